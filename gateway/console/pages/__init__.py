@@ -7,17 +7,13 @@ from typing import Final
 from gateway.console.page import Page
 from gateway.console.pages import (
     access_acls,
-    access_quotas,
     access_users,
     backlog,
-    clients,
     cluster,
     delayed,
     groups,
-    limits,
     logs,
     names,
-    overview,
     producer_ids,
     producers,
     records,
@@ -26,22 +22,22 @@ from gateway.console.pages import (
 )
 
 PAGES: Final[tuple[Page, ...]] = (
-    overview.PAGE,
+    logs.OVERVIEW_PAGE,
     topics.PAGE,
     records.PAGE,
-    delayed.PAGE,
+    delayed.DELAYED_PAGE,
     producers.PAGE,
     producer_ids.PAGE,
     transactions.PAGE,
-    names.PAGE,
+    names.NAMES_PAGE,
     groups.PAGE,
     backlog.PAGE,
-    clients.PAGE,
-    access_users.PAGE,
+    names.CLIENTS_PAGE,
+    access_users.ACCESS_USERS_PAGE,
     access_acls.PAGE,
-    access_quotas.PAGE,
+    access_users.ACCESS_QUOTAS_PAGE,
     cluster.PAGE,
-    limits.PAGE,
-    logs.PAGE,
+    delayed.LIMITS_PAGE,
+    logs.LOGS_PAGE,
 )
 """The pages, in the order of the navigation."""

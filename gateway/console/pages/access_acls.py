@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from gateway.admin.acls.command import filter_of
+from gateway.admin.acls.command import Actions, Resource, WrongOptions, filter_of
 from gateway.admin.acls.remote import create, delete, find
 from gateway.admin.request import ControlError
 from gateway.console.page import (
@@ -20,17 +21,9 @@ from gateway.console.page import (
     Visit,
     page_of,
 )
-from gateway.console.pages.access_acls_form import (
-    KINDS,
-    OPERATIONS,
-    ROLES,
-    FormEntry,
-    entries_of,
-    kind_named,
-    words,
-)
-from gateway.security.acls.codes import Operation, PatternType, Permission
-from gateway.security.acls.entry import AclEntry, AclFilter
+from gateway.security.acls.access import CLUSTER_NAME
+from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
+from gateway.security.acls.entry import WILDCARD, AclEntry, AclFilter
 
 MOST_SHOWN: Final = 50
 """Entries that a confirmation lists; it counts the others."""
@@ -152,6 +145,153 @@ def _entry(visit: Visit) -> AclEntry:
         )
     except KeyError as error:
         raise ControlError(f"the form names no entry: {error}; open the list again") from None
+
+
+# The entries that the form of new access control entries stands for.
+
+PRODUCE: Final = "produce"
+CONSUME: Final = "consume"
+SINGLE: Final = "single"
+ROLES: Final = (
+    (PRODUCE, "produce to a topic"),
+    (CONSUME, "consume a topic with a group"),
+    (SINGLE, "single operations"),
+)
+_SEPARATE: Final = (ResourceType.UNKNOWN, ResourceType.ANY)
+KINDS: Final = tuple(kind.name for kind in ResourceType if kind not in _SEPARATE)
+"""The kinds of resources, by Kafka's names."""
+_CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    kind.name: tuple(operation.name for operation in (Operation.ALL, *operations))
+    for kind, operations in {
+        ResourceType.TOPIC: (
+            Operation.READ,
+            Operation.WRITE,
+            Operation.CREATE,
+            Operation.DESCRIBE,
+            Operation.DELETE,
+            Operation.ALTER,
+            *_CONFIGS,
+        ),
+        ResourceType.GROUP: (Operation.READ, Operation.DESCRIBE, Operation.DELETE, *_CONFIGS),
+        ResourceType.CLUSTER: (
+            Operation.CREATE,
+            Operation.DESCRIBE,
+            Operation.ALTER,
+            *_CONFIGS,
+            Operation.IDEMPOTENT_WRITE,
+            Operation.CLUSTER_ACTION,
+        ),
+        ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
+        ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+        ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    }.items()
+}
+"""The operations on each kind of resource. Source: Kafka's AclEntry.supportedOperations."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormEntry:
+    """The fields of the form as texts."""
+
+    principal: str
+    permission: str
+    host: str
+    role: str
+    pattern: str
+    topic: str
+    group: str
+    transactional_id: str
+    kind: str
+    name: str
+
+    @classmethod
+    def of(cls, visit: Visit) -> FormEntry:
+        """Return the fields of a visit, or those of an empty form."""
+        return cls(
+            principal=visit.text("principal").strip(),
+            permission=visit.text("permission", Permission.ALLOW.name),
+            host=visit.text("host").strip() or WILDCARD,
+            role=visit.text("role", PRODUCE),
+            pattern=visit.text("pattern", PatternType.LITERAL.name),
+            topic=visit.text("topic").strip(),
+            group=visit.text("group"),
+            transactional_id=visit.text("transactional_id"),
+            kind=visit.text("kind", ResourceType.TOPIC.name),
+            name=visit.text("name"),
+        )
+
+
+def kind_named(name: str) -> ResourceType:
+    """Return the kind of resource of this name. Raises ControlError."""
+    if name not in KINDS:
+        raise ControlError(f"there is no kind of resource {name[:40]!r}; choose from {', '.join(KINDS)}")
+    return ResourceType[name]
+
+
+def entries_of(visit: Visit) -> list[AclEntry]:
+    """Return the entries of the form. Raises ControlError with a sentence about the field that is wrong."""
+    form = FormEntry.of(visit)
+    if ":" not in form.principal:
+        raise ControlError(
+            f"the principal must have the form User:NAME, not {form.principal[:80]!r}; User:* is everybody"
+        )
+    if form.permission not in (Permission.ALLOW.name, Permission.DENY.name):
+        raise ControlError(f"the permission must be ALLOW or DENY, not {form.permission[:40]!r}")
+    if form.pattern not in (PatternType.LITERAL.name, PatternType.PREFIXED.name):
+        raise ControlError(f"the pattern must be LITERAL or PREFIXED, not {form.pattern[:40]!r}")
+    try:
+        pairs = _rights(form, visit)
+    except WrongOptions as error:
+        raise ControlError(str(error)) from None
+    return [
+        AclEntry(
+            kind,
+            name,
+            PatternType.LITERAL if kind is ResourceType.CLUSTER else PatternType[form.pattern],
+            form.principal,
+            form.host,
+            operation,
+            Permission[form.permission],
+        )
+        for (kind, name), operation in pairs
+    ]
+
+
+def _rights(form: FormEntry, visit: Visit) -> list[tuple[Resource, Operation]]:
+    """Return the operations on each resource. Raises ControlError and WrongOptions."""
+    if form.role == SINGLE:
+        return _single(form, visit)
+    if form.role not in (PRODUCE, CONSUME):
+        raise ControlError(f"there are no rights {form.role[:40]!r}; choose from the form's")
+    resources: list[Resource] = [(ResourceType.TOPIC, _needed(form.topic, "topic"))]
+    if form.role == CONSUME:
+        resources.append((ResourceType.GROUP, _needed(form.group, "group")))
+        return Actions(consumer=True).on(resources)
+    if form.transactional_id:
+        resources.append((ResourceType.TRANSACTIONAL_ID, form.transactional_id))
+    return Actions(producer=True).on(resources)
+
+
+def _single(form: FormEntry, visit: Visit) -> list[tuple[Resource, Operation]]:
+    kind = kind_named(form.kind)
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else _needed(form.name, "name of the resource")
+    chosen = [each for each in OPERATIONS[kind.name] if each in visit.form.get("operation", ())]
+    if not chosen:
+        raise ControlError("no operation is chosen; choose at least one")
+    return [((kind, name), Operation[each]) for each in chosen]
+
+
+def _needed(text: str, what: str) -> str:
+    if not text:
+        raise ControlError(f"the {what} is empty; give a name, or * for all")
+    return text
+
+
+def words(entry: AclEntry) -> str:
+    """Return the resource of an entry in words: `topic orders*` where the name is a prefix."""
+    star = WILDCARD if entry.pattern_type is PatternType.PREFIXED else ""
+    return f"{entry.resource_type.name.lower().replace('_', ' ')} {entry.name}{star}"
 
 
 PAGE: Final = Page(

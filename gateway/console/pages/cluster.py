@@ -7,16 +7,29 @@ from typing import Final, NamedTuple
 
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 
+from gateway.admin.configs import remote as configs_remote
+from gateway.admin.configs.command import ConfigRow
+from gateway.admin.configs.remote import Resource
 from gateway.admin.gateways import remote
-from gateway.admin.gateways.messages import Gateways, GatewaysRequest
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.gateways.messages import DrainRequest, Gateways, GatewaysRequest, MoveRequest
+from gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from gateway.admin.status.remote import cluster_status
 from gateway.console.asking.connections import Cache, leaders_of
-from gateway.console.page import Answer, Change, Look, Page, Section, View, Visit
-from gateway.console.pages.cluster_moves import drain, move
-from gateway.console.pages.cluster_settings import change, settings
+from gateway.console.page import (
+    Answer,
+    Change,
+    Confirmation,
+    Look,
+    Page,
+    Redirect,
+    Section,
+    View,
+    Visit,
+    page_of,
+)
+from gateway.console.pages.links import link
 
 KEPT_S: Final = 3.0
 MOST_CHANGES: Final = 30
@@ -84,6 +97,169 @@ def _facts(visit: Visit) -> GatewayFacts:
         return GatewayFacts(status, visit.ask_gateway(GatewaysRequest()))
     except ControlError as error:
         return GatewayFacts(status, trouble=str(error))
+
+
+# Makes another gateway the leader of a partition, and drains gateways.
+
+LONGEST_MS: Final = 15_000
+"""Time for which the console waits for the end of a move or a drain; afterwards it goes on without the console."""
+_LARGEST: Final = (1 << 31) - 1
+
+
+def move(visit: Visit) -> Answer:
+    """Make a gateway the leader of a partition after a confirmation. Raises ControlError."""
+    topic = visit.text("topic").strip()
+    partition = visit.optional_number("partition", 0, _LARGEST)
+    node_id = visit.optional_number("node", 0, _LARGEST)
+    if not topic or partition is None or node_id is None:
+        raise ControlError("a move needs a topic, a partition and a node; fill all three")
+    with visit.cluster() as cluster:
+        now = _leader(cluster, topic, partition)
+        if node_id == now:
+            raise ControlError(f"node {node_id} leads {topic}-{partition} already; choose another node")
+        if not visit.is_confirmed:
+            return Confirmation(
+                title=f"Move {topic}-{partition} to node {node_id}?",
+                action="Move the partition",
+                back="/cluster",
+                sentences=(
+                    "The leader hands the partition over; producers and consumers follow by themselves.",
+                    "The partition prefers its new leader from now on.",
+                ),
+                changes=[(f"leader of {topic}-{partition}", _node(now), _node(node_id))],
+            )
+        remote.move(cluster, MoveRequest(topic, partition, node_id, LONGEST_MS))
+    return Redirect("/cluster", notice=f"Node {node_id} leads {topic}-{partition}.")
+
+
+def _leader(cluster: Cluster, topic: str, partition: int) -> int:
+    found = leaders_of(cluster).get((topic, partition))
+    if found is None:
+        raise ControlError(f"there is no partition {topic}-{partition}")
+    return found.node_id
+
+
+def _node(node_id: int) -> str:
+    return "nobody" if node_id < 0 else f"node {node_id}"
+
+
+def drain(visit: Visit) -> Answer:
+    """Let a gateway hand over all partitions after a confirmation. Raises ControlError."""
+    node_id = visit.number("node", -1, 0, _LARGEST)
+    if node_id < 0:
+        raise ControlError("the form names no node; open the page of the cluster again")
+    with visit.cluster() as cluster:
+        led = sum(leader.node_id == node_id for leader in leaders_of(cluster).values())
+        if not visit.is_confirmed:
+            return Confirmation(
+                title=f"Drain node {node_id}?",
+                action="Drain the node",
+                back="/cluster",
+                sentences=(
+                    f"Node {node_id} hands over the {led:,} partitions that it leads, and gets no new ones, until it starts again.",
+                    "It goes on to serve clients, so that you can stop it without a pause for anyone.",
+                ),
+                changes=[(f"partitions that node {node_id} leads", f"{led:,}", "0")],
+            )
+        left = remote.drain(cluster, DrainRequest(node_id, LONGEST_MS)).leaders
+    sentence = f"still leads {left:,} partitions, and hands them over" if left else "leads nothing any more"
+    return Redirect("/cluster", notice=f"Node {node_id} {sentence}.")
+
+
+# The settings of a broker, or of all brokers: search, and change of those that need no restart.
+
+_SOURCES: Final = {
+    "DYNAMIC_BROKER_CONFIG": "set for this broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "set for all brokers",
+    "DYNAMIC_BROKER_LOGGER_CONFIG": "set for this broker",
+    "STATIC_BROKER_CONFIG": "set at the start",
+    "DEFAULT_CONFIG": "default",
+}
+"""Kafka's words for where a value comes from, in plain words."""
+_DEFAULT_SOURCE: Final = "DEFAULT_CONFIG"
+_OWN_SOURCES: Final = {True: "DYNAMIC_DEFAULT_BROKER_CONFIG", False: "DYNAMIC_BROKER_CONFIG"}
+"""The source of values that the form can remove, for all brokers and for one."""
+
+
+def settings(visit: Visit) -> Answer:
+    """Show the settings whose names or values contain the filter, those that somebody has set first."""
+    return _view(visit, None)
+
+
+def _view(visit: Visit, problem: str | None, status: int = 200) -> View:
+    wanted = visit.text("filter").strip().lower()
+    with visit.cluster() as cluster:
+        resource = _resource(visit, cluster)
+        rows = configs_remote.get(cluster, resource, [], everything=True).configs
+        brokers = cluster.broker_ids()
+    matching = [row for row in rows if wanted in row.name.lower() or wanted in (row.value or "").lower()]
+    ordered = sorted(matching, key=lambda row: (row.source == _DEFAULT_SOURCE, row.name))
+    shown, paging = page_of(ordered, visit.number("page", 1, 1))
+    values = {
+        "node": resource.name,
+        "is_all": resource.is_all_brokers,
+        "brokers": brokers,
+        "default": ALL_BROKERS,
+        "rows": shown,
+        "paging": paging,
+        "wanted": visit.text("filter"),
+        "all_settings": len(rows),
+        "sources": _SOURCES,
+        "own_source": _OWN_SOURCES[resource.is_all_brokers],
+        "problem": problem,
+        "given": {"name": visit.form.get("name", [""])[-1], "value": visit.form.get("value", [""])[-1]},
+    }
+    return View("cluster_settings.html", values, status)
+
+
+def _resource(visit: Visit, cluster: Cluster) -> Resource:
+    return configs_remote.existing(cluster, "broker", visit.text("node") or str(cluster.broker_ids()[0]))
+
+
+def change(visit: Visit) -> Answer:
+    """Set or remove a setting after a confirmation; a refusal is shown above the list."""
+    try:
+        with visit.cluster() as cluster:
+            return _changed(visit, cluster)
+    except ControlError as error:
+        return _view(visit, f"Nothing is changed: {error}", status=400)
+
+
+def _changed(visit: Visit, cluster: Cluster) -> Answer:
+    resource = _resource(visit, cluster)
+    name, value = visit.text("name").strip(), visit.text("value")
+    is_removed = visit.text("unset") == "yes"
+    if not name:
+        raise ControlError("the name of the setting is empty; give a name")
+    configs_remote.check_known(cluster, resource, [name])
+    now = _now(cluster, resource, name)
+    back = link("/cluster/settings", node=resource.name, filter=visit.text("filter"))
+    if not visit.is_confirmed:
+        whom = "all brokers" if resource.is_all_brokers else f"broker {resource.name}"
+        return Confirmation(
+            title=f"{'Remove' if is_removed else 'Change'} {name} of {whom}?",
+            action="Remove the setting" if is_removed else "Change the setting",
+            back=back,
+            sentences=("The change counts at once, without a restart.",),
+            changes=[(name, now, "what counts without it" if is_removed else value or "empty")],
+        )
+    refused = configs_remote.change_remote(
+        cluster, resource, {} if is_removed else {name: value}, [name] if is_removed else []
+    )
+    if refused is not None:
+        raise ControlError(refused)
+    return Redirect(back, notice=f"{name} is {'removed' if is_removed else 'changed'}.")
+
+
+def _now(cluster: Cluster, resource: Resource, name: str) -> str:
+    """Return the present value in words. Raises ControlError for a secret, which a page must not have."""
+    rows = configs_remote.get(cluster, resource, [], everything=True).configs
+    row: ConfigRow | None = next((row for row in rows if row.name == name), None)
+    if row is None:
+        return "not set"
+    if row.is_sensitive:
+        raise ControlError(f"{name} is secret; set it with seqgate configs set, so that no page has it")
+    return "not set" if row.value is None else row.value or "empty"
 
 
 PAGE: Final = Page(

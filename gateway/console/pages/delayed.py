@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from gateway.admin.request import ControlError
 from gateway.console.asking.topics import topic_settings
 from gateway.console.metrics import rates
-from gateway.console.metrics.listener import samples
+from gateway.console.metrics.listener import Sample, samples
 from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
 
 HEADER: Final = "delivery.delay.header"
@@ -70,7 +72,64 @@ def figures(visit: Visit) -> Answer:
     return Data({"times": times, "series": series, "error": sampler.error})
 
 
-PAGE: Final = Page(
+# The limits of the gateway, the nearest first.
+
+USED: Final = "seqgate_limit_used"
+MOST: Final = "seqgate_limit_max"
+NEAR: Final = 0.8
+"""The share of a limit from which on the page warns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit: its setting, what counts towards it now, and the limit itself, None where the setting sets none."""
+
+    setting: str
+    used: float
+    most: float | None
+
+    @property
+    def share(self) -> float:
+        """How much of the limit is used, from 0 to 1; 0 without a limit."""
+        return self.used / self.most if self.most else 0.0
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the page should warn."""
+        return self.share >= NEAR
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the limit counts bytes."""
+        return self.setting.endswith(".bytes")
+
+
+def limits_of(found: Iterable[Sample]) -> list[Limit]:
+    """Return the limits in a gateway's metrics, the nearest first."""
+    used: dict[str, float] = {}
+    most: dict[str, float] = {}
+    for sample in found:
+        (used if sample.name == USED else most)[sample.labels["setting"]] = sample.value
+    limits = [Limit(setting, value, most.get(setting)) for setting, value in used.items()]
+    return sorted(limits, key=lambda limit: (-limit.share, limit.setting))
+
+
+def limits(visit: Visit) -> Answer:
+    """Show all limits."""
+    if not visit.has_metrics:
+        return View("limits.html", {"limits": []})
+    return View("limits.html", {"limits": limits_of(samples(visit.metrics_text(), (USED, MOST)))})
+
+
+LIMITS_PAGE: Final = Page(
+    title="Limits",
+    path="/limits",
+    section=Section.GATEWAYS,
+    places=(Look("/limits", limits, waits_for="the gateway's metrics"),),
+)
+
+
+DELAYED_PAGE: Final = Page(
     title="Delayed records",
     path="/delayed",
     section=Section.DATA,

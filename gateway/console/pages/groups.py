@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
+from gateway.admin.groups.assigned import assigned
+from gateway.admin.groups.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupRequest,
+    GroupDescription,
+    GroupMember,
+    GroupPartition,
+    OffsetChange,
+    OffsetReset,
+    ResetOffsetsRequest,
+    ResetTarget,
+    TopicSelection,
+)
+from gateway.admin.groups.remote import (
+    EMPTY_STATES,
+    SHARE,
+    STREAMS,
+    committed_offsets,
+    delete_groups,
+    describe_group,
+    listed,
+    reset_offsets,
+)
+from gateway.admin.printing import shown
 from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import ControlError
+from gateway.admin.request import MAX_PAGE_ROWS, ControlError
+from gateway.admin.times import timestamp_ms
+from gateway.admin.transactions.messages import PendingOffset
 from gateway.console.asking.groups import (
     KINDS,
+    SIMPLE,
+    TOTAL,
     UNKNOWN,
     GroupFigures,
     GroupLine,
     group_figures,
     group_lines,
+    group_lists,
+    lag_by_topic,
+    series_of,
 )
 from gateway.console.page import (
     Answer,
     Change,
+    Confirmation,
+    Data,
     Feed,
     Look,
     Page,
     Paging,
+    Redirect,
     Section,
     View,
     Visit,
     ordered,
     page_of,
 )
-from gateway.console.pages.groups_delete import delete
-from gateway.console.pages.groups_reset import reset, reset_form
-from gateway.console.pages.groups_view import lag, view
+from gateway.console.pages.links import link, typed_for
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""
@@ -110,6 +144,352 @@ def _of_line(key: Callable[[GroupLine], Any]) -> Callable[[tuple[GroupLine, Grou
 
 def _of_figures(key: Callable[[GroupFigures], Any]) -> Callable[[tuple[GroupLine, GroupFigures]], Any]:
     return lambda row: key(row[1])
+
+
+# Deletes a group with its offsets.
+
+
+def delete(visit: Visit) -> Answer:
+    """Delete a group after the person has typed its name. Raises ControlError for a group with members."""
+    group = group_of(visit)
+    typed = typed_for(group)
+    is_confirmed = visit.is_confirmed and visit.text("typed") == typed
+    with visit.cluster() as cluster:
+        (outcome,) = delete_groups(cluster, DeleteGroupsRequest([group], execute=is_confirmed)).groups
+    if outcome.refusal is not None:
+        raise ControlError(outcome.refusal)
+    if is_confirmed:
+        group_lists.forget()
+        return Redirect("/groups", notice=f"Group {shown(group)} is deleted.")
+    return Confirmation(
+        title=f"Delete group {shown(group)}?",
+        action="Delete the group",
+        back=link("/groups/view", group=group),
+        sentences=(
+            f"The group's committed offsets in {_partitions(outcome.committed_partitions)} are deleted with it.",
+            "A consumer that joins a group of this name afterwards begins where its auto.offset.reset says.",
+        ),
+        typed=typed,
+        is_danger=True,
+    )
+
+
+def _partitions(number: int) -> str:
+    return "1 partition" if number == 1 else f"{number:,} partitions"
+
+
+# Moves the committed offsets of a group: the form, the preview, and the change.
+
+MOST_SHOWN: Final = 200
+"""Partitions in the preview; the totals count all."""
+TARGETS: Final = (
+    ("earliest", "the earliest record"),
+    ("latest", "the end: skip everything"),
+    ("time", "a time"),
+    ("offset", "an offset"),
+    ("shift", "some records forward or back"),
+    ("current", "the offset committed now, moved into the log"),
+)
+_FIELDS: Final = ("target", "offset", "shift", "at", "at_ms", "topic", "partitions")
+_RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_MOST_PARTITIONS: Final = 100_000
+_LARGEST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A partition in the preview. `skipped` records will not be read, `again` records will be read again."""
+
+    change: OffsetChange
+    skipped: int
+    again: int
+
+
+def reset_form(visit: Visit) -> Answer:
+    """Show the form, and below it what the reset that the address describes would change."""
+    return _form(visit, problem=None)
+
+
+def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
+    group = group_of(visit)
+    preview: OffsetReset | None = None
+    with visit.cluster() as cluster:
+        row = listed(cluster).get(group)
+        topics = sorted({topic for topic, _ in committed_offsets(cluster, [group]).get(group, {})})
+        state = None if row is None else str(row.get("group_state") or "Unknown")
+        if visit.text("target") and problem is None:
+            try:
+                preview = reset_offsets(cluster, _request(visit))
+            except (ControlError, ValueError) as error:
+                problem = str(error)
+    moved = [] if preview is None else moves(preview.changes)
+    return View(
+        "group_reset.html",
+        {
+            "group": group,
+            "state": state,
+            "is_empty": state is None or state in EMPTY_STATES,
+            "topics": topics,
+            "targets": TARGETS,
+            "given": {name: visit.text(name) for name in _FIELDS},
+            "problem": problem,
+            "moved": moved[:MOST_SHOWN],
+            "all_moved": len(moved),
+            "has_preview": preview is not None,
+            "skipped": sum(each.skipped for each in moved),
+            "again": sum(each.again for each in moved),
+        },
+        status,
+    )
+
+
+def moves(changes: Sequence[OffsetChange]) -> list[Moved]:
+    """Return how many records each change skips, and how many the group reads again.
+
+    Without a committed offset nobody knows what the group has read, so both are 0.
+    """
+    return [
+        Moved(change, max(0, change.new_offset - before), max(0, before - change.new_offset))
+        for change in changes
+        for before in [change.new_offset if change.committed_offset is None else _in_log(change)]
+    ]
+
+
+def _in_log(change: OffsetChange) -> int:
+    """Return the committed offset, or the nearest one that the log has: records outside of it can't be read."""
+    assert change.committed_offset is not None
+    return min(max(change.committed_offset, change.log_start_offset), change.high_watermark)
+
+
+def reset(visit: Visit) -> Answer:
+    """Reset the offsets after a confirmation; a refusal is shown above the form."""
+    group = group_of(visit)
+    try:
+        with visit.cluster() as cluster:
+            return _changed(visit, cluster, group)
+    except (ControlError, ValueError) as error:
+        return _form(visit, problem=f"Nothing is changed: {error}", status=400)
+
+
+def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
+    done = reset_offsets(cluster, _request(visit, execute=visit.is_confirmed))
+    moved = moves(done.changes)
+    skipped, again = sum(each.skipped for each in moved), sum(each.again for each in moved)
+    if visit.is_confirmed:
+        group_lists.forget()
+        return Redirect(
+            link("/groups/view", group=group),
+            notice=f"The offsets of group {shown(group)} in {_partitions_reset(moved)} are committed.",
+        )
+    return Confirmation(
+        title=f"Reset the offsets of group {shown(group)}?",
+        action="Reset the offsets",
+        back=link("/groups/reset", group=group, **{name: visit.text(name) for name in _FIELDS}),
+        sentences=(
+            f"The group will read {again:,} records again, and skip {skipped:,} records, in {_partitions_reset(moved)}.",
+            "The group must stay without members until then; the console checks this once more.",
+        ),
+        changes=[_shown(each) for each in moved[:MOST_SHOWN]],
+        is_danger=skipped > 0,
+    )
+
+
+def _partitions_reset(moved: Sequence[Moved]) -> str:
+    return "1 partition" if len(moved) == 1 else f"{len(moved):,} partitions"
+
+
+def _shown(moved: Moved) -> tuple[str, str, str]:
+    change = moved.change
+    before = "no offset" if change.committed_offset is None else f"{change.committed_offset:,}"
+    return f"{change.topic}-{change.partition}", before, f"{change.new_offset:,}"
+
+
+def _request(visit: Visit, *, execute: bool = False) -> ResetOffsetsRequest:
+    """Return the reset that the fields describe. Raises ControlError and ValueError."""
+    target, value = _target(visit)
+    topic = visit.text("topic").strip()
+    partitions = parse_partitions(visit.text("partitions"))
+    if partitions is not None and not topic:
+        raise ControlError("partitions need a topic; choose the topic, or leave the partitions empty")
+    topics = [TopicSelection(topic, partitions)] if topic else None
+    return ResetOffsetsRequest(group_of(visit), target, value, topics, execute)
+
+
+def _target(visit: Visit) -> tuple[ResetTarget, int]:
+    match visit.text("target"):
+        case "earliest":
+            return "earliest", 0
+        case "latest":
+            return "latest", 0
+        case "offset":
+            return "offset", _needed(visit, "offset", 0)
+        case "shift":
+            return "shift", _needed(visit, "shift", -_LARGEST)
+        case "time":
+            return "timestamp", _time_ms(visit)
+        case "current":
+            return "shift", 0
+        case other:
+            raise ControlError(f"there is no target {other[:40]!r}; choose one of the form's")
+
+
+def _needed(visit: Visit, name: str, lowest: int) -> int:
+    found = visit.optional_number(name, lowest)
+    if found is None:
+        raise ControlError(f"{name} is empty; give a number")
+    return found
+
+
+def _time_ms(visit: Visit) -> int:
+    """Return the time of the form: milliseconds that the browser made of its own zone's time, or else a time in UTC."""
+    exact = visit.optional_number("at_ms")
+    if exact is not None:
+        return exact
+    text = visit.text("at").strip()
+    if not text:
+        raise ControlError("the time is empty; choose a day and a time")
+    has_zone = text.isdigit() or text.endswith("Z") or "+" in text
+    return timestamp_ms(text if has_zone else f"{text}Z")
+
+
+def parse_partitions(text: str) -> list[int] | None:
+    """Return the partitions of `0, 3, 5-7`; None for an empty text. Raises ControlError."""
+    if not text.strip():
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise ControlError(f"partitions must be numbers such as 0, 3, 5-7, not {text[:40]!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= _MOST_PARTITIONS:
+            raise ControlError(f"a topic has no {last - first + 1:,} partitions; name fewer of them")
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+# One group: its members, its partitions, and its lag over time.
+
+MOST_TOPICS: Final = 3
+"""Topics that the chart shows beside the whole group: those with the most lag."""
+MOST_MEMBERS: Final = 200
+"""Members that the page lists; it counts the others."""
+
+
+class GatewayFacts(NamedTuple):
+    """The facts of a group that only the gateway tells: partitions by place, members by id. `trouble` says why they are missing."""
+
+    partitions: Mapping[tuple[str, int], GroupPartition]
+    members: Mapping[str, GroupMember]
+    trouble: str | None
+
+
+def group_of(visit: Visit) -> str:
+    """Return the group that the address or the form names. Raises ControlError."""
+    group = visit.text("group")
+    if not group:
+        raise ControlError("the address names no group; open the list of groups, and choose one")
+    return group
+
+
+def view(visit: Visit) -> Answer:
+    """Show a group."""
+    group = group_of(visit)
+    with visit.cluster() as cluster:
+        description = describe_group(cluster, DescribeGroupRequest(group=group))
+    facts = _facts(visit, group)
+    partitions = [_with_facts(row, facts) for row in description.partitions]
+    topic = visit.text("topic").strip()
+    shown = [row for row in partitions if topic in ("", row.topic)]
+    rows, paging = page_of(shown, visit.number("page", 1, 1))
+    topics = sorted({row.topic for row in partitions})
+    busiest = _busiest(partitions)
+    return View(
+        "group.html",
+        {
+            "group": group,
+            "found": description,
+            "kind": _kind(description),
+            "is_share": description.type == SHARE,
+            "is_streams": description.type == STREAMS,
+            "is_empty": description.state in EMPTY_STATES,
+            "members": description.members[:MOST_MEMBERS],
+            "all_members": len(description.members),
+            "facts": facts,
+            "assigned": assigned,
+            "rows": rows,
+            "paging": paging,
+            "topic": topic,
+            "topics": topics,
+            "all_partitions": len(partitions),
+            "lag": sum(row.lag or 0 for row in partitions),
+            "pending": _pending(facts.partitions.values()),
+            "series": _series(busiest, topics),
+            "lag_feed": link(
+                "/api/groups/lag",
+                group=group,
+                share="yes" if description.type == SHARE else None,
+                topic=busiest if len(topics) > 1 else None,
+            ),
+        },
+    )
+
+
+def _kind(description: GroupDescription) -> str:
+    is_simple = description.type == "classic" and not description.protocol_type
+    return SIMPLE if is_simple else description.type
+
+
+def _facts(visit: Visit, group: str) -> GatewayFacts:
+    """Ask the gateway behind --metrics, where there is one."""
+    if not visit.has_metrics:
+        return GatewayFacts({}, {}, None)
+    try:
+        told = visit.ask_gateway(DescribeGroupRequest(group=group, limit=MAX_PAGE_ROWS))
+    except ControlError as error:
+        return GatewayFacts({}, {}, str(error))
+    return GatewayFacts(
+        {(row.topic, row.partition): row for row in told.partitions},
+        {member.member_id: member for member in told.members},
+        None,
+    )
+
+
+def _with_facts(row: GroupPartition, facts: GatewayFacts) -> GroupPartition:
+    """Return the row of the gateway, which has more fields, or else the cluster's own."""
+    return facts.partitions.get((row.topic, row.partition), row)
+
+
+def _pending(rows: Iterable[GroupPartition]) -> list[PendingOffset]:
+    return [held for row in rows for held in row.pending]
+
+
+def _busiest(rows: Sequence[GroupPartition]) -> list[str]:
+    lags: Counter[str] = Counter()
+    for row in rows:
+        lags[row.topic] += row.lag or 0
+    return [topic for topic, _ in lags.most_common(MOST_TOPICS)]
+
+
+def _series(busiest: Sequence[str], topics: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the series of the chart with their labels; the topics of a group with one topic are the whole."""
+    if len(topics) <= 1:
+        return [(TOTAL, "lag")]
+    return [(TOTAL, "all topics"), *((series_of(topic), topic) for topic in busiest)]
+
+
+def lag(visit: Visit) -> Answer:
+    """Return the lag of a group since a time; the sampler reads it while somebody looks."""
+    group, is_share = group_of(visit), visit.text("share") == "yes"
+
+    def read() -> Mapping[str, float | None]:
+        with visit.cluster() as cluster:
+            return lag_by_topic(cluster, group, is_share=is_share)
+
+    names = [TOTAL, *(series_of(topic) for topic in visit.query.get("topic", ()))]
+    history = visit.console.sampler.watches.history(f"lag {visit.user} {is_share} {group}", read)
+    times, series = history.since(visit.number("after", 0), names)
+    return Data({"times": times, "series": series, "error": None})
 
 
 PAGE: Final = Page(

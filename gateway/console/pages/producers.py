@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from gateway.console.page import Answer, Feed, Look, Page, Section, View, Visit
+from gateway.admin.pids.messages import FindOwnerRequest, Owner
+from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
+from gateway.admin.producers.remote import list_producers
+from gateway.admin.request import ControlError
+from gateway.admin.verdicts.messages import VerdictRow
+from gateway.console.asking.connections import Cache
+from gateway.console.asking.topics import topic_lines
+from gateway.console.asking.transaction_list import TransactionLine, lines_of_producer
+from gateway.console.metrics.rates import History
+from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 from gateway.console.pages import verdicts
-from gateway.console.pages.producers_asking import place_of, producers
-from gateway.console.pages.producers_feed import ROWS, cursor_of, strips
-from gateway.console.pages.producers_one import one
-from gateway.console.pages.producers_strip import key_of
 
 
 def all_producers(visit: Visit) -> Answer:
@@ -41,6 +49,316 @@ def _cursor_fields(cursor: tuple[str, int, int] | None) -> dict[str, Any]:
     if cursor is None:
         return {}
     return {"after_topic": cursor[0], "after_partition": cursor[1], "after_id": cursor[2]}
+
+
+# Asks for producers: the gateway's metrics listener where there is one, otherwise the cluster over the Kafka
+# protocol.
+
+Cursor = tuple[str, int, int]
+"""Topic, partition and producer id of the row before the first one of a page."""
+
+KEPT_S: Final = 30.0
+"""The longest time for which a page counts; one that came fast counts for a fraction of a second."""
+MOST_PARTITIONS: Final = 500
+"""Partitions that are asked together over the Kafka protocol; with more of them the person must choose a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Some producers. `trouble` says why the metrics listener did not tell them, None where it did or does not exist."""
+
+    rows: Sequence[ProducerRow]
+    complete: bool
+    counters: ProducerCounters | None = None
+    trouble: str | None = None
+
+
+_pages: Final[Cache[Told]] = Cache(KEPT_S)
+
+
+def producers(
+    visit: Visit, topic: str | None, partition: int | None, after: Cursor | None, limit: int
+) -> Told:
+    """Return at most `limit` producers after a cursor, by topic, partition and id. Raises ControlError.
+
+    The page, its feed and the sampler share an answer where the answer took long.
+    """
+    key = (visit.console.options, topic, partition, after, limit)
+    return _pages.get(visit.security, key, lambda: _asked(visit, topic, partition, after, limit))
+
+
+def _asked(visit: Visit, topic: str | None, partition: int | None, after: Cursor | None, limit: int) -> Told:
+    if partition is not None and topic is None:
+        raise ControlError(f"choose the topic of partition {partition}")
+    trouble = None
+    if visit.has_metrics:
+        try:
+            page = visit.ask_gateway(ListProducersRequest(topic, partition, after, limit=limit))
+        except ControlError as error:
+            trouble = str(error)
+        else:
+            return Told(page.producers, page.complete, page.counters)
+    rows = _over_kafka(visit, topic, partition)
+    later = [row for row in rows if after is None or place_of(row) > after]
+    return Told(later[:limit], len(later) <= limit, None, trouble)
+
+
+def place_of(row: ProducerRow) -> Cursor:
+    """Return the place of a row in the list."""
+    return row.topic, row.partition, row.producer_id
+
+
+def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[ProducerRow]:
+    with visit.cluster() as cluster:
+        if topic is None:
+            partitions = sum(line.partitions for line in topic_lines(cluster) if not line.is_internal)
+            if partitions > MOST_PARTITIONS:
+                raise ControlError(
+                    f"the cluster has {partitions:,} partitions, and {MOST_PARTITIONS} are asked together; choose a topic"
+                )
+        return list_producers(cluster, ListProducersRequest(topic, partition)).producers
+
+
+# The feed of the strips: what the producers of a page wrote, repeated and were refused in the newest minutes.
+
+ROWS: Final = 50
+"""Producers of a page."""
+WINDOW_MS: Final = 20 * 60_000
+"""Time before now of which the first answer tells."""
+OVERLAP_MS: Final = 60_000
+"""Time before `after` whose samples are read again, because an event needs the sample before it."""
+MOST_VERDICTS: Final = 2_000
+
+
+def strips(visit: Visit) -> Answer:
+    """Return the events after a time, and after a number of verdicts, of the producers of one page."""
+    topic, partition = visit.text("topic") or None, visit.optional_number("partition")
+    producer_id = visit.optional_number("id")
+    cursor, limit = cursor_of(visit), ROWS
+    if topic is not None and partition is not None and producer_id is not None:
+        cursor, limit = (topic, partition, producer_id - 1), 1
+    rows: dict[str, ProducerRow | None] = {
+        key_of(*place_of(row)): row for row in producers(visit, topic, partition, cursor, limit).rows
+    }
+    if topic is not None and partition is not None and producer_id is not None:
+        key = key_of(topic, partition, producer_id)
+        rows = {key: rows.get(key)}
+    history = _watched(visit, topic, partition, cursor, limit)
+    now_ms = time.time_ns() // 1_000_000
+    after = max(visit.number("after", 0), now_ms - WINDOW_MS)
+    names = [name for key in rows for name in series_names(key)]
+    times, series = history.since(after - OVERLAP_MS, [SAMPLED, *names])
+    events: dict[str, list[Any]] = {
+        key: [event for event in accepted(times, series, key) if event.time_ms > after] for key in rows
+    }
+    number, error = visit.number("number", 0), None
+    try:
+        found = _verdicts(visit, topic, partition, producer_id, number)
+    except ControlError as refusal:
+        found, error = [], str(refusal)
+    for row in found:
+        key = key_of(row.topic, row.partition, row.producer_id)
+        if key in events:
+            events[key].append(judged(row))
+    return Data(
+        {
+            "now": now_ms,
+            "since": history.since(0, [])[0][:1],
+            "sampled": times[-1] if times else after,
+            "number": max([number, *(row.number for row in found)]),
+            "events": {key: sorted(of_key) for key, of_key in events.items() if of_key},
+            "rows": {key: _shown(row) for key, row in rows.items() if row is not None},
+            "error": error,
+        }
+    )
+
+
+def _watched(
+    visit: Visit, topic: str | None, partition: int | None, cursor: Cursor | None, limit: int
+) -> History:
+    def read() -> dict[str, float | None]:
+        return sample_of(producers(visit, topic, partition, cursor, limit).rows)
+
+    key = f"producers {visit.user!r} {topic!r} {partition} {cursor!r} {limit}"
+    return visit.console.sampler.watches.history(key, read)
+
+
+def _verdicts(
+    visit: Visit, topic: str | None, partition: int | None, producer_id: int | None, number: int
+) -> list[VerdictRow]:
+    if not visit.has_metrics:
+        return []
+    return verdicts.verdicts(visit, topic, partition, producer_id, after=number, limit=MOST_VERDICTS)
+
+
+def _shown(row: ProducerRow) -> dict[str, Any]:
+    """Return what the table shows of a producer now."""
+    return {
+        "epoch": row.producer_epoch,
+        "sequence": row.last_sequence,
+        "offset": row.last_offset,
+        "age_ms": row.age_ms,
+        "batches": row.retained_batches,
+        "transaction": row.current_txn_start_offset if row.current_txn_start_offset >= 0 else None,
+    }
+
+
+def cursor_of(visit: Visit) -> Cursor | None:
+    """Return the place after which the page begins: after_topic, after_partition and after_id of the address, or before from_id."""
+    topic, partition = visit.text("topic"), visit.optional_number("partition")
+    first = visit.optional_number("from_id")
+    if first is not None and topic and partition is not None:
+        return topic, partition, first - 1
+    producer_id = visit.optional_number("after_id", -1)
+    if producer_id is None:
+        return None
+    return visit.text("after_topic") or topic, visit.number("after_partition", partition or 0), producer_id
+
+
+# One producer in one partition: what happened to its batches, its block of ids, its transaction and its
+# verdicts.
+
+
+def one(visit: Visit) -> Answer:
+    """Show one producer."""
+    topic = visit.text("topic")
+    if not topic:
+        raise ControlError("the address must name a topic; choose a producer from the list of producers")
+    partition, producer_id = visit.number("partition", 0), visit.number("id", 0)
+    told = producers(visit, topic, partition, (topic, partition, producer_id - 1), 1)
+    row: ProducerRow | None = next((row for row in told.rows if row.producer_id == producer_id), None)
+    owner, owner_trouble = _owner(visit, producer_id)
+    transactions, transactions_trouble = _transactions(visit, producer_id)
+    return View(
+        "producers_one.html",
+        {
+            "topic": topic,
+            "partition": partition,
+            "producer_id": producer_id,
+            "key": key_of(topic, partition, producer_id),
+            "row": row,
+            "trouble": told.trouble,
+            "owner": owner,
+            "owner_trouble": owner_trouble,
+            "transactions": transactions,
+            "transactions_trouble": transactions_trouble,
+            **verdicts.table_of(visit, topic, partition, producer_id),
+        },
+    )
+
+
+def _owner(visit: Visit, producer_id: int) -> tuple[Owner | None, str | None]:
+    """Return the block that holds an id, or why it is not known; neither without --metrics."""
+    if not visit.has_metrics:
+        return None, None
+    try:
+        return visit.ask_gateway(FindOwnerRequest(producer_id)), None
+    except ControlError as error:
+        return None, str(error)
+
+
+def _transactions(visit: Visit, producer_id: int) -> tuple[list[TransactionLine], str | None]:
+    """Return the transactional ids that have this producer id: one, or none."""
+    try:
+        with visit.cluster() as cluster:
+            return lines_of_producer(cluster, producer_id), None
+    except ControlError as error:
+        return [], str(error)
+
+
+# Events of producers over time, from samples of their last sequences and from verdicts. Pure.
+
+ACCEPTED: Final = "accepted"
+DUPLICATE: Final = "duplicate"
+REFUSED: Final = "refused"
+SAMPLED: Final = "sampled"
+"""The series that has a value wherever the producers could be read."""
+SEQUENCES: Final = 1 << 31
+"""Sequences run from 0 to 2**31 - 1, and begin again at 0."""
+
+Values = Sequence[float | None]
+
+
+class Event(NamedTuple):
+    """Batches of a producer that met the same fate. `first` and `last` are sequences, -1 where nobody knows them.
+
+    `records` counts the records; None for a producer whose earlier sequences nobody has seen. `offset` is the offset of the last accepted
+    record, or of a duplicate's original; -1 where nobody knows it. `outcome` names the error of a refused batch.
+    """
+
+    time_ms: int
+    kind: str
+    first: int
+    last: int
+    records: int | None
+    offset: int
+    epoch: int
+    outcome: str = ""
+
+
+def key_of(topic: str, partition: int, producer_id: int) -> str:
+    """Return the name of a producer's strip."""
+    return f"{partition}/{producer_id}/{topic}"
+
+
+def series_names(key: str) -> tuple[str, str, str, str]:
+    """Return the series of a producer: epoch, last sequence, last offset, and time since its last batch."""
+    return f"epoch {key}", f"sequence {key}", f"offset {key}", f"age {key}"
+
+
+def sample_of(rows: Iterable[ProducerRow]) -> dict[str, float | None]:
+    """Return the values of all series at one time."""
+    values: dict[str, float | None] = {SAMPLED: 1}
+    for row in rows:
+        names = series_names(key_of(row.topic, row.partition, row.producer_id))
+        numbers = (row.producer_epoch, row.last_sequence, row.last_offset, row.age_ms)
+        values.update(zip(names, numbers, strict=True))
+    return values
+
+
+def accepted(times: Sequence[int], series: Mapping[str, Values], key: str) -> list[Event]:
+    """Return what a producer wrote between samples. The first sample is only where counting begins."""
+    epochs, sequences, offsets, _ = (series[name] for name in series_names(key))
+    found: list[Event] = []
+    before: tuple[int, int] | None = None
+    was_absent = False
+    for index, time_ms in enumerate(times):
+        epoch, sequence, offset = epochs[index], sequences[index], offsets[index]
+        if epoch is None or sequence is None:
+            was_absent = was_absent or series[SAMPLED][index] is not None
+            continue
+        now = (int(epoch), int(sequence))
+        if now != before and now[1] >= 0 and (before is not None or was_absent):
+            first, records = _grown(before, now)
+            last_offset = -1 if offset is None else int(offset)
+            found.append(Event(time_ms, ACCEPTED, first, now[1], records, last_offset, now[0]))
+        before = now
+    return found
+
+
+def _grown(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[int, int | None]:
+    """Return the first new sequence, and the number of new records."""
+    if before is None:
+        return -1, None
+    if before[0] != now[0]:
+        return 0, now[1] + 1
+    return (before[1] + 1) % SEQUENCES, (now[1] - before[1]) % SEQUENCES
+
+
+def judged(row: VerdictRow) -> Event:
+    """Return the event of a batch that was not stored."""
+    is_duplicate = row.outcome == DUPLICATE
+    known = row.base_sequence >= 0 and row.last_sequence >= 0
+    return Event(
+        time_ms=row.time_ms,
+        kind=DUPLICATE if is_duplicate else REFUSED,
+        first=row.base_sequence,
+        last=row.last_sequence,
+        records=(row.last_sequence - row.base_sequence) % SEQUENCES + 1 if known else None,
+        offset=row.base_offset,
+        epoch=row.producer_epoch,
+        outcome="" if is_duplicate else row.outcome,
+    )
 
 
 PAGE: Final = Page(

@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
+from gateway.admin.records.producing import produce as send
+from gateway.admin.records.texts import ProducedRecord
+from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.times import time_or_age_ms
+from gateway.console.asking.fetching import Limits, Stretch, fetch
 from gateway.console.asking.records import (
+    ANYWHERE,
+    LONGEST_KEPT,
+    MOST_PARTITIONS,
     From,
+    Kept,
+    RecordFilter,
     RecordPage,
+    Search,
+    Span,
     Wish,
     read_positions,
+    record_filter,
     record_page,
     written_positions,
 )
-from gateway.console.asking.topics import topic_lines, topic_places
+from gateway.console.asking.topics import TopicPlaces, offsets, topic_lines, topic_places
+from gateway.console.contents.schemas import (
+    AUTO,
+    AVRO,
+    FORMS,
+    HEX,
+    PROTOBUF,
+    SCHEMA,
+    ContentError,
+    Schema,
+    Shown,
+    line,
+    show,
+)
 from gateway.console.page import (
     Answer,
     Change,
+    Confirmation,
+    Data,
+    Download,
     Feed,
     Look,
     Page,
@@ -26,20 +58,12 @@ from gateway.console.page import (
     Section,
     View,
     Visit,
+    address,
     records_path,
-)
-from gateway.console.pages import record_contents, record_produce, record_schemas, record_tail
-from gateway.console.pages.record_views import (
-    FILTER_FIELDS,
-    FORM_FIELDS,
-    filter_of,
-    forms_of,
-    kept_fields,
-    row_of,
 )
 
 ROWS: Final = 50
-MOST_ROWS: Final = 500
+RECORDS_MOST_ROWS: Final = 500
 LIVE: Final = "live"
 MOST_CHOICES: Final = 5_000
 """Topics in the list of choices; a person types the name of another."""
@@ -101,7 +125,7 @@ def _wish(visit: Visit, chosen: str) -> Wish:
         at=_at(visit, start),
         positions=read_positions(visit.text("at")) if start in {From.BEFORE, From.AFTER} else None,
         partition=visit.optional_number("partition", 0, (1 << 31) - 1),
-        rows=visit.number("rows", ROWS, 1, MOST_ROWS),
+        rows=visit.number("rows", ROWS, 1, RECORDS_MOST_ROWS),
         committed=visit.text("committed") == "yes",
     )
 
@@ -120,6 +144,419 @@ def _at(visit: Visit, start: From) -> int:
         raise ControlError(str(error)) from None
 
 
+# One record: its key, value and headers in full, and what its batch says about the producer.
+
+SHOWN_BYTES: Final = 512 << 10
+"""Bytes of a content that the page shows; the rest comes as a download."""
+HEX_BYTES: Final = 16 << 10
+WHOLE: Final = 1 << 31
+_CHUNK_BYTES: Final = 1 << 20
+PARTS: Final = ("key", "value")
+
+
+class Content(NamedTuple):
+    """A key or a value on the page; `shown` is None for null."""
+
+    part: str
+    size_bytes: int | None
+    shown: Shown | None
+    is_cut: bool
+
+
+def record(visit: Visit) -> Answer:
+    """Show one record."""
+    forms = forms_of(visit)
+    topic, kept, log_end = _read(visit, SHOWN_BYTES)
+    found = kept.record
+    contents = (
+        _content("key", found.key, kept.key_bytes, forms.key, forms.key_schema),
+        _content("value", found.value, kept.value_bytes, forms.value, forms.value_schema),
+    )
+    headers = [(name, _content(name, value, _size(value), "auto", None)) for name, value in found.headers]
+    return View(
+        "record.html",
+        {
+            "topic": topic,
+            "record": found,
+            "contents": contents,
+            "headers": headers,
+            "forms": forms,
+            "kept": kept_fields(visit, *FORM_FIELDS),
+            "path": records_path(topic.name),
+            "log_end": log_end,
+        },
+    )
+
+
+def _size(content: bytes | None) -> int | None:
+    return None if content is None else len(content)
+
+
+def _content(part: str, content: bytes | None, size: int | None, form: str, schema: Schema | None) -> Content:
+    """Return a content for the page. A long one in hexadecimal is cut once more."""
+    if content is None:
+        return Content(part, None, None, is_cut=False)
+    is_cut = len(content) != size
+    shown = show(content, form, schema, is_cut=is_cut)
+    if shown.form == HEX and len(content) > HEX_BYTES:
+        error = shown.error
+        shown, is_cut = show(content[:HEX_BYTES], HEX, None, is_cut=True)._replace(error=error), True
+    return Content(part, size, shown, is_cut)
+
+
+def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
+    """Return the topic, the record of an address, and the partition's log end. Raises ControlError."""
+    name = visit.text("topic")
+    partition = visit.number("partition", 0, 0, (1 << 31) - 1)
+    offset = visit.number("offset", 0)
+    with visit.cluster() as cluster:
+        topic = topic_places(cluster, name)
+        starts, ends = offsets(cluster, name, [partition] if partition in _led(topic) else [])
+        if partition not in ends:
+            raise ControlError(f"topic {name} has no partition {partition} with a leader")
+        kept = None
+        if starts[partition] <= offset < ends[partition]:
+            kept = _record_at(cluster, topic, partition, offset, longest)
+    if kept is None:
+        raise ControlError(
+            f"offset {offset:,} of partition {partition} holds no record: the partition has offsets {starts[partition]:,} to "
+            f"{ends[partition] - 1:,}, and compaction may have removed some"
+        )
+    return topic, kept, ends[partition]
+
+
+def _led(topic: TopicPlaces) -> set[int]:
+    return {place.partition for place in topic.partitions if place.leader is not None}
+
+
+def _record_at(
+    cluster: Cluster, topic: TopicPlaces, partition: int, offset: int, longest: int
+) -> Kept | None:
+    search = Search(
+        topic, {partition: Span(offset, offset + 1)}, RecordFilter(markers=True), 1, longest_kept=longest
+    )
+    found = search.run(cluster)
+    if found.problems and not found.records:
+        raise ControlError("; ".join(found.problems))
+    return found.records[0] if found.records else None
+
+
+def download(visit: Visit) -> Answer:
+    """Return a key or a value as a file, with all its bytes."""
+    part = visit.text("part")
+    if part not in PARTS:
+        raise ControlError(f"a record has a key and a value, but no {part[:40]}")
+    topic, kept, _ = _read(visit, WHOLE)
+    content = kept.record.key if part == "key" else kept.record.value
+    if content is None:
+        raise ControlError(f"the {part} of this record is null")
+    name = f"{topic.name}-{kept.record.partition}-{kept.record.offset}-{part}.bin"
+    return Download(_chunks(content), name)
+
+
+def _chunks(content: bytes) -> Iterator[bytes]:
+    for start in range(0, max(1, len(content)), _CHUNK_BYTES):
+        yield content[start : start + _CHUNK_BYTES]
+
+
+# Producing one record.
+
+NULL: Final = "null"
+TEXT: Final = "text"
+BASE64: Final = "base64"
+_FORMS: Final = (TEXT, BASE64, NULL)
+_FIELDS: Final = ("key", "key_is", "value", "value_is", "headers", "partition")
+_SHOWN: Final = 200
+
+
+def form_record_produce(visit: Visit) -> Answer:
+    """Show the form for a record."""
+    return _form(visit, None)
+
+
+def _form(visit: Visit, error: str | None) -> View:
+    given = {name: visit.text(name) for name in _FIELDS}
+    given["key_is"] = given["key_is"] or NULL
+    given["value_is"] = given["value_is"] or TEXT
+    values = {"topic": visit.text("topic"), "given": given, "error": error}
+    return View("record_produce.html", values, 200 if error is None else 400)
+
+
+def produce(visit: Visit) -> Answer:
+    """Store the record, after a question."""
+    topic = visit.text("topic")
+    try:
+        record = _record(visit)
+        if not visit.is_confirmed:
+            return _question(topic, record)
+        with visit.cluster() as cluster:
+            report = send(cluster, topic, [record], compression=None, at_once=True)
+    except ControlError as error:
+        return _form(visit, str(error))
+    (stored,) = report.partitions
+    return Redirect(
+        f"{records_path(topic)}/{stored.partition}/{stored.first_offset}",
+        f"The record is stored in partition {stored.partition} at offset {stored.first_offset:,}.",
+    )
+
+
+def _record(visit: Visit) -> ProducedRecord:
+    """Return the record of the form. Raises ControlError."""
+    return ProducedRecord(
+        value=_content_record_produce("value", visit.text("value"), visit.text("value_is", TEXT)),
+        key=_content_record_produce("key", visit.text("key"), visit.text("key_is", NULL)),
+        headers=_headers(visit.text("headers")),
+        partition=visit.optional_number("partition", 0, (1 << 31) - 1),
+    )
+
+
+def _content_record_produce(part: str, text: str, form: str) -> bytes | None:
+    if form not in _FORMS:
+        raise ControlError(f"the {part} must be one of {', '.join(_FORMS)}, not {form[:40]}")
+    if form == NULL:
+        if text:
+            raise ControlError(f"the {part} is null, but the form has a {part}; choose text, or remove it")
+        return None
+    if form == TEXT:
+        return text.encode()
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except binascii.Error as error:
+        raise ControlError(f"the {part} is not base64: {error}") from None
+
+
+def _headers(text: str) -> list[tuple[str, bytes]]:
+    found = []
+    for line in filter(None, text.split("\n")):
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise ControlError(f"each line of the headers must be NAME: VALUE, not {line[:80]!r}")
+        found.append((name.strip(), value.strip().encode()))
+    return found
+
+
+def _question(topic: str, record: ProducedRecord) -> Confirmation:
+    partition = "by the key, or any" if record.partition is None else str(record.partition)
+    return Confirmation(
+        title=f"Store this record in topic {topic}?",
+        action="Store the record",
+        back=f"{records_path(topic)}/produce",
+        sentences=("A record can't be taken back.",),
+        changes=(
+            ("partition", "–", partition),
+            ("key", "–", _shown(record.key)),
+            ("value", "–", _shown(record.value)),
+            *((f"header {name}", "–", _shown(value)) for name, value in record.headers),
+        ),
+    )
+
+
+def _shown(content: bytes | None) -> str:
+    if content is None:
+        return "null"
+    text = content[:_SHOWN].decode(errors="replace")
+    return f"{text}{'…' if len(content) > _SHOWN else ''} ({len(content):,} bytes)"
+
+
+# The records that arrive while a person looks.
+
+RECORD_TAIL_MOST_ROWS: Final = 200
+"""Rows of one answer; of more only the newest are sent."""
+_LIMITS: Final = Limits(answer_bytes=2 << 20, partition_bytes=1 << 20, wait_ms=500)
+
+
+def tail(visit: Visit) -> Answer:
+    """Return the records after positions, and the positions after them; without positions only those of the log ends."""
+    name = visit.text("topic")
+    forms, wanted = forms_of(visit), filter_of(visit)
+    positions = read_positions(visit.text("at"))
+    with visit.cluster() as cluster:
+        topic = topic_places(cluster, name)
+        if not positions:
+            return Data(_answer([], _log_ends(cluster, topic, visit), 0, []))
+        stretches = fetch(cluster, topic, positions, _LIMITS, committed=visit.text("committed") == "yes")
+    rows: list[dict[str, Any]] = []
+    skipped = 0
+    problems: list[str] = []
+    for partition, stretch in stretches.items():
+        found = _rows(stretch, wanted, forms)
+        rows += found[-RECORD_TAIL_MOST_ROWS:]
+        skipped += max(0, len(found) - RECORD_TAIL_MOST_ROWS)
+        positions[partition] = stretch.next_offset
+        problems += stretch.problems
+    return Data(_answer(rows, positions, skipped, problems))
+
+
+def _rows(stretch: Stretch, wanted: RecordFilter, forms: Forms) -> list[dict[str, Any]]:
+    return [
+        as_json(row_of(Kept(record, LONGEST_KEPT), forms))
+        for record in stretch.records()
+        if wanted.accepts(record)
+    ]
+
+
+def _log_ends(cluster: Any, topic: TopicPlaces, visit: Visit) -> dict[int, int]:
+    only = visit.optional_number("partition", 0, (1 << 31) - 1)
+    led = [place.partition for place in topic.partitions if place.leader is not None]
+    chosen = [partition for partition in led if only is None or partition == only][:MOST_PARTITIONS]
+    return offsets(cluster, topic.name, chosen)[1]
+
+
+def _answer(
+    rows: list[dict[str, Any]], positions: dict[int, int], skipped: int, problems: list[str]
+) -> dict[str, Any]:
+    rows.sort(key=lambda row: (row["time_ms"], row["partition"], int(row["offset"])))
+    return {
+        "rows": rows[-RECORD_TAIL_MOST_ROWS:],
+        "at": written_positions(positions),
+        "skipped": skipped + max(0, len(rows) - RECORD_TAIL_MOST_ROWS),
+        "problems": problems,
+    }
+
+
+# How records look: the forms that a person has chosen, and a row of a table.
+
+FORM_FIELDS: Final = ("key_form", "value_form", "key_schema", "value_schema")
+FILTER_FIELDS: Final = ("filter", "in", "regex", "committed", "markers")
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """How keys and values are shown. `problem` says why a schema can't be used."""
+
+    key: str
+    value: str
+    key_schema: Schema | None
+    value_schema: Schema | None
+    problem: str | None
+
+
+def forms_of(visit: Visit) -> Forms:
+    """Return the forms of an address. Raises ControlError for unknown ones."""
+    chosen = {}
+    for part in ("key", "value"):
+        form = visit.text(f"{part}_form") or AUTO
+        if form not in FORMS:
+            raise ControlError(f"{part}_form must be one of {', '.join(FORMS)}, not {form[:40]}")
+        chosen[part] = form
+    schemas: dict[str, Schema | None] = {"key": None, "value": None}
+    problem = None
+    for part, form in chosen.items():
+        schema_id = visit.text(f"{part}_schema")
+        if form == SCHEMA and schema_id:
+            try:
+                schemas[part] = visit.console.schemas.get(schema_id)
+            except ContentError as error:
+                problem = str(error)
+    return Forms(chosen["key"], chosen["value"], schemas["key"], schemas["value"], problem)
+
+
+def filter_of(visit: Visit) -> RecordFilter:
+    """Return the filter of an address. Raises ControlError."""
+    return record_filter(
+        visit.text("filter"),
+        visit.text("in") or ANYWHERE,
+        is_regex=visit.text("regex") == "yes",
+        markers=visit.text("markers") == "yes",
+    )
+
+
+def kept_fields(visit: Visit, *names: str) -> dict[str, str]:
+    """Return fields of the address that links keep."""
+    return {name: visit.text(name) for name in names if visit.text(name)}
+
+
+class RecordRow(NamedTuple):
+    """A record as a row. `key` and `value` are None for null."""
+
+    partition: int
+    offset: int
+    time_ms: int
+    key: str | None
+    value: str | None
+    key_bytes: int | None
+    value_bytes: int | None
+    headers: int
+    producer_id: int
+    is_transactional: bool
+    marker: str | None
+
+
+def row_of(kept: Kept, forms: Forms) -> RecordRow:
+    """Return a record as a row."""
+    record = kept.record
+    key = (
+        None if record.key is None else line(record.key, forms.key, forms.key_schema, is_cut=kept.is_key_cut)
+    )
+    value = (
+        None
+        if record.value is None
+        else line(record.value, forms.value, forms.value_schema, is_cut=kept.is_value_cut)
+    )
+    return RecordRow(
+        partition=record.partition,
+        offset=record.offset,
+        time_ms=record.time_ms,
+        key=key,
+        value=value,
+        key_bytes=kept.key_bytes,
+        value_bytes=kept.value_bytes,
+        headers=len(record.headers),
+        producer_id=record.producer_id,
+        is_transactional=record.is_transactional,
+        marker=record.marker,
+    )
+
+
+def as_json(row: RecordRow) -> dict[str, Any]:
+    """Return a row for an island; numbers of 64 bits as text, because JavaScript rounds them."""
+    return {
+        **row._asdict(),
+        "offset": str(row.offset),
+        "producer_id": str(row.producer_id),
+    }
+
+
+# The form in which a person gives a schema for the keys or values of a topic.
+
+_KEPT: Final = ("partition", "from", "offset", "time", "at", "rows", *FILTER_FIELDS, *FORM_FIELDS)
+
+
+def form_record_schemas(visit: Visit) -> Answer:
+    """Show the form."""
+    return _form_record_schemas(visit, None)
+
+
+def _form_record_schemas(visit: Visit, error: str | None) -> View:
+    values = {
+        "topic": visit.text("topic"),
+        "part": visit.text("part", "value"),
+        "kind": visit.text("kind", AVRO),
+        "text": visit.text("text"),
+        "message": visit.text("message"),
+        "kept": kept_fields(visit, *_KEPT),
+        "error": error,
+    }
+    return View("record_schema.html", values, 200 if error is None else 400)
+
+
+def give(visit: Visit) -> Answer:
+    """Keep the schema, and show the records with it."""
+    part, kind = visit.text("part", "value"), visit.text("kind", AVRO)
+    if part not in {"key", "value"} or kind not in {AVRO, PROTOBUF}:
+        raise ControlError("choose key or value, and Avro or Protobuf")
+    upload = visit.uploads.get("file")
+    content = upload.content if upload is not None and upload.content else visit.text("text").encode()
+    if not content.strip():
+        return _form_record_schemas(visit, "Paste a schema, or choose a file.")
+    try:
+        schema_id = visit.console.schemas.add(kind, content, visit.text("message").strip())
+    except ContentError as error:
+        return _form_record_schemas(visit, str(error))
+    chosen = {f"{part}_form": SCHEMA, f"{part}_schema": schema_id}
+    return Redirect(address(records_path(visit.text("topic")), **{**kept_fields(visit, *_KEPT), **chosen}))
+
+
 PAGE: Final = Page(
     title="Records",
     path="/records",
@@ -128,12 +565,12 @@ PAGE: Final = Page(
     places=(
         Look("/records", choice, waits_for="the list of topics"),
         Look("/records/{topic}", records, waits_for="the records"),
-        Feed("/api/records/{topic}/tail", record_tail.tail),
-        Look("/records/{topic}/produce", record_produce.form),
-        Change("/records/{topic}/produce", record_produce.produce),
-        Look("/records/{topic}/schema", record_schemas.form),
-        Change("/records/{topic}/schema", record_schemas.give),
-        Look("/records/{topic}/{partition}/{offset}", record_contents.record, waits_for="the record"),
-        Feed("/records/{topic}/{partition}/{offset}/{part}", record_contents.download),
+        Feed("/api/records/{topic}/tail", tail),
+        Look("/records/{topic}/produce", form_record_produce),
+        Change("/records/{topic}/produce", produce),
+        Look("/records/{topic}/schema", form_record_schemas),
+        Change("/records/{topic}/schema", give),
+        Look("/records/{topic}/{partition}/{offset}", record, waits_for="the record"),
+        Feed("/records/{topic}/{partition}/{offset}/{part}", download),
     ),
 )

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from gateway.console.asking.topics import TopicLine, topic_lines
-from gateway.console.page import Answer, Change, Look, Page, Section, View, Visit, ordered, page_of
-from gateway.console.pages import topic_changes, topic_partitions, topic_settings
+from gateway.admin.configs import remote as configs
+from gateway.admin.configs.command import ConfigRow
+from gateway.admin.remote.cluster import Cluster
+from gateway.admin.request import ControlError
+from gateway.admin.topics import remote as topics_topics
+from gateway.admin.topics import remote as topics_topics_
+from gateway.config.table import BY_TOPIC_NAME
+from gateway.console.asking.topics import TopicLine, partition_figures, topic_lines, topic_lists, topic_places
+from gateway.console.page import (
+    Answer,
+    Change,
+    Confirmation,
+    Look,
+    Page,
+    Redirect,
+    Section,
+    View,
+    Visit,
+    ordered,
+    page_of,
+    topic_path,
+    topic_settings_path,
+)
 
 _ORDERS: Final[Mapping[str, Callable[[TopicLine], Any]]] = {
     "name": lambda line: line.name,
@@ -41,6 +61,275 @@ def topics(visit: Visit) -> Answer:
     )
 
 
+# Creating and deleting topics.
+
+CREATE: Final = "/create-topic"
+MOST_PARTITIONS: Final = 100_000
+MOST_REPLICAS: Final = 100
+_MOST_COUNTED: Final = 1_000
+"""Partitions whose offsets are counted before a deletion."""
+_FIELDS: Final = ("name", "partitions", "replication_factor", "settings")
+
+
+def creation(visit: Visit) -> Answer:
+    """Show the form for a new topic."""
+    return _form(visit, None)
+
+
+def _form(visit: Visit, error: str | None) -> View:
+    values = {name: visit.text(name) for name in _FIELDS}
+    return View("topic_create.html", {"error": error, "given": values}, 200 if error is None else 400)
+
+
+def create(visit: Visit) -> Answer:
+    """Create a topic, after the cluster has said that it would."""
+    try:
+        wanted = _wanted(visit)
+        with visit.cluster() as cluster:
+            _create(cluster, wanted, only_check=True)
+            if not visit.is_confirmed:
+                return _question(wanted)
+            _create(cluster, wanted, only_check=False)
+    except ControlError as error:
+        return _form(visit, str(error))
+    topic_lists.forget()
+    return Redirect(topic_path(wanted.name), f"Topic {wanted.name} is created.")
+
+
+class _Wanted(NamedTuple):
+    """A topic as a form asks for it; None where the cluster's default counts."""
+
+    name: str
+    partitions: int | None
+    replicas: int | None
+    settings: Mapping[str, str]
+
+
+def _wanted(visit: Visit) -> _Wanted:
+    """Return the topic of a form. Raises ControlError."""
+    name = visit.text("name").strip()
+    if not name:
+        raise ControlError("give the topic a name")
+    return _Wanted(
+        name,
+        visit.optional_number("partitions", 1, MOST_PARTITIONS),
+        visit.optional_number("replication_factor", 1, MOST_REPLICAS),
+        _settings(visit.text("settings")),
+    )
+
+
+def _create(cluster: Cluster, wanted: _Wanted, *, only_check: bool) -> None:
+    (outcome,) = topics_topics.create(
+        cluster,
+        [wanted.name],
+        partitions=wanted.partitions,
+        replication_factor=wanted.replicas,
+        settings=wanted.settings,
+        if_not_exists=False,
+        validate_only=only_check,
+    )
+    if outcome.error is not None:
+        raise ControlError(f"topic {wanted.name} can't be created: {outcome.error}")
+
+
+def _settings(text: str) -> dict[str, str]:
+    """Return the settings of lines NAME=VALUE. Raises ControlError."""
+    found = {}
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise ControlError(f"each line of the settings must be NAME=VALUE, not {line[:80]!r}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _question(wanted: _Wanted) -> Confirmation:
+    default = "the cluster's default"
+    return Confirmation(
+        title=f"Create topic {wanted.name}?",
+        action="Create",
+        back=CREATE,
+        changes=(
+            ("partitions", "–", default if wanted.partitions is None else f"{wanted.partitions:,}"),
+            ("replicas", "–", default if wanted.replicas is None else str(wanted.replicas)),
+            *((name, "default", value or "empty") for name, value in wanted.settings.items()),
+        ),
+    )
+
+
+def delete(visit: Visit) -> Answer:
+    """Delete a topic, after the person has typed its name."""
+    name = visit.text("topic")
+    with visit.cluster() as cluster:
+        topic = topic_places(cluster, name)
+        if not visit.is_confirmed or visit.text("typed") != name:
+            counted = topic.partitions[:_MOST_COUNTED]
+            figures = partition_figures(cluster, topic, counted).values()
+            offsets = sum((row.log_end_offset or 0) - (row.log_start_offset or 0) for row in figures)
+            more = "more than " if len(topic.partitions) > len(counted) else ""
+            return Confirmation(
+                title=f"Delete topic {name}?",
+                action="Delete the topic",
+                back=topic_path(name),
+                sentences=(
+                    f"The topic has {len(topic.partitions):,} partitions with {more}{offsets:,} offsets in use.",
+                    "All its records and settings are deleted. They can't be brought back.",
+                ),
+                typed=name,
+                is_danger=True,
+            )
+        (outcome,) = topics_topics.delete(cluster, [name])
+    if outcome.error is not None:
+        raise ControlError(f"topic {name} is not deleted: {outcome.error}")
+    topic_lists.forget()
+    return Redirect("/topics", f"Topic {name} is deleted.")
+
+
+# The partitions of a topic, and adding more of them.
+
+ROWS: Final = 100
+
+
+def partitions(visit: Visit) -> Answer:
+    """Show the partitions of a topic."""
+    name = visit.text("topic")
+    with visit.cluster() as cluster:
+        topic = topic_places(cluster, name)
+        rows, paging = page_of(topic.partitions, visit.number("page", 1, 1), ROWS)
+        figures = partition_figures(cluster, topic, rows)
+    known = [figure for figure in figures.values() if figure.log_end_offset is not None]
+    return View(
+        "topic_partitions.html",
+        {
+            "topic": topic,
+            "rows": rows,
+            "paging": paging,
+            "figures": figures,
+            "offsets_in_use": sum(
+                (figure.log_end_offset or 0) - (figure.log_start_offset or 0) for figure in known
+            ),
+            "size_bytes": sum(figure.size_bytes or 0 for figure in figures.values()),
+            "is_whole": paging.pages == 1,
+        },
+    )
+
+
+def add_partitions(visit: Visit) -> Answer:
+    """Give the topic more partitions."""
+    name = visit.text("topic")
+    wanted = visit.number("partitions", 0, 1, MOST_PARTITIONS)
+    with visit.cluster() as cluster:
+        now = len(topic_places(cluster, name).partitions)
+        if wanted <= now:
+            raise ControlError(f"topic {name} has {now} partitions already; give a higher number than {now}")
+        if not visit.is_confirmed:
+            return Confirmation(
+                title=f"Give topic {name} more partitions?",
+                action="Add partitions",
+                back=topic_path(name),
+                sentences=(
+                    "A topic can't lose partitions again.",
+                    "From then on records with a key may go to other partitions, so their order is lost once.",
+                ),
+                changes=(("partitions", f"{now:,}", f"{wanted:,}"),),
+            )
+        outcome = topics_topics_.alter(cluster, name, partitions=wanted, settings={}, unset=())
+    if outcome.error is not None:
+        raise ControlError(f"topic {name} keeps its partitions: {outcome.error}")
+    topic_lists.forget()
+    return Redirect(topic_path(name), f"Topic {name} has {wanted:,} partitions.")
+
+
+# The settings of a topic, which people change in their place.
+
+_SET_ON_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
+_SOURCES: Final = {
+    _SET_ON_TOPIC: "this topic",
+    "DEFAULT_CONFIG": "default",
+    "STATIC_BROKER_CONFIG": "broker's file",
+    "DYNAMIC_BROKER_CONFIG": "broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers",
+}
+_SEQGATES_OWN: Final = "message.deduplication.enable"
+"""A setting that only topics of Seqgate have."""
+
+
+class SettingLine(NamedTuple):
+    """A setting with where its value comes from, and what it does; `note` is empty where only Kafka's documentation says it."""
+
+    row: ConfigRow
+    source: str
+    is_set_here: bool
+    note: str
+
+
+def settings(visit: Visit) -> Answer:
+    """Show the settings of a topic, those that are set on it first."""
+    name = visit.text("topic")
+    wanted = visit.text("filter").strip()
+    with visit.cluster() as cluster:
+        topic = topic_places(cluster, name)
+        listing = configs.get(cluster, configs.Resource("topic", name), (), everything=True)
+    is_seqgate = any(row.name == _SEQGATES_OWN for row in listing.configs)
+    lines = [
+        _line(row, is_seqgate=is_seqgate) for row in listing.configs if wanted.lower() in row.name.lower()
+    ]
+    return View(
+        "topic_settings.html",
+        {
+            "topic": topic,
+            "lines": sorted(lines, key=lambda line: (not line.is_set_here, line.row.name)),
+            "wanted": wanted,
+        },
+    )
+
+
+def _line(row: ConfigRow, *, is_seqgate: bool) -> SettingLine:
+    source = _SOURCES.get(row.source, row.source.replace("_", " ").lower())
+    setting = BY_TOPIC_NAME.get(row.name) if is_seqgate else None
+    note = "" if setting is None else setting.doc.replace("`", "")
+    return SettingLine(row, source, row.source == _SET_ON_TOPIC, note)
+
+
+def change_setting(visit: Visit) -> Answer:
+    """Set one setting of a topic, or give it its default again."""
+    topic, name, value = visit.text("topic"), visit.text("name"), visit.text("value")
+    unset = visit.text("action") == "unset"
+    resource = configs.Resource("topic", topic)
+    with visit.cluster() as cluster:
+        (before,) = configs.get(cluster, resource, [name], everything=True).configs
+        if not visit.is_confirmed:
+            return _question_topic_settings(topic, before, None if unset else value)
+        error = configs.change_remote(
+            cluster, resource, {} if unset else {name: value}, [name] if unset else []
+        )
+    if error is not None:
+        raise ControlError(f"{name} of topic {topic} is not changed: {error}")
+    done = "has its default again" if unset else f"is {_shown(value)}"
+    return Redirect(topic_settings_path(topic), f"{name} of topic {topic} {done}.")
+
+
+def _question_topic_settings(topic: str, before: ConfigRow, value: str | None) -> Confirmation:
+    after = "the default" if value is None else _shown(value)
+    return Confirmation(
+        title=f"Change {before.name} of topic {topic}?",
+        action="Change",
+        back=topic_settings_path(topic),
+        sentences=_warnings(before.name),
+        changes=((before.name, "secret" if before.is_sensitive else _shown(before.value or ""), after),),
+    )
+
+
+def _warnings(name: str) -> Sequence[str]:
+    if name in {"retention.ms", "retention.bytes", "cleanup.policy"}:
+        return ("A stricter retention deletes records, and they can't be brought back.",)
+    return ()
+
+
+def _shown(value: str) -> str:
+    return value or "empty"
+
+
 PAGE: Final = Page(
     title="Topics",
     path="/topics",
@@ -48,12 +337,12 @@ PAGE: Final = Page(
     key="t",
     places=(
         Look("/topics", topics, waits_for="the list of topics"),
-        Look(topic_changes.CREATE, topic_changes.creation),
-        Change(topic_changes.CREATE, topic_changes.create),
-        Look("/topics/{topic}", topic_partitions.partitions, waits_for="the partitions' leaders"),
-        Change("/topics/{topic}/partitions", topic_partitions.add_partitions),
-        Look("/topics/{topic}/settings", topic_settings.settings, waits_for="the settings of the topic"),
-        Change("/topics/{topic}/settings", topic_settings.change_setting),
-        Change("/topics/{topic}/delete", topic_changes.delete),
+        Look(CREATE, creation),
+        Change(CREATE, create),
+        Look("/topics/{topic}", partitions, waits_for="the partitions' leaders"),
+        Change("/topics/{topic}/partitions", add_partitions),
+        Look("/topics/{topic}/settings", settings, waits_for="the settings of the topic"),
+        Change("/topics/{topic}/settings", change_setting),
+        Change("/topics/{topic}/delete", delete),
     ),
 )

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
+from gateway.admin.printing import duration
 from gateway.admin.request import ControlError
-from gateway.admin.transactions.messages import FindHangingRequest
-from gateway.admin.transactions.remote import find_hanging
-from gateway.console.asking.transaction_list import STATES, Wanted, described, listed
+from gateway.admin.transactions.messages import (
+    AbortHangingRequest,
+    AbortTransactionRequest,
+    DescribeTransactionRequest,
+    FindHangingRequest,
+    PendingOffset,
+    TransactionAbort,
+)
+from gateway.admin.transactions.remote import abort_hanging as abort_in_partition
+from gateway.admin.transactions.remote import abort_transaction, describe_transaction, find_hanging
+from gateway.console.asking.transaction_list import STATES, Wanted, described, listed, listings
 from gateway.console.metrics import rates
-from gateway.console.page import Answer, Change, Data, Feed, Look, Page, Section, View, Visit, page_of
-from gateway.console.pages.transactions_abort import abort, abort_hanging
-from gateway.console.pages.transactions_one import one
+from gateway.console.page import (
+    Answer,
+    Change,
+    Confirmation,
+    Data,
+    Feed,
+    Look,
+    Page,
+    Redirect,
+    Section,
+    View,
+    Visit,
+    page_of,
+)
 
 OPEN: Final = "Ongoing"
 _SECOND_MS: Final = 1_000
@@ -75,6 +96,157 @@ def figures(visit: Visit) -> Answer:
     sampler = visit.console.sampler
     times, series = sampler.history.since(visit.number("after", 0), _SERIES)
     return Data({"times": times, "series": series, "error": sampler.error})
+
+
+# Aborts of transactions, as the person who is logged in, after a confirmation.
+
+MOST_PARTITIONS: Final = 20
+"""Partitions that the question names; it counts the others."""
+
+
+def abort(visit: Visit) -> Answer:
+    """Abort the transaction of a transactional id, and fence its producer."""
+    name, start_ms = visit.text("id"), visit.optional_number("start_ms")
+    if not name:
+        raise ControlError(
+            "the form must name a transactional id; open the transaction, and press Abort there"
+        )
+    page = f"/transactions/one?{urlencode({'id': name})}"
+    request = AbortTransactionRequest(name, start_ms)
+    with visit.cluster() as cluster:
+        if visit.is_confirmed:
+            planned = abort_transaction(cluster, request)
+            if visit.text("typed") == _typed(name, planned.producer_id):
+                done = abort_transaction(
+                    cluster, AbortTransactionRequest(name, planned.start_ms, execute=True)
+                )
+                listings.forget()
+                return Redirect(page, notice=_done(name, done))
+        else:
+            planned = abort_transaction(cluster, request)
+    return Confirmation(
+        title=f"Abort the transaction of {name}?",
+        action="Abort the transaction",
+        back=page,
+        sentences=(
+            f"The transaction is open for {duration(planned.age_ms)}. Its records are discarded in {_partitions(planned)}.",
+            "The offsets that the transaction holds for groups are not committed.",
+            "The producer is fenced: its next request fails, and it must be started again.",
+        ),
+        changes=_changes(planned, name),
+        typed=_typed(name, planned.producer_id),
+        is_danger=True,
+    )
+
+
+def _typed(name: str, producer_id: int) -> str:
+    """Return the text to type: the transactional id, or the producer id where a keyboard can't type the transactional id."""
+    return name if name.isprintable() and name == name.strip() else str(producer_id)
+
+
+def _partitions(planned: TransactionAbort) -> str:
+    return "1 partition" if planned.partition_count == 1 else f"{planned.partition_count} partitions"
+
+
+def _changes(planned: TransactionAbort, name: str) -> list[tuple[str, str, str]]:
+    epoch = planned.producer_epoch
+    changes = [
+        ("Transaction", f"open for {duration(planned.age_ms)}", "aborted"),
+        (
+            f"Producer {planned.producer_id} of {name}",
+            f"writes with epoch {epoch}",
+            f"epoch {epoch} is fenced",
+        ),
+    ]
+    for row in planned.partitions[:MOST_PARTITIONS]:
+        begin = (
+            "no record yet"
+            if row.first_offset is None
+            else f"records from offset {row.first_offset} undecided"
+        )
+        changes.append((f"{row.topic}-{row.partition}", begin, "discarded"))
+    if planned.partition_count > MOST_PARTITIONS:
+        changes.append(
+            (f"{planned.partition_count - MOST_PARTITIONS} further partitions", "undecided", "discarded")
+        )
+    return changes
+
+
+def _done(name: str, done: TransactionAbort) -> str:
+    fenced = "" if done.fenced_by is None else f", and producer epoch {done.producer_epoch} is fenced"
+    return f"The transaction of {name} is aborted in {_partitions(done)}{fenced}."
+
+
+def abort_hanging(visit: Visit) -> Answer:
+    """Abort the transaction that one partition has open from an offset on."""
+    topic, partition, first = (
+        visit.text("topic"),
+        visit.number("partition", 0),
+        visit.number("first_offset", 0),
+    )
+    place = f"{topic}-{partition}"
+    with visit.cluster() as cluster:
+        planned = abort_in_partition(cluster, AbortHangingRequest(topic, partition, first))
+        if visit.is_confirmed and visit.text("typed") == place:
+            abort_in_partition(cluster, AbortHangingRequest(topic, partition, first, execute=True))
+            return Redirect(
+                "/transactions/hanging",
+                notice=f"The transaction from offset {first} on in {place} is aborted; readers of committed records continue.",
+            )
+    return Confirmation(
+        title=f"Abort the hanging transaction in {place}?",
+        action="Abort the transaction",
+        back="/transactions/hanging",
+        sentences=(
+            f"Producer {planned.producer_id} opened it at offset {first}, and no coordinator will end it. Its records are discarded.",
+            "Readers of committed records wait before this offset until it ends.",
+        ),
+        changes=[(place, f"records from offset {first} undecided", "discarded")],
+        typed=place,
+        is_danger=True,
+    )
+
+
+# One transactional id: its producer, the partitions of its transaction, and the offsets that the transaction
+# holds.
+
+
+def one(visit: Visit) -> Answer:
+    """Show one transactional id."""
+    name = visit.text("id")
+    if not name:
+        raise ControlError(
+            "the address must name a transactional id; choose one from the list of transactions"
+        )
+    with visit.cluster() as cluster:
+        found = describe_transaction(cluster, DescribeTransactionRequest(name))
+    rows, paging = page_of(found.partitions, visit.number("page", 1, 1))
+    pending, pending_count, trouble = _pending(visit, name)
+    return View(
+        "transactions_one.html",
+        {
+            "name": name,
+            "found": found,
+            "is_open": found.state == "Ongoing" and found.start_ms is not None,
+            "is_overdue": found.age_ms is not None and found.age_ms > found.timeout_ms,
+            "rows": rows,
+            "paging": paging,
+            "pending": pending,
+            "pending_count": pending_count,
+            "pending_trouble": trouble,
+        },
+    )
+
+
+def _pending(visit: Visit, name: str) -> tuple[list[PendingOffset] | None, int, str | None]:
+    """Return the offsets that the transaction holds, which only the gateway knows; None without --metrics."""
+    if not visit.has_metrics:
+        return None, 0, None
+    try:
+        found = visit.ask_gateway(DescribeTransactionRequest(name, limit=1))
+    except ControlError as error:
+        return None, 0, str(error)
+    return found.pending_offsets, found.pending_offset_count or 0, None
 
 
 PAGE: Final = Page(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.admin.request import ControlError
-from gateway.console.pages.groups_reset import parse_partitions
+from gateway.console.pages.groups import parse_partitions
 from tests.support.console_client import ConsoleClient, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.support.group_members import commit_offsets, member

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.console.metrics.listener import Sample
-from gateway.console.pages.limits import MOST, USED, Limit, limits_of
+from gateway.console.pages.delayed import MOST, USED, Limit, limits_of
 from gateway.metrics.subjects import limits as shown
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.pids.messages import BlockRow
-from gateway.console.pages.producer_ids_map import (
+from gateway.console.pages.producer_ids import (
     LARGEST_ID,
     WIDTH,
     Gap,

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.admin.producers.messages import ProducerRow
 from gateway.admin.verdicts.messages import VerdictRow
-from gateway.console.pages.producers_strip import (
+from gateway.console.pages.producers import (
     ACCEPTED,
     DUPLICATE,
     REFUSED,
@@ -15,7 +15,7 @@ from gateway.console.pages.producers_strip import (
     key_of,
     sample_of,
 )
-from gateway.console.pages.verdict_reasons import reason_of
+from gateway.console.pages.verdicts import reason_of
 
 KEY = key_of("orders", 3, 7)
 
