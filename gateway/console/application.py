@@ -23,12 +23,9 @@ from gateway.console.console import Console, ConsoleOptions
 from gateway.console.pages import PAGES
 from gateway.console.security.exposure import exposure_complaint
 from gateway.console.security.hosts import Hosts
-from gateway.console.web.login import login_routes
-from gateway.console.web.middleware import Guard
+from gateway.console.web.login import Guard, login_routes
 from gateway.console.web.places import Desk
-from gateway.console.web.rendering import STATIC, Renderer
-from gateway.console.web.visiting import Sent, stranger
-from gateway.console.web.waiting import Work
+from gateway.console.web.visiting import STATIC, Renderer, Sent, Work, stranger
 
 _TITLES: Final = {404: "There is no such page", 405: "This address takes no such request"}
 

@@ -6,15 +6,18 @@ import math
 from typing import Final
 
 import anyio.to_thread
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.admin.request import ControlError
 from gateway.console.page import View, Visit
+from gateway.console.security.hosts import Hosts
 from gateway.console.security.sessions import new_id
 from gateway.console.web.cookies import set_session_id
-from gateway.console.web.headers import NOT_STORED
+from gateway.console.web.headers import NOT_STORED, SECURITY_HEADERS
 from gateway.console.web.places import Desk
 from gateway.console.web.visiting import FormRefused, Sent, form_of, stranger
 
@@ -97,3 +100,38 @@ def _own_path(text: str) -> str:
     """Return a path of this console; `/` in place of anything that may lead to another site."""
     is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
     return text if is_own else "/"
+
+
+# The steps of every request beside its route: the check of its Host before, and the security headers after.
+
+_MISDIRECTED = 421
+
+
+class Guard:
+    """Refuses foreign hosts, and adds the security headers to every answer."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+        """Guard an application."""
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        if not self._hosts.accepts(Request(scope).headers.get("host", "")):
+            refusal = PlainTextResponse(
+                "The console does not serve this host name. Name it with --public-name.\n", _MISDIRECTED
+            )
+            await refusal(scope, receive, send_guarded)
+            return
+        await self._app(scope, receive, send_guarded)

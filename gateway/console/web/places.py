@@ -34,9 +34,17 @@ from gateway.console.page import (
 from gateway.console.security.tokens import FIELD
 from gateway.console.web.cookies import set_session_id
 from gateway.console.web.headers import NOT_STORED
-from gateway.console.web.rendering import Renderer
-from gateway.console.web.visiting import FormRefused, LoginNeeded, Sent, form_of, stranger, visit_of
-from gateway.console.web.waiting import PATIENCE_S, Work
+from gateway.console.web.visiting import (
+    PATIENCE_S,
+    FormRefused,
+    LoginNeeded,
+    Renderer,
+    Sent,
+    Work,
+    form_of,
+    stranger,
+    visit_of,
+)
 
 NOTICE: Final = "notice"
 """The field of an address with the id of a notice."""

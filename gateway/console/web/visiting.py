@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime as dt
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
 
 import anyio.to_thread
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from gateway.admin.printing import duration, shown
 from gateway.admin.remote.client_security import ClientSecurity
 from gateway.admin.request import ControlError
 from gateway.console.console import Console
-from gateway.console.page import Upload, Visit
+from gateway.console.page import Answer, Page, Section, Upload, Visit, address
 from gateway.console.security.tokens import FIELD
 from gateway.console.web.cookies import fresh_session_id, session_id_of
 
@@ -115,3 +125,167 @@ async def _sent(form: FormData) -> Sent:
         else:
             fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return Sent(fields, uploads)
+
+
+# Numbers, sizes and times as templates show them.
+
+UNKNOWN: Final = "–"
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP: Final = 1024
+_TEN: Final = 10
+
+
+def count(value: float | None) -> str:
+    """Return a number with thousands separators; a dash for an unknown one."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def size(value: float | None) -> str:
+    """Return bytes in the unit that gives at most four digits; a dash for an unknown size."""
+    if value is None or value < 0:
+        return UNKNOWN
+    amount, unit = float(value), 0
+    while amount >= _STEP and unit < len(_UNITS) - 1:
+        amount, unit = amount / _STEP, unit + 1
+    number = f"{amount:.0f}" if unit == 0 or amount >= _TEN else f"{amount:.1f}"
+    return f"{number} {_UNITS[unit]}"
+
+
+def moment(time_ms: int | None) -> Markup | str:
+    """Return a time as an element that the browser shows in its own time zone; a dash for an unknown time."""
+    if time_ms is None or time_ms < 0:
+        return UNKNOWN
+    try:
+        exact = dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    written = exact.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        exact.isoformat(timespec="milliseconds").replace("+00:00", "Z"), written
+    )
+
+
+def span(length_ms: int | None) -> str:
+    """Return a length of time in its largest two units; a dash for an unknown length."""
+    return UNKNOWN if length_ms is None else duration(length_ms)
+
+
+def segment(text: str) -> str:
+    """Return a text as one part of a path."""
+    return quote(text, safe="")
+
+
+FILTERS: Final = {
+    "count": count,
+    "size": size,
+    "moment": moment,
+    "span": span,
+    "segment": segment,
+    "shown": shown,
+}
+
+
+# Renders the templates.
+
+HOME: Final = Path(__file__).resolve().parents[1]
+TEMPLATES: Final = HOME / "templates"
+STATIC: Final = HOME / "static"
+
+
+class Renderer:
+    """Renders pages with the navigation around them."""
+
+    def __init__(self, pages: Iterable[Page]) -> None:
+        """Load the templates; all values are escaped."""
+        self._sections = [
+            (section, [page for page in pages if page.section is section]) for section in Section
+        ]
+        self._environment = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(FILTERS)
+        self._environment.globals["address"] = address
+
+    def page(
+        self, template: str, values: Mapping[str, Any], visit: Visit, place: str, notice: str | None
+    ) -> str:
+        """Return a page as HTML. `place` is the path of the request, which decides what the navigation marks."""
+        return self._environment.get_template(template).render(
+            **values,
+            visit=visit,
+            user=visit.user,
+            csrf=visit.console.tokens.token(visit.session_id),
+            sections=[(section, pages) for section, pages in self._sections if pages],
+            place=place,
+            notice=notice,
+            has_metrics=visit.has_metrics,
+        )
+
+
+# Runs the functions of pages in a few threads, and remembers the ones that take long until the browser asks
+# again.
+
+THREADS: Final = 16
+MOST_WAITING: Final = 64
+"""Functions that run or wait for a thread; a further request is refused."""
+PATIENCE_S: Final = 0.6
+"""Time that a browser waits for a page before it is told what the page waits for."""
+KEPT_S: Final = 60.0
+"""Time for which a finished answer waits for the browser that asked."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A function that has begun."""
+
+    future: Future[Answer]
+    began: float = field(default_factory=time.monotonic)
+
+
+class Work:
+    """The functions that run. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Prepare the threads."""
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="console-page")
+        self._unfinished = 0
+        self._kept: OrderedDict[str, Running] = OrderedDict()
+
+    def begin(self, function: Callable[[], Answer]) -> Running:
+        """Run a function in a thread. Raises ControlError when too many wait."""
+        with self._lock:
+            if self._unfinished >= MOST_WAITING:
+                raise ControlError("the console has too much to do; try again in a few seconds")
+            self._unfinished += 1
+        future = self._threads.submit(function)
+        future.add_done_callback(self._finished)
+        return Running(future)
+
+    def _finished(self, _: Future[Answer]) -> None:
+        with self._lock:
+            self._unfinished -= 1
+
+    def resume(self, key: str) -> Running | None:
+        """Return, and forget, what an earlier request of the same browser for the same page has begun."""
+        with self._lock:
+            return self._kept.pop(key, None)
+
+    def keep(self, key: str, running: Running) -> None:
+        """Remember a function that still runs, for the next request."""
+        before = time.monotonic() - KEPT_S
+        with self._lock:
+            for old in [name for name, known in self._kept.items() if known.began < before]:
+                if self._kept[old].future.done():
+                    del self._kept[old]
+            self._kept[key] = running
+            while len(self._kept) > MOST_WAITING:
+                self._kept.popitem(last=False)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
