@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.offsets import Committer
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from log import Storage, reopening

@@ -34,9 +34,13 @@ from gateway.config import Config
 from gateway.config.iso_duration import parse_iso_duration
 from gateway.config.setting import InvalidValueError, render
 from gateway.config.table import SETTINGS
-from gateway.coordinator.group.assignment import assigned_partitions, encode_assignment
-from gateway.coordinator.group.consumer_request import HeartbeatRefused, compiled
-from gateway.coordinator.group.subscription import read_subscription, subscribed_topics
+from gateway.coordinator.group.consumer_assignors import (
+    assigned_partitions,
+    encode_assignment,
+    read_subscription,
+    subscribed_topics,
+)
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, compiled
 from gateway.coordinator.transaction.filters import InvalidPattern, transaction_filter
 from log.errors import IncompatibleFormat
 from log.files import checkpoints

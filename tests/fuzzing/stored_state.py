@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.consumer_records import (
+from gateway.coordinator.group.consumer_group import (
     AssignmentEpochRecord,
     CurrentRecord,
     CurrentValue,
@@ -25,7 +25,7 @@ from gateway.coordinator.group.consumer_records import (
     MemberValue,
     TargetRecord,
 )
-from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.events import Effects
 from gateway.coordinator.group.records import (
     CommittedOffset,
     GroupMetadata,

@@ -10,7 +10,7 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.transaction.rules import EndRequest, Producer
 from gateway.handlers.records.produce_append import append_batch

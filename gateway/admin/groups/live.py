@@ -30,14 +30,13 @@ from gateway.admin.request import ControlError, Elsewhere
 from gateway.admin.transactions.live import pending_in_group
 from gateway.admin.transactions.messages import PendingOffset
 from gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
-from gateway.coordinator.group.assignment import assigned_partitions
 from gateway.coordinator.group.classic_group import ClassicGroup, Member
+from gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
 from gateway.coordinator.group.consumer_group import ConsumerMember
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
-from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.coordinator.places import TopicPartition, by_topic
 from gateway.coordinator.share.ranges import DONE, DeliveryState
 from gateway.coordinator.share.records import SharePartitionKey

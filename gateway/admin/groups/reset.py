@@ -15,7 +15,7 @@ from gateway.admin.named_topics import check_led_here, find_topic
 from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
 from gateway.coordinator.group.any_group import find_group
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition

@@ -20,7 +20,7 @@ from gateway.admin.transactions.messages import (
     TransactionPartition,
 )
 from gateway.admin.transactions.views import MAX_TOLD, age_ms, describe, in_order, pending_offset, rows_of_ids
-from gateway.coordinator.group.pending_offsets import HeldOffset
+from gateway.coordinator.group.offsets import HeldOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import Transaction

@@ -14,7 +14,7 @@ from gateway.admin.transactions.messages import (
     TransactionPartition,
     TransactionRow,
 )
-from gateway.coordinator.group.pending_offsets import HeldOffset
+from gateway.coordinator.group.offsets import HeldOffset
 from gateway.coordinator.transaction.filters import (
     NO_DURATION,
     InvalidPattern,

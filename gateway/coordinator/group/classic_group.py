@@ -22,9 +22,9 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Waiter
 from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+from gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, subscribed_topics
+from gateway.coordinator.group.events import Effects, JoinReply, SyncReply
 from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
-from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) of each protocol, in the member's order of preference."""

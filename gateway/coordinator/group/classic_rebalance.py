@@ -18,19 +18,21 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.change import Waiter
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member, Protocols
-from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+from gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
 from gateway.coordinator.group.events import (
+    Effects,
     Emptied,
+    JoinReply,
     MemberJoined,
     MemberRemoved,
     MemberReplaced,
     RebalanceBegan,
     Stabilized,
+    SyncReply,
     client_says,
     who,
 )
 from gateway.coordinator.group.records import GroupMetadataRecord
-from gateway.coordinator.group.regex_topics import EVERYTHING, Sight
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member whose client disconnected while its JoinGroup waits is removed after this time."""

@@ -4,16 +4,42 @@
     range     every subscriber of a topic gets a run of neighbouring partitions, in the order of the members
 
 Source: Kafka's `UniformAssignor`, `RangeAssignor`, KIP-848.
+
+Encodes and decodes the assignment of a classic member of protocol type `consumer`, the bytes of a SyncGroup.
+
+    int16 version | topics: int32 count, each an int16 length and a name, int32 count, int32 partitions |
+    user data: int32 length (-1: null) and bytes | …
+
+Source: Kafka's ConsumerProtocolAssignment.json. Later versions append fields.
+
+Decodes the subscription that a member of protocol type `consumer` sends as its JoinGroup metadata.
+
+    int16 version | topics: int32 count, each an int16 length and a name | user data: int32 length (-1: null) and bytes |
+    v1: owned partitions: int32 count, each a topic and int32 partitions | v2: int32 generation_id | v3: rack_id?
+
+Source: Kafka's ConsumerProtocolSubscription.json. Later versions append fields.
+
+The topics that the regular expressions of a consumer group match.
+
+The member whose request resolves an expression decides by its rights which topics it matches: a topic that
+the member may not describe does not match. A new expression is resolved by the member that brings it. The
+group forgets an expression with its last member. All expressions are resolved again when topics change and
+when rights change.
+Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`,
+`maybeDeleteResolvedRegularExpressions`.
 """
 
 from __future__ import annotations
 
 import heapq
+import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from gateway.coordinator.places import Place
+from gateway.protocol.primitives import string
 
 Assignment = dict[str, frozenset[Place]]
 
@@ -136,6 +162,222 @@ class _Balance:
                     self.places[giver].discard(place)
                     self.places[taker].add(place)
                     moved = True
+
+
+_HEAD: Final = struct.Struct(">hi")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_NULL: Final = -1
+_HIGHEST_VERSION: Final = 3
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
+    """Return the partitions by topic, both in the order of the assignment, or None when the bytes are malformed."""
+    try:
+        return _read(assignment)
+    except (struct.error, UnicodeDecodeError):
+        return None
+
+
+def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
+    """Encode an assignment without user data, as a leader does for a member whose subscription has this version."""
+    pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
+    for topic, indexes in sorted(partitions.items()):
+        wanted = sorted(indexes)
+        pieces += (string(topic), _INT32.pack(len(wanted)), *map(_INT32.pack, wanted))
+    return b"".join(pieces) + _INT32.pack(_NULL)
+
+
+def _read(data: bytes) -> dict[str, list[int]] | None:
+    """Decode the assignment; return None when a count or length is impossible.
+
+    Raises struct.error, UnicodeDecodeError.
+    """
+    version, topics = _HEAD.unpack_from(data)
+    if version < 0 or not 0 <= topics <= len(data):
+        return None
+    assigned: dict[str, list[int]] = {}
+    position = _HEAD.size
+    for _ in range(topics):
+        (length,) = _INT16.unpack_from(data, position)
+        position += _INT16.size
+        if length < 0 or position + length > len(data):
+            return None
+        name = data[position : position + length].decode()
+        position += length
+        (count,) = _INT32.unpack_from(data, position)
+        position += _INT32.size
+        if count < 0 or position + count * _INT32.size > len(data):
+            return None
+        partitions = struct.unpack_from(f">{count}i", data, position)
+        if count and min(partitions) < 0:
+            return None
+        assigned.setdefault(name, []).extend(partitions)
+        position += count * _INT32.size
+    (user_data_bytes,) = _INT32.unpack_from(data, position)
+    is_whole = position + _INT32.size + user_data_bytes <= len(data)
+    return assigned if user_data_bytes == _NULL or (user_data_bytes >= 0 and is_whole) else None
+
+
+CONSUMER_PROTOCOL: Final = "consumer"
+FIRST_WITH_OWNED: Final = 1
+FIRST_WITH_GENERATION: Final = 2
+FIRST_WITH_RACK: Final = 3
+_LENGTH: Final = struct.Struct(">h")
+
+
+class Subscription(NamedTuple):
+    """A whole subscription; `owned` has the (topic, partition) that the member has not revoked."""
+
+    version: int
+    topics: frozenset[str]
+    owned: frozenset[tuple[str, int]]
+    rack_id: str | None
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """Return the topic names, or None when the bytes are malformed."""
+    try:
+        version, count = _HEAD.unpack_from(metadata)
+        if version < 0 or not 0 <= count <= len(metadata):
+            return None
+        topics = set()
+        position = _HEAD.size
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(metadata, position)
+            position += _LENGTH.size
+            if length < 0 or position + length > len(metadata):
+                return None
+            topics.add(metadata[position : position + length].decode())
+            position += length
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return frozenset(topics)
+
+
+def read_subscription(metadata: bytes) -> Subscription | None:
+    """Return the whole subscription, or None when the bytes are malformed."""
+    try:
+        return _read_subscription(_Cursor(metadata))
+    except (struct.error, ValueError):
+        return None
+
+
+def _read_subscription(cursor: _Cursor) -> Subscription:
+    """Decode the subscription. Raises struct.error, ValueError."""
+    version = cursor.take(_LENGTH)
+    if version < 0:
+        raise ValueError(f"the version {version} is negative")
+    topics = frozenset(cursor.text(cursor.take(_LENGTH)) for _ in range(cursor.count()))
+    cursor.skip(max(cursor.take(_INT32), 0))
+    owned: set[tuple[str, int]] = set()
+    rack_id = None
+    if version >= FIRST_WITH_OWNED:
+        for _ in range(cursor.count()):
+            topic = cursor.text(cursor.take(_LENGTH))
+            owned.update((topic, cursor.take(_INT32)) for _ in range(cursor.count()))
+    if version >= FIRST_WITH_GENERATION:
+        cursor.take(_INT32)
+    if version >= FIRST_WITH_RACK:
+        length = cursor.take(_LENGTH)
+        rack_id = None if length < 0 else cursor.text(length)
+    return Subscription(version, topics, frozenset(owned), rack_id)
+
+
+class _Cursor:
+    """A position in the metadata. Raises struct.error, ValueError at the end of the bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def take(self, layout: struct.Struct) -> int:
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return int(value)
+
+    def skip(self, size: int) -> bytes:
+        start = self._position
+        self._position += size
+        if size < 0 or self._position > len(self._data):
+            raise ValueError(f"a length of {size} runs over the end of {len(self._data)} bytes")
+        return self._data[start : self._position]
+
+    def text(self, size: int) -> str:
+        return self.skip(size).decode()
+
+    def count(self) -> int:
+        count = self.take(_INT32)
+        if not 0 <= count <= len(self._data):
+            raise ValueError(f"the count {count} is negative or larger than the {len(self._data)} bytes")
+        return count
+
+
+REFRESH_INTERVAL_MS: Final = 10_000
+"""The shortest time (ms) between two resolutions of a group's expressions because of changed rights; further
+changes wait until it has passed.
+"""
+
+
+class Sight(NamedTuple):
+    """The topics that the sender of a request may describe."""
+
+    generation: int
+    """A number that changes with every change of rights."""
+    may_describe: Callable[[str], bool] | None
+    """Returns whether the sender may describe the topic of this name; None if it may describe every topic."""
+
+    def visible(self, names: Collection[str]) -> Collection[str]:
+        """Return the names of topics that the sender may describe."""
+        may_describe = self.may_describe
+        return names if may_describe is None else [name for name in names if may_describe(name)]
+
+
+EVERYTHING: Final = Sight(0, None)
+"""The sight of every client where there is no authorizer."""
+
+
+@dataclass(slots=True)
+class RegexTopics:
+    """The expressions of one group, and the names that each matched when they were last resolved."""
+
+    _matching: dict[str, Collection[str]] = field(default_factory=dict)
+    _generation: int = 0
+    _resolved_at_ms: int = 0
+
+    def is_outdated(self, sight: Sight, now_ms: int) -> bool:
+        """Return whether rights have changed since the expressions were resolved, and the interval is over."""
+        return (
+            sight.generation != self._generation
+            and bool(self._matching)
+            and not 0 <= now_ms - self._resolved_at_ms < REFRESH_INTERVAL_MS
+        )
+
+    def keep(self, regexes: Container[str | None]) -> None:
+        """Forget all expressions except these. A member that brings a forgotten one again resolves it."""
+        self._matching = {regex: names for regex, names in self._matching.items() if regex in regexes}
+
+    def resolve(
+        self,
+        regexes: Collection[str],
+        match: Callable[[str], Collection[str]],
+        sight: Sight,
+        now_ms: int,
+        *,
+        afresh: bool,
+    ) -> Mapping[str, Collection[str]]:
+        """Return the names that each expression matches; resolve all of them `afresh`, otherwise the new ones.
+
+        `match` returns the names of the existing topics that match an expression.
+        """
+        known = {} if afresh else self._matching
+        if not known:
+            self._generation, self._resolved_at_ms = sight.generation, now_ms
+        if afresh or known.keys() != set(regexes):
+            self._matching = {
+                regex: known[regex] if regex in known else sight.visible(match(regex)) for regex in regexes
+            }
+        return self._matching
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}

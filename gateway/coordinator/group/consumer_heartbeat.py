@@ -7,24 +7,37 @@
     −2              leaves and may return, because it is static
 
 Source: Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, `CurrentAssignmentBuilder`.
+
+The target assignment of a consumer group: when it is made, and from which topics and members.
+
+Source: Kafka's `GroupMetadataManager.maybeUpdateTargetAssignment`, `TargetAssignmentBuilder`, KIP-1263.
+
+A ConsumerGroupHeartbeat request: its content and its validation.
+
+Source: Kafka's `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
 """
 
 from __future__ import annotations
 
+import enum
 import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
+import re2
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.consumer_assignors import ASSIGNORS, EVERYTHING, Sight, Subscriber
 from gateway.coordinator.group.consumer_group import (
     JOINING,
     LEAVING,
     LEAVING_FOR_A_WHILE,
     NOWHERE,
+    AssignmentEpochRecord,
     ConsumerGroup,
     ConsumerMember,
-)
-from gateway.coordinator.group.consumer_records import (
     ConsumerRecord,
     CurrentRecord,
     GroupEpochRecord,
@@ -32,16 +45,6 @@ from gateway.coordinator.group.consumer_records import (
     MemberState,
     TargetRecord,
 )
-from gateway.coordinator.group.consumer_request import (
-    MAX_EXPIRED_AT_ONCE,
-    MAX_REGEXES,
-    ConsumerLimits,
-    Heartbeat,
-    HeartbeatRefused,
-    HeartbeatReply,
-    Topics,
-)
-from gateway.coordinator.group.consumer_targets import renew_target
 from gateway.coordinator.places import Place
 
 # --- one heartbeat
@@ -361,3 +364,272 @@ def expire(group: ConsumerGroup, now_ms: int) -> list[ConsumerRecord]:
     """
     due = [member for member in group.members.values() if member.deadline_ms <= now_ms]
     return remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else []
+
+
+def renew_target(
+    group: ConsumerGroup,
+    topics: Topics,
+    records: list[ConsumerRecord],
+    limits: ConsumerLimits,
+    now_ms: int,
+    sight: Sight,
+    *,
+    changed: bool,
+) -> None:
+    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics or the
+    members' rights changed.
+
+    Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes the target.
+    """
+    may_assign = interval_is_over(group.assigned_at_ms, limits.assignment_interval_ms, now_ms)
+    is_outdated = group.topics_changed or group.regexes.is_outdated(sight, now_ms)
+    if not changed and not is_outdated and not (group.is_behind and may_assign):
+        return
+    regexes = {member.subscribed_regex for member in group.members.values() if member.subscribed_regex}
+    matching = group.regexes.resolve(
+        regexes, lambda regex: _matches(regex, topics), sight, now_ms, afresh=is_outdated
+    )
+    subscriptions = _subscriptions(group, topics, matching)
+    if changed or (not group.is_behind and not group.has_assigned(subscriptions.topics)):
+        group.group_epoch += 1
+        records.append(GroupEpochRecord(group.group_id, group.group_epoch))
+    group.topics_seen = subscriptions.topics
+    group.topics_changed = False
+    if group.is_behind and may_assign:
+        _make_target(group, subscriptions, records, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscriptions:
+    """The existing topics to which any member subscribes, and the topics to which each member subscribes."""
+
+    topics: dict[str, tuple[uuid.UUID, int]]
+    of_members: dict[str, frozenset[uuid.UUID]]
+
+
+def _subscriptions(
+    group: ConsumerGroup, topics: Topics, matching: Mapping[str, Collection[str]]
+) -> _Subscriptions:
+    found: dict[str, tuple[uuid.UUID, int] | None] = {}
+    of_members = {}
+    for member_id, member in group.members.items():
+        names = set(member.subscribed_names)
+        if member.subscribed_regex:
+            names.update(matching[member.subscribed_regex])
+        found |= {name: topics.describe(name) for name in names if name not in found}
+        described = (found[name] for name in names)
+        of_members[member_id] = frozenset(topic[0] for topic in described if topic is not None)
+    return _Subscriptions({name: topic for name, topic in found.items() if topic is not None}, of_members)
+
+
+def _matches(regex: str, topics: Topics) -> list[str]:
+    pattern = compiled(regex)
+    return [name for name in topics.names() if pattern.fullmatch(name)]
+
+
+def _make_target(
+    group: ConsumerGroup, subscriptions: _Subscriptions, records: list[ConsumerRecord], now_ms: int
+) -> None:
+    """Assign partitions for the present group epoch; write records only for targets that change."""
+    partitions = dict(subscriptions.topics.values())
+    subscribers = {
+        member_id: Subscriber(
+            member.instance_id or member_id,
+            subscriptions.of_members[member_id],
+            group.targets.get(member_id, NOWHERE),
+        )
+        for member_id, member in group.members.items()
+    }
+    assignment = ASSIGNORS[group.preferred_assignor](subscribers, partitions)
+    for member_id, places in assignment.items():
+        if group.targets.get(member_id) != places:
+            records.append(TargetRecord(group.group_id, member_id, places))
+        group.targets[member_id] = places
+    group.assignment_epoch, group.assigned_at_ms = group.group_epoch, now_ms
+    records.append(AssignmentEpochRecord(group.group_id, group.assignment_epoch, now_ms))
+
+
+MAX_REGEX_CHARACTERS: Final = 1000
+MAX_REGEXES: Final = 100
+"""Different regular expressions of one group. A member with a further expression is refused
+(GROUP_MAX_SIZE_REACHED), because all expressions are matched against all topics when topics change. Kafka has
+no such limit.
+"""
+MAX_ID_BYTES: Final = 1024
+"""Longest id accepted, far longer than any client needs; every record of a member repeats its ids."""
+MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
+"""Longest subscription accepted: a member's record must fit into a batch of the log."""
+MAX_EXPIRED_AT_ONCE: Final = 100
+"""Members removed in one call, so that their records fit into one batch; the next call removes the rest."""
+_REGEX_OPTIONS: Final = re2.Options()
+_REGEX_OPTIONS.log_errors = False
+
+
+class MigrationPolicy(enum.Enum):
+    """The protocols to which a group with members may change: the setting `group.consumer.migration.policy`.
+
+    The values are the names of Kafka's ConsumerGroupMigrationPolicy.
+    """
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group may become a consumer group."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group may become a classic group."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLimits:
+    """The limits of a consumer group: the settings `group.consumer.*` in `docs/configuration.md`."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    assignment_interval_ms: int = 0
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+
+def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Return whether a group may make a new target (KIP-1263): the last target is old enough, or its time is unknown.
+
+    A last target in the future was made before the clock was set back.
+    """
+    return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
+
+
+class Topics(Protocol):
+    """The topics of the cluster, internal ones too: name to (topic id, number of partitions)."""
+
+    def describe(self, name: str) -> tuple[uuid.UUID, int] | None: ...
+
+    def names(self) -> list[str]: ...
+
+
+class _NoTopics:
+    def describe(self, name: str) -> None:
+        """Return None, as for a topic that does not exist."""
+
+    def names(self) -> list[str]:
+        return []
+
+
+NO_TOPICS: Final[Topics] = _NoTopics()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A heartbeat request. A field that is None has not changed since the member's last request."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    subscribed_names: tuple[str, ...] | None
+    subscribed_regex: str | None
+    server_assignor: str | None
+    owned: frozenset[Place] | None
+    sight: Sight = EVERYTHING
+    """The topics that the regular expressions of the group may match for this client."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the request is complete, as a member sends it when it joins or lost an answer."""
+        has_subscription = self.subscribed_names is not None or self.subscribed_regex is not None
+        return self.member_epoch == JOINING or (
+            self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """The answer to a heartbeat; `assignment` is None when the member has it already."""
+
+    member_id: str
+    member_epoch: int
+    assignment: frozenset[Place] | None
+
+
+class HeartbeatRefused(Exception):
+    """A heartbeat is refused with this error code and message."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def check(request: Heartbeat) -> None:
+    """Validate the request. Raises HeartbeatRefused."""
+    epoch = request.member_epoch
+    invalid = ErrorCode.invalid_request
+    for what, text in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise HeartbeatRefused(invalid, f"{what} can't be empty.")
+    if not request.member_id.strip():
+        raise HeartbeatRefused(invalid, "MemberId can't be empty.")
+    _check_sizes(request)
+    if epoch < LEAVING_FOR_A_WHILE:
+        raise HeartbeatRefused(invalid, f"MemberEpoch is invalid: {epoch}.")
+    if epoch == LEAVING_FOR_A_WHILE and request.instance_id is None:
+        raise HeartbeatRefused(invalid, "InstanceId can't be null.")
+    if epoch == JOINING:
+        if request.rebalance_timeout_ms == -1:
+            raise HeartbeatRefused(invalid, "RebalanceTimeoutMs must be provided in first request.")
+        if request.owned is None or request.owned:
+            raise HeartbeatRefused(invalid, "TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_names is None and request.subscribed_regex is None:
+            text = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            raise HeartbeatRefused(invalid, text)
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in ASSIGNORS:
+        raise HeartbeatRefused(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
+        )
+    if request.subscribed_regex:
+        compiled(request.subscribed_regex)
+
+
+def _check_sizes(request: Heartbeat) -> None:
+    for what, text in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+        ("MemberId", request.member_id),
+    ):
+        if text is not None and len(text.encode()) > MAX_ID_BYTES:
+            problem = f"{what} can't be longer than {MAX_ID_BYTES} bytes."
+            raise HeartbeatRefused(ErrorCode.invalid_request, problem)
+    if sum(len(name.encode()) for name in request.subscribed_names or ()) > MAX_SUBSCRIPTION_BYTES:
+        problem = f"SubscribedTopicNames can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
+        raise HeartbeatRefused(ErrorCode.invalid_request, problem)
+
+
+def compiled(pattern: str) -> Any:
+    """Return a regular expression that matches in linear time. Raises HeartbeatRefused."""
+    complaint = f"it has {len(pattern)} characters; at most {MAX_REGEX_CHARACTERS} are allowed"
+    if len(pattern) <= MAX_REGEX_CHARACTERS:
+        try:
+            return re2.compile(pattern, _REGEX_OPTIONS)
+        except re2.error as error:
+            complaint = str(error)
+    raise HeartbeatRefused(
+        ErrorCode.invalid_regular_expression,
+        f"SubscribedTopicRegex `{pattern[:100]}` is not a valid regular expression: {complaint}.",
+    )

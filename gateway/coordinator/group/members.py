@@ -12,21 +12,19 @@ from collections.abc import Mapping, Sequence
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Waiter
-from gateway.coordinator.group import classic_members, classic_sessions, migration
+from gateway.coordinator.group import classic_members, name_groups
 from gateway.coordinator.group import classic_rebalance as rebalance
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from gateway.coordinator.group.classic_rebalance import Join
-from gateway.coordinator.group.committer import Committer
-from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup
-from gateway.coordinator.group.consumer_records import MemberRecord
-from gateway.coordinator.group.consumer_request import (
+from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup, MemberRecord
+from gateway.coordinator.group.consumer_heartbeat import (
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
 )
-from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
-from gateway.coordinator.group.epoch_events import Before
+from gateway.coordinator.group.events import Before, Effects, JoinReply, SyncReply
 from gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import GroupMetadataRecord
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from gateway.coordinator.group.stored_groups import StoredGroups
@@ -137,10 +135,12 @@ class Members:
         group = self._find(member.group_id)
         try:
             if consumer_group is not None:
-                return classic_members.heartbeat(consumer_group, *who, member.generation_id, now_ms)
+                return classic_members.heartbeat_classic_members(
+                    consumer_group, *who, member.generation_id, now_ms
+                )
             if isinstance(group, ErrorCode):
                 return group
-            return classic_sessions.heartbeat(group, *who, member.generation_id, now_ms)
+            return classic_members.heartbeat_classic_sessions(group, *who, member.generation_id, now_ms)
         except GroupError as error:
             return error.error_code
 
@@ -161,7 +161,7 @@ class Members:
         consumer_group = stored.consumers.groups.get(group_id)
         if consumer_group is not None:
             before, members = Before(consumer_group, ""), list(consumer_group.members.values())
-            errors, records = classic_members.leave(consumer_group, leaving)
+            errors, records = classic_members.leave_classic_members(consumer_group, leaving)
             effects.records += records
             effects.events += before.leave_events(members, reason)
             if records:
@@ -170,7 +170,7 @@ class Members:
         group = stored.groups.get(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id] * len(leaving)
-        return classic_sessions.leave(group, leaving, stored.limits, effects, reason)
+        return classic_members.leave_classic_sessions(group, leaving, stored.limits, effects, reason)
 
     def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
         """Return the classic group, or the error that answers a request for it."""
@@ -210,15 +210,15 @@ class Members:
         if not group.is_simple:
             effects.records.append(GroupMetadataRecord(group.group_id, None))
         if not is_empty:
-            converted = migration.upgraded(group, stored.topics, effects.now_ms)
-            effects.records += migration.creation_records(converted)
+            converted = name_groups.upgraded(group, stored.topics, effects.now_ms)
+            effects.records += name_groups.creation_records(converted)
             stored.consumers.groups[request.group_id] = converted
         try:
             reply = stored.consumers.heartbeat(request, stored.topics, effects)
         except HeartbeatRefused:
             stored.consumers.groups.pop(request.group_id, None)
             raise
-        migration.have_all_join_again(group, effects)
+        name_groups.have_all_join_again(group, effects)
         del stored.groups[request.group_id]
         return reply
 
@@ -289,16 +289,16 @@ class Members:
             rebalance.prepare_rebalance(converted, self._stored.limits, effects, reason)
 
     def _may_upgrade(self, group: ClassicGroup) -> bool:
-        return migration.may_upgrade(group, self._stored.consumers.limits_of(group.group_id))
+        return name_groups.may_upgrade(group, self._stored.consumers.limits_of(group.group_id))
 
     def _may_downgrade(self, group: ConsumerGroup) -> bool:
-        return migration.may_downgrade(
+        return name_groups.may_downgrade(
             group, self._stored.consumers.limits_of(group.group_id), self._stored.limits.max_size
         )
 
     def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
         stored = self._stored
-        converted = migration.downgraded(group, stored.topics, effects.now_ms)
+        converted = name_groups.downgraded(group, stored.topics, effects.now_ms)
         stored.consumers.delete(group.group_id, effects)
         stored.groups[group.group_id] = converted
         effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
@@ -323,7 +323,7 @@ class Members:
             return
         group = stored.groups.get(group_id)
         if group is not None:
-            classic_sessions.expire(group, stored.limits, effects)
+            classic_members.expire(group, stored.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         """Return the time at which `expire` should be called for a group; None for a group that no longer exists."""
@@ -335,7 +335,7 @@ class Members:
         if group_id in stored.streams.groups:
             return stored.streams.next_deadline_ms(group_id)
         group = stored.groups.get(group_id)
-        return None if group is None else classic_sessions.next_deadline_ms(group)
+        return None if group is None else classic_members.next_deadline_ms(group)
 
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:

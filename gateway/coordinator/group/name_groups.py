@@ -2,13 +2,41 @@
 
     seqgate-name:<name>   its committed offset is the last persisted sequence id of the producer name
 
-This works on topics with `message.deduplication.enable`. No client can join such a group or commit to it. A client
-can't ask for a name that is not UTF-8 in this way.
+This works on topics with `message.deduplication.enable`. No client can join such a group or commit to it. A
+client can't ask for a name that is not UTF-8 in this way.
+
+Changes the protocol of a group that has members (KIP-848, online migration).
+
+    classic group   ──► a member of the consumer protocol joins             ──► consumer group with classic members
+    consumer group  ──► its last member of the consumer protocol leaves      ──► classic group that rebalances
+
+Classic members keep their member ids and assignments; the generation becomes the group epoch.
+Source: Kafka's `GroupMetadataManager.convertToConsumerGroup` and `convertToClassicGroup`.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from gateway.coordinator.group.classic_members import assignment_of, places_of
+from gateway.coordinator.group.consumer_assignors import (
+    CONSUMER_PROTOCOL,
+    assigned_partitions,
+    read_subscription,
+)
+from gateway.coordinator.group.consumer_group import (
+    NOWHERE,
+    ClassicMember,
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerRecord,
+)
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused, Topics
+from gateway.coordinator.group.events import Effects, JoinReply, SyncReply
+from gateway.coordinator.places import Place
 
 NAME_GROUP_PREFIX: Final = "seqgate-name:"
 
@@ -23,3 +51,131 @@ def producer_name(group_id: str) -> bytes | None:
     if not is_name_group(group_id):
         return None
     return group_id[len(NAME_GROUP_PREFIX) :].encode("utf-8", "surrogatepass")
+
+
+# --- to the consumer protocol
+
+
+def may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
+    """Return whether a classic group may take in a member of the consumer protocol."""
+    return (
+        limits.migration_policy.allows_upgrade
+        and group.is_of_consumers
+        and len(group.members) <= limits.max_size
+    )
+
+
+def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
+    """Return the consumer group that a classic group becomes; the classic group is not changed. Raises HeartbeatRefused.
+
+    Members that were never part of a generation are left out. The coordinator tells these members to join
+    again, some of them without an id.
+    """
+    converted = ConsumerGroup(
+        group.group_id, group_epoch=group.generation_id, assignment_epoch=group.generation_id
+    )
+    settled = [member for member in group.members.values() if not member.is_new]
+    protocol_name = group.select_protocol() if settled else ""
+    for old in settled:
+        member = _consumer_member(group, old, protocol_name, topics)
+        member.session_deadline_ms = now_ms + old.session_timeout_ms
+        converted.members[member.member_id] = member
+        converted.targets[member.member_id] = member.assigned
+        if member.instance_id is not None:
+            converted.static_members[member.instance_id] = member.member_id
+    names = {name for member in converted.members.values() for name in member.subscribed_names}
+    described = {name: topics.describe(name) for name in names}
+    # the classic leader's assignment stays until subscriptions or topics change
+    converted.topics_seen = {name: topic for name, topic in described.items() if topic is not None}
+    return converted
+
+
+def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topics: Topics) -> ConsumerMember:
+    subscription = read_subscription(old.metadata(protocol_name))
+    # a member that joined and never synced has no partitions
+    assigned = assigned_partitions(old.assignment) if old.assignment else {}
+    if subscription is None or assigned is None:
+        text = (
+            f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded "
+            "consumer protocol is malformed."
+        )
+        raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+    partitions = ((name, partition) for name, indexes in assigned.items() for partition in indexes)
+    places = places_of(partitions, topics)
+    return ConsumerMember(
+        old.member_id,
+        old.group_instance_id,
+        subscription.rack_id,
+        old.client_id,
+        old.client_host,
+        tuple(sorted(subscription.topics)),
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        member_epoch=group.generation_id,
+        previous_member_epoch=group.generation_id,
+        assigned=places,
+        assignment_epochs=dict.fromkeys(places, group.generation_id),
+        classic=ClassicMember(old.session_timeout_ms, old.protocols),
+    )
+
+
+def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
+    """Return the records that create the group in the log."""
+    records = (group.record_of(kind, member_id) for kind, member_id in group.stored_keys())
+    return [record for record in records if record is not None]
+
+
+def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
+    """Make every member whose request waits for a classic rebalance join the new consumer group."""
+    # Kafka answers JoinGroup and SyncGroup with REBALANCE_IN_PROGRESS; aiokafka treats that answer to a
+    # JoinGroup as fatal.
+    join_again, sync_again = ErrorCode.coordinator_load_in_progress, ErrorCode.rebalance_in_progress
+    for member in group.members.values():
+        group.answer_join(member, JoinReply(error_code=join_again, member_id=member.member_id), effects)
+        group.answer_sync(member, SyncReply(error_code=sync_again), effects)
+
+
+# --- to the classic protocol
+
+
+def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:
+    """Return whether a consumer group may become a classic group: it has only classic members, and not too many."""
+    return (
+        limits.migration_policy.allows_downgrade
+        and 0 < len(group.members) <= max_classic_size
+        and all(member.classic is not None for member in group.members.values())
+    )
+
+
+def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
+    """Return the classic group that a consumer group of classic members becomes; each member is assigned its target.
+
+    The generation is the newest epoch that any member knows, so that this member can commit before it joins again.
+    Kafka uses the group epoch instead, which a member knows only if it has joined again since the last change.
+    """
+    converted = ClassicGroup(group.group_id, now_ms)
+    converted.generation_id = max(member.member_epoch for member in group.members.values())
+    converted.protocol_type = CONSUMER_PROTOCOL
+    for member in group.members.values():
+        assert member.classic is not None
+        old = converted.members[member.member_id] = Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.classic.session_timeout_ms,
+            CONSUMER_PROTOCOL,
+            member.classic.protocols,
+        )
+        old.restart_session(now_ms)
+    converted.static_members = dict(group.static_members)
+    converted.leader = next(iter(converted.members))
+    converted.protocol_name = converted.select_protocol()
+    for member in group.members.values():
+        target: frozenset[Place] = group.targets.get(member.member_id, NOWHERE)
+        old = converted.members[member.member_id]
+        metadata = old.metadata(converted.protocol_name)
+        old.assignment = assignment_of(member, metadata, target, topics)
+    converted.subscribed_topics = converted.topics_of_members()
+    converted.become(GroupState.STABLE, now_ms)
+    return converted

@@ -21,10 +21,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group import consumer_records, share_records
-from gateway.coordinator.group.consumer_records import ConsumerRecord
-from gateway.coordinator.group.record_reader import CompactReader, PlainReader
-from gateway.coordinator.group.share_records import ShareGroupRecord
+from gateway.coordinator.group import consumer_group, share_group
+from gateway.coordinator.group.consumer_group import ConsumerRecord
+from gateway.coordinator.group.record import CompactReader, PlainReader
+from gateway.coordinator.group.share_group import ShareGroupRecord
 from gateway.coordinator.streams import records as streams_records
 from gateway.coordinator.streams.records import StreamsRecord
 from gateway.protocol.frames import MalformedRequest
@@ -119,9 +119,9 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             key = key_of(record.group_id, record.topic, record.partition)
             return key, None if value is None else _offset_value(value)
         if isinstance(record, ConsumerRecord):
-            return consumer_records.encode(record)
+            return consumer_group.encode(record)
         if isinstance(record, ShareGroupRecord):
-            return share_records.encode(record)
+            return share_group.encode(record)
         if isinstance(record, StreamsRecord):
             return streams_records.encode(record)
         key = _INT16.pack(_GROUP_KEY) + string(record.group_id)
@@ -144,10 +144,10 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
         if kind == _GROUP_KEY:
             group_id = reader.string()
             return GroupMetadataRecord(group_id, None if value is None else _read_group(value))
-        if kind in consumer_records.KINDS:
-            return consumer_records.decode(kind, _names(reader), value)
-        if kind in share_records.KINDS:
-            return share_records.decode(kind, _names(reader), value)
+        if kind in consumer_group.KINDS:
+            return consumer_group.decode(kind, _names(reader), value)
+        if kind in share_group.KINDS:
+            return share_group.decode(kind, _names(reader), value)
         if kind in streams_records.KINDS:
             return streams_records.decode(kind, _names(reader), value)
     except (struct.error, UnicodeDecodeError, ValueError, MalformedRequest) as error:

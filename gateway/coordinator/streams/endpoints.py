@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.coordinator.group.consumer_request import Topics
+from gateway.coordinator.group.consumer_heartbeat import Topics
 from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from gateway.coordinator.streams.internal_topics import ConfiguredSubtopology
 from gateway.coordinator.streams.request import EndpointPartitions

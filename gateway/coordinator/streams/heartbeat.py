@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_request import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
+from gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
 from gateway.coordinator.streams.endpoints import endpoints_of
 from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, StatusNote, configure

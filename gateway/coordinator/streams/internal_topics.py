@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group.consumer_request import Topics
+from gateway.coordinator.group.consumer_heartbeat import Topics
 from gateway.coordinator.streams.tasks import SubtopologyTasks, TasksOfTopology
 from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology
 from gateway.coordinator.streams.topology_limits import refused, too_many_tasks

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.group import HeldByProcesses, is_reconciled
 from gateway.coordinator.streams.records import MemberState, StreamsCurrentValue
 from gateway.coordinator.streams.tasks import NOTHING_HELD, HeldTasks, TaskAssignment

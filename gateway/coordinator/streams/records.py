@@ -26,10 +26,10 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group.record_reader import CompactReader
-from gateway.coordinator.group.record_writer import (
+from gateway.coordinator.group.record import (
     NO_TAGS,
     VERSION_0,
+    CompactReader,
     assigned_at_tag,
     compact_int32s,
     key_of,

@@ -12,7 +12,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import MAX_ID_BYTES, MAX_SUBSCRIPTION_BYTES, HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import (
+    MAX_ID_BYTES,
+    MAX_SUBSCRIPTION_BYTES,
+    HeartbeatRefused,
+)
 from gateway.coordinator.streams.internal_topics import StatusNote
 from gateway.coordinator.streams.records import Endpoint
 from gateway.coordinator.streams.tasks import TaskAssignment

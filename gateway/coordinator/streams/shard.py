@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.committer import Committer
-from gateway.coordinator.group.consumer_request import HeartbeatRefused, Topics
-from gateway.coordinator.group.effects import Effects
-from gateway.coordinator.group.epoch_events import Before
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, Topics
+from gateway.coordinator.group.events import Before, Effects
 from gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.streams import heartbeat as protocol
 from gateway.coordinator.streams.group import StreamsGroup

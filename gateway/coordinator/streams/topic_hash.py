@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.coordinator.group.consumer_request import Topics
+from gateway.coordinator.group.consumer_heartbeat import Topics
 
 _HASH_BYTES: Final = 8
 _NO_TOPICS: Final = 0

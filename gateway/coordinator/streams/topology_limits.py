@@ -7,7 +7,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.topology import Subtopology, Topology
 
 MAX_SUBTOPOLOGIES: Final = 1_000

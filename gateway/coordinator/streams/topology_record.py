@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from gateway.coordinator.group.record_reader import CompactReader
-from gateway.coordinator.group.record_writer import NO_TAGS, compact_strings
+from gateway.coordinator.group.record import NO_TAGS, CompactReader, compact_strings
 from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from gateway.protocol.primitives import compact_string, unsigned_varint
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatReply
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
 from gateway.handlers.answering.assignments import assignment
 from gateway.protocol.messages import build, response_module, response_type
 

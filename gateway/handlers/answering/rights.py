@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.regex_topics import EVERYTHING, Sight
+from gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
 from gateway.handlers.answering.api import RequestContext
 from gateway.metadata.decision import ApiError
 from gateway.runtime.loop.slices import in_slices

@@ -6,7 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.offsets import Committer
 from gateway.protocol.offset_commit_codec import OffsetCommitRequest
 
 _FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
+from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
 from gateway.coordinator.places import Place
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_rebalance import Join
-from gateway.coordinator.group.effects import JoinReply
+from gateway.coordinator.group.events import JoinReply
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import sight

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.records import OffsetCommitRecord
-from gateway.coordinator.group.skipping import Target, move_forward
+from gateway.coordinator.group.shard import Target, move_forward
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering.api import RequestContext
 from gateway.runtime.coordinators.moving import NOT_MOVED

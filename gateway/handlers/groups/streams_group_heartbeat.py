@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.records import Endpoint
 from gateway.coordinator.streams.request import EndpointPartitions, StreamsHeartbeat, StreamsReply, check
 from gateway.coordinator.streams.tasks import TaskAssignment, TaskId, Tasks, by_subtopology

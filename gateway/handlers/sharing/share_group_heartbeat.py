@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext

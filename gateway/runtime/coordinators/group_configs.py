@@ -15,7 +15,7 @@ from gateway.config.group_configs import (
     SHARE_AUTO_OFFSET_RESET,
     offset_reset_duration_ms,
 )
-from gateway.coordinator.group.consumer_request import ConsumerLimits, MigrationPolicy
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, MigrationPolicy
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from gateway.coordinator.share.share_partition import ShareLimits
 from gateway.coordinator.streams.request import StreamsLimits

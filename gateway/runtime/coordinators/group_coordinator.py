@@ -19,11 +19,11 @@ from gateway.coordinator.change import Change
 from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
-from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatReply
-from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply
+from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatReply
+from gateway.coordinator.group.events import Effects, JoinReply, Reply, SyncReply
 from gateway.coordinator.group.name_groups import is_name_group
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
-from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.group.events import (
+    Effects,
     Emptied,
     EpochRaised,
     Event,

@@ -6,9 +6,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from gateway.coordinator.group.effects import Effects
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.group.skipping import Target, move_forward
+from gateway.coordinator.group.events import Effects
+from gateway.coordinator.group.shard import GroupShard, Target, move_forward
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.peer.asking import AsksPeers

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.skipping import Target
+from gateway.coordinator.group.shard import Target
 from gateway.coordinator.places import TopicPartition
 from gateway.peer.asking import AsksPeers
 from gateway.peer.errors import PeerUnavailable

@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from gateway.config import Config
 from gateway.coordinator.change import Change
 from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
 from gateway.coordinator.places import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from gateway.coordinator.group import consumer_group, offset_commits
+from gateway.coordinator.group import consumer_group, shard
 from gateway.coordinator.group.consumer_group import ConsumerMember
 from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.transactional import Pending, TransactionEnd
@@ -143,7 +143,7 @@ def offsets_of_transactions_lost() -> list[Change]:
 @fault_in("members")
 def generation_not_checked() -> list[Change]:
     """a former member of a group may still commit offsets"""
-    return [(offset_commits, "check_commit", lambda *_: None)]
+    return [(shard, "check_commit", lambda *_: None)]
 
 
 @fault_in("members")

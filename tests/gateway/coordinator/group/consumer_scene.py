@@ -10,18 +10,22 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
-from gateway.coordinator.group.consumer_records import ConsumerRecord
-from gateway.coordinator.group.consumer_request import (
+from gateway.coordinator.group.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupState,
+    ConsumerMember,
+    ConsumerRecord,
+)
+from gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
     check,
 )
-from gateway.coordinator.group.consumer_shard import ConsumerGroups
-from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.events import Effects
 from gateway.coordinator.group.records import decode, encode
+from gateway.coordinator.group.stored_groups import ConsumerGroups
 from gateway.coordinator.places import Place
 
 GROUP: Final = "g"

@@ -9,12 +9,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.assignment import assigned_partitions, encode_assignment
 from gateway.coordinator.group.classic_group import Protocols
 from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
 from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_request import ConsumerLimits, Heartbeat, HeartbeatReply, check
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply, check
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, decode, encode
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import Place

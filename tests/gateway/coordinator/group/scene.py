@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
-from gateway.coordinator.group.committer import Committer
-from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncReply
+from gateway.coordinator.group.events import Effects, JoinReply, Reply, SyncReply
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import (
     GroupMetadata,
     GroupMetadataRecord,

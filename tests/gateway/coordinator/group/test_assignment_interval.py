@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.group.consumer_group import ConsumerGroupState
-from gateway.coordinator.group.consumer_records import AssignmentEpochRecord, MemberState
-from gateway.coordinator.group.consumer_request import ConsumerLimits
-from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.group.consumer_group import AssignmentEpochRecord, ConsumerGroupState, MemberState
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits
+from gateway.coordinator.group.share_group import ShareAssignmentEpochRecord, ShareGroup, ShareGroupRecord
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, heartbeat
-from gateway.coordinator.group.share_records import ShareAssignmentEpochRecord, ShareGroupRecord
 from tests.gateway.coordinator.group.consumer_scene import (
     SESSION_MS,
     START_MS,

@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group import classic_sessions
+from gateway.coordinator.group import classic_members
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
-from gateway.coordinator.group.committer import Committer
-from gateway.coordinator.group.effects import Effects, SyncReply
+from gateway.coordinator.group.events import Effects, SyncReply
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from tests.gateway.coordinator.group.model_client import Client, Phase
@@ -267,13 +267,13 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         group = self.group
         if group is None:
             return
-        deadline_ms = classic_sessions.next_deadline_ms(group)
+        deadline_ms = classic_members.next_deadline_ms(group)
         if deadline_ms == NEVER:
             assert group.state is GroupState.EMPTY
             return
         for at_ms, is_due in ((deadline_ms - 1, False), (deadline_ms, True)):
             tried, effects = copy.deepcopy(group), Effects(at_ms)
-            classic_sessions.expire(tried, self.scene.shard.stored.limits, effects)
+            classic_members.expire(tried, self.scene.shard.stored.limits, effects)
             has_acted = bool(effects.records or effects.replies) or fingerprint(tried) != fingerprint(group)
             assert has_acted == is_due
 

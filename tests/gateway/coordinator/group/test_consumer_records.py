@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.consumer_records import (
+from gateway.coordinator.group.consumer_group import (
     KINDS,
     AssignmentEpochRecord,
     ClassicMember,

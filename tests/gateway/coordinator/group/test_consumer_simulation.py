@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from gateway.coordinator.group.consumer_group import ConsumerGroupState
-from gateway.coordinator.group.consumer_request import ConsumerLimits, HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
 from gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,

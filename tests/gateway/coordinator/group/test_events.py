@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.coordinator.group.consumer_request import ConsumerLimits, Heartbeat
-from gateway.coordinator.group.consumer_shard import ConsumerGroups
-from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat
 from gateway.coordinator.group.events import (
+    Effects,
     Emptied,
     EpochRaised,
     Event,
@@ -17,8 +16,8 @@ from gateway.coordinator.group.events import (
     Stabilized,
     Who,
 )
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
-from gateway.coordinator.group.share_shard import ShareGroups
+from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups, ShareHeartbeat
+from gateway.coordinator.group.stored_groups import ConsumerGroups
 from tests.gateway.coordinator.group import scene as classic
 from tests.gateway.coordinator.group.consumer_scene import SESSION_MS as CONSUMER_SESSION_MS
 from tests.gateway.coordinator.group.consumer_scene import Cluster, joining, request

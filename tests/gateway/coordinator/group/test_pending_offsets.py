@@ -8,8 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.coordinator.group.offsets import GroupOffsets
-from gateway.coordinator.group.pending_offsets import HeldOffset
+from gateway.coordinator.group.offsets import GroupOffsets, HeldOffset
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.transactional import Pending, TransactionEnd
 

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.classic_group import GroupState
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, GroupMetadataRecord, OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from tests.gateway.coordinator.group.scene import (

@@ -9,7 +9,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.share_assignor import Targets, assign
+from gateway.coordinator.group.share_group import Targets, assign
 from gateway.coordinator.places import Place
 
 TOPICS = [uuid.UUID(int=number) for number in range(1, 5)]

@@ -8,10 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group import share_heartbeat as protocol
-from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
-from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord, ShareMemberRecord, encode
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
-from gateway.coordinator.group.share_records import ShareGroupRecord, ShareMemberRecord, encode
 
 ALONE = 3
 """The group epoch after the first member has joined and its partitions' share state exists."""

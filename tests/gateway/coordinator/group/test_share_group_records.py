@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.coordinator.group.records import UnreadableRecord, decode, encode
-from gateway.coordinator.group.share_records import (
+from gateway.coordinator.group.share_group import (
     KINDS,
     BegunTopic,
     ShareAssignmentEpochRecord,

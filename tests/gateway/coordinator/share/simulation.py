@@ -16,10 +16,9 @@ from typing import Final
 
 from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group import share_heartbeat
-from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
-from gateway.coordinator.group.share_group import ShareGroup
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord
 from gateway.coordinator.group.share_heartbeat import JOINING, ShareGroupLimits, ShareHeartbeat
-from gateway.coordinator.group.share_records import ShareGroupRecord
 from gateway.coordinator.places import Place
 from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (

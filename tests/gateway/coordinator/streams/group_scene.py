@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams import heartbeat as protocol
 from gateway.coordinator.streams.group import StreamsGroup
 from gateway.coordinator.streams.internal_topics import Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, configure
 from gateway.coordinator.streams.tasks import SubtopologyTasks
 from gateway.coordinator.streams.topology import Subtopology, Topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.group import HeldByProcesses
 from gateway.coordinator.streams.reconciliation import Target, reconciled
 from gateway.coordinator.streams.records import MemberState, StreamsCurrentValue

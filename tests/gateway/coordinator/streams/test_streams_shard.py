@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.committer import Committer
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberLeft, MemberRemoved
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.streams.records import StreamsMemberRecord

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.internal_topics import Status, configure
 from gateway.coordinator.streams.tasks import NO_ASSIGNMENT
 from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, Topology

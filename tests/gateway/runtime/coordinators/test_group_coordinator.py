@@ -14,7 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_rebalance import Join
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators import rewriting

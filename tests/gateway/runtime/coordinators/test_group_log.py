@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberReplaced, Who
 from gateway.runtime.coordinators.group_log import log_events, log_refused
 from tests.gateway.handlers.support import open_node

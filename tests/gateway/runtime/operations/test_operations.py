@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
