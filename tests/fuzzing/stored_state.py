@@ -35,9 +35,14 @@ from gateway.coordinator.group.records import (
 )
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.share import records as share_records
-from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.records import SharePartitionKey, ShareSnapshot, ShareState, ShareUpdate
-from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.share.records import (
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareState,
+    ShareStates,
+    ShareUpdate,
+)
+from gateway.coordinator.share.share_partition import StateBatch
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction.records import Transaction, TransactionRecord
 from gateway.coordinator.transaction.shard import TransactionShard

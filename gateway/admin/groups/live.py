@@ -38,9 +38,8 @@ from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
 from gateway.coordinator.places import TopicPartition, by_topic
-from gateway.coordinator.share.ranges import DONE, DeliveryState
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import SharePartition
+from gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
 from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, TaskAssignment, by_subtopology
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC

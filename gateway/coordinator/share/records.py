@@ -8,17 +8,32 @@
 
 A snapshot holds the whole state, an update the changes since the last record. A null value deletes.
 Source: Kafka's ShareSnapshotKey/Value.json, ShareUpdateKey/Value.json.
+
+Decisions of the share coordinator about requests of share-partition leaders, and of group coordinators
+(KIP-932).
+
+    initialize   begin the state of a partition, or begin it anew: a group is assigned the partition, or its offsets were altered
+    read         a leader takes the partition over; what members had acquired from the leader before is available again
+    write        the leader stores changes; a leader of an earlier leader epoch, or of a state before the last beginning, is refused
+    delete       the group, or its offsets in a topic, are deleted
+    summarize    the start offset, for those who describe the group
+
+Source: Kafka's `ShareCoordinatorShard`.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.share.ranges import DeliveryState, StateBatch
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.change import Change
+from gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition, StateBatch
 from gateway.coordinator.stored_versions import NewerVersion
 from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
 from gateway.protocol.primitives import unsigned_varint
@@ -164,3 +179,177 @@ def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
             )
         batches.append(batch)
     return tuple(batches)
+
+
+# The share partitions whose state one partition of `__share_group_state` holds.
+
+
+class ShareStates:
+    """The share partitions by key and by group; which member acquired a record is known here, but not stored."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[SharePartitionKey, SharePartition] = {}
+        self.groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
+        """The share partitions of each group."""
+
+    def put(self, key: SharePartitionKey, partition: SharePartition) -> None:
+        """Add a share partition, or replace the one with this key."""
+        self.partitions[key] = self.groups.setdefault(key.group_id, {})[key] = partition
+
+    def drop(self, key: SharePartitionKey) -> bool:
+        """Drop a share partition; return whether there was one."""
+        if self.partitions.pop(key, None) is None:
+            return False
+        of_group = self.groups[key.group_id]
+        del of_group[key]
+        if not of_group:
+            del self.groups[key.group_id]
+        return True
+
+    def replay(self, record: ShareRecord, now_ms: int) -> None:
+        """Replay a record while the log is loaded."""
+        del now_ms  # no stored state depends on the time
+        if not isinstance(record, ShareSnapshot):
+            found = self.partitions.get(record.key)
+            if found is not None:
+                _restore(found, record.start_offset, record.batches)
+                found.leader_epoch = max(found.leader_epoch, record.leader_epoch)
+        elif record.value is None:
+            self.drop(record.key)
+        else:
+            fresh = SharePartition(record.value.start_offset)
+            fresh.state_epoch, fresh.leader_epoch = record.value.state_epoch, record.value.leader_epoch
+            self.put(record.key, fresh)
+            _restore(fresh, record.value.start_offset, record.value.batches)
+
+    def stored_keys(self) -> Iterator[SharePartitionKey]:
+        """Yield the key of every record that the log must hold."""
+        yield from self.partitions
+
+    def records_of(self, key: SharePartitionKey) -> list[ShareRecord]:
+        """Return the record of a key as it would be written now; none when the key no longer exists."""
+        found = self.partitions.get(key)
+        if found is None:
+            return []
+        return [ShareSnapshot(key, stored(found))]
+
+
+def _restore(found: SharePartition, start_offset: int, batches: Sequence[StateBatch]) -> None:
+    """Replay a change of a state. A state that has not begun has no batches."""
+    if max(found.start_offset, start_offset) != NOT_BEGUN:
+        found.restore(start_offset, batches)
+
+
+def stored(found: SharePartition) -> ShareState:
+    """Return a delivery state as the log stores it: no member has acquired anything."""
+    return ShareState(
+        found.start_offset,
+        tuple(found.stored_batches()),
+        found.state_epoch,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+ANY_EPOCH: Final = -1
+"""The epoch of a request that is not compared."""
+READ_TOO_EARLY: Final = "Read operation on uninitialized share partition not allowed."
+WRITTEN_TOO_EARLY: Final = "Write operation on uninitialized share partition not allowed."
+WRONG_BATCH: Final = (
+    "A batch of the request has offsets, a delivery state or a delivery count that no state has."
+)
+MESSAGES: Final = {
+    ErrorCode.fenced_leader_epoch: "The leader epoch in the request is older than the epoch on the broker.",
+    ErrorCode.fenced_state_epoch: "The share coordinator rejected the request because the share-group state epoch did not match.",
+}
+
+
+class Refusal(NamedTuple):
+    """Why a request about one partition changes nothing."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The changes of one partition's state that a leader asks for. A start offset of -1 stays as it is."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    batches: Sequence[StateBatch]
+
+
+class Summary(NamedTuple):
+    """The state of a partition without its batches. `done` counts the offsets from the start offset on that are done; -1 without a start."""
+
+    start_offset: int = NOT_BEGUN
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    done: int = -1
+
+
+def initialize(
+    states: ShareStates, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
+) -> Change[Refusal | None]:
+    """Begin the state of a partition at an offset, without batches."""
+    found = states.partitions.get(key)
+    if found is not None and state_epoch != ANY_EPOCH and state_epoch < found.state_epoch:
+        return Change(_refusal(ErrorCode.fenced_state_epoch))
+    if start_offset < NOT_BEGUN:
+        return Change(Refusal(ErrorCode.invalid_request, f"The start offset {start_offset} is negative."))
+    leader_epoch = 0 if found is None else found.leader_epoch
+    state = ShareState(start_offset, (), state_epoch, now_ms, leader_epoch)
+    return Change(None, [ShareSnapshot(key, state)])
+
+
+def read(states: ShareStates, key: SharePartitionKey, leader_epoch: int) -> Change[ShareState | Refusal]:
+    """Return the state of a partition to its leader. A new leader epoch is stored, so that the leader before is refused."""
+    found = states.partitions.get(key)
+    if found is None:
+        return Change(Refusal(ErrorCode.invalid_request, READ_TOO_EARLY))
+    if leader_epoch <= found.leader_epoch:
+        return Change(stored(found))
+    found.forget_members()
+    found.leader_epoch = leader_epoch
+    taken_over = ShareUpdate(key, NOT_BEGUN, (), leader_epoch)
+    return Change(stored(found), [taken_over], is_folded_in=True)
+
+
+def write(states: ShareStates, key: SharePartitionKey, wanted: Write) -> Change[Refusal | None]:
+    """Store the changes of a leader."""
+    found = states.partitions.get(key)
+    if found is None:
+        return Change(Refusal(ErrorCode.invalid_request, WRITTEN_TOO_EARLY))
+    if wanted.leader_epoch != ANY_EPOCH and wanted.leader_epoch < found.leader_epoch:
+        return Change(_refusal(ErrorCode.fenced_leader_epoch))
+    if wanted.state_epoch != ANY_EPOCH and wanted.state_epoch < found.state_epoch:
+        return Change(_refusal(ErrorCode.fenced_state_epoch))
+    begins = max(found.start_offset, wanted.start_offset)
+    if not all(map(can_be_stored, wanted.batches)) or (wanted.batches and begins == NOT_BEGUN):
+        return Change(Refusal(ErrorCode.invalid_request, WRONG_BATCH))
+    leader_epoch = max(wanted.leader_epoch, found.leader_epoch)
+    start_offset = max(wanted.start_offset, NOT_BEGUN)
+    return Change(None, [ShareUpdate(key, start_offset, tuple(wanted.batches), leader_epoch)])
+
+
+def delete(states: ShareStates, key: SharePartitionKey) -> Change[None]:
+    """Delete the state of a partition, if it has any."""
+    return Change(None, [ShareSnapshot(key, None)] if key in states.partitions else ())
+
+
+def summarize(states: ShareStates, key: SharePartitionKey) -> Change[Summary]:
+    """Return the start offset of a partition."""
+    found = states.partitions.get(key)
+    return Change(Summary() if found is None else summary_of(found))
+
+
+def summary_of(found: SharePartition) -> Summary:
+    """Return the summary of a state."""
+    is_begun = found.start_offset != NOT_BEGUN
+    done = sum(len(run) for run in found.runs if run.state in DONE) if is_begun else -1
+    return Summary(found.start_offset, found.state_epoch, found.leader_epoch, done)
+
+
+def _refusal(error_code: ErrorCode) -> Refusal:
+    return Refusal(error_code, MESSAGES[error_code])

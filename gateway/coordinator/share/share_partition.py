@@ -6,23 +6,21 @@
     reject       acquired ──► archived
     renew        restarts the lock
 
-All offsets before `start_offset` are done; it moves over done offsets. Offsets from `end_offset` on were never handed
-out. With delayed records, records that are not due are skipped and stay available. Later records are then handed out
-first, and the limit of locks counts the offsets handed out and not done, wherever they are. Source: Kafka's
-`SharePartition`, KIP-932, KIP-1222 (renew).
+All offsets before `start_offset` are done; it moves over done offsets. Offsets from `end_offset` on were
+never handed out. With delayed records, records that are not due are skipped and stay available. Later records
+are then handed out first, and the limit of locks counts the offsets handed out and not done, wherever they
+are. Source: Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
 
 from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.share.acquired import Acquired, joined
-from gateway.coordinator.share.delays import Delays, Room, due_parts
-from gateway.coordinator.share.ranges import DONE, DeliveryState, Run, RunList, StateBatch
 
 
 class AcknowledgeType(enum.IntEnum):
@@ -390,3 +388,249 @@ class SharePartition:
 def _end(run: Run, state: DeliveryState) -> None:
     run.state = state
     run.member_id, run.deadline_ms = "", NEVER
+
+
+# Delayed records as a share partition sees them, and the number of offsets that may be handed out.
+
+
+class Delays(Protocol):
+    """The offsets of records that are not due yet; all other offsets may be handed out."""
+
+    def first_due(self, offset: int) -> int:
+        """Return the first offset from `offset` on that is due."""
+        ...
+
+    def released_since(self, mark: int) -> tuple[int, int]:
+        """Return (lowest offset, mark): the lowest offset that has come due since `mark`, and the mark for the next call.
+
+        The first call passes mark 0. The offset may be too low, never too high.
+        """
+        ...
+
+    def waiting(self, first_offset: int, last_offset: int) -> list[tuple[int, int]]:
+        """Return the ranges of offsets between the two that are not due, ascending and inclusive."""
+        ...
+
+
+def due_parts(delays: Delays | None, first_offset: int, last_offset: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of due offsets (inclusive) between two offsets."""
+    position = first_offset
+    for first, last in () if delays is None else delays.waiting(first_offset, last_offset):
+        if position < first:
+            yield position, first - 1
+        position = last + 1
+    if position <= last_offset:
+        yield position, last_offset
+
+
+class Room:
+    """The number of offsets that may still be handed out for the first time.
+
+    Without delays the limit is the distance from the first offset that is not done to the last one handed out. With
+    delays that distance says little, so the limit is the number of offsets handed out and not done.
+    """
+
+    def __init__(
+        self, max_record_locks: int, delays: Delays | None, read_from: int, *, given_out: int, is_full: bool
+    ) -> None:
+        """Start with `given_out` offsets; a share partition that `is_full` hands out nothing beyond its end."""
+        self.delays = delays
+        self.read_from = read_from
+        """The log was read from this offset on; earlier offsets were not due when they were passed over."""
+        self._locks = max_record_locks
+        self._left = max(0, max_record_locks - given_out)
+        self._is_full = is_full
+
+    def for_known(self, run: Run) -> int:
+        """Return how many offsets of an available run may be handed out."""
+        if self.delays is None or run.delivery_count:
+            return len(run)
+        return min(len(run), self._left)
+
+    def for_new(self, distance: int) -> int:
+        """Return how many offsets members may acquire for the first time; the partition spans `distance` offsets."""
+        if self.delays is None:
+            return self._locks - distance
+        return 0 if self._is_full else self._left
+
+    def take(self, run: Run) -> None:
+        """Count a run of offsets that a member acquires."""
+        if not run.delivery_count:
+            self._left -= len(run)
+
+
+# The ranges of offsets that a share group hands out to a member.
+
+
+class Acquired(NamedTuple):
+    """A range of offsets, both ends inclusive, that a member gets. `delivery_count` counts its deliveries, this one included."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+def len_of(acquired: Acquired) -> int:
+    """Return the number of offsets in the run."""
+    return acquired.last_offset - acquired.first_offset + 1
+
+
+def joined(acquired: list[Acquired], first_new: int, batch_size: int) -> list[Acquired]:
+    """Join neighbours with the same delivery count; offsets handed out for the first time only up to `batch_size`."""
+    found: list[Acquired] = []
+    for one in acquired:
+        previous = found[-1] if found else None
+        if (
+            previous is not None
+            and previous.delivery_count == one.delivery_count
+            and previous.last_offset + 1 == one.first_offset
+            and one.first_offset != first_new
+            and (one.first_offset < first_new or len_of(previous) < batch_size)
+        ):
+            found[-1] = found[-1]._replace(last_offset=one.last_offset)
+        else:
+            found.append(one)
+    return found
+
+
+# Runs of neighbouring offsets in the same state of delivery.
+
+
+class DeliveryState(enum.IntEnum):
+    """The states of delivery; the numbers are those that Kafka stores."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+    """Rejected, given up after too many deliveries, or missing in the log."""
+
+
+DONE: Final = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
+
+
+class StateBatch(NamedTuple):
+    """A run as the log stores it; `last_offset` is inclusive."""
+
+    first_offset: int
+    last_offset: int
+    state: int
+    delivery_count: int
+
+
+@dataclass(slots=True)
+class Run:
+    """The offsets `first_offset` to `last_offset`, both inclusive, with one state; deadline in ms."""
+
+    first_offset: int
+    last_offset: int
+    state: DeliveryState
+    delivery_count: int = 0
+    member_id: str = ""
+    deadline_ms: int = NEVER
+
+    def __len__(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+    def stored(self) -> StateBatch:
+        """Return the run as the log stores it. An acquired run is stored as available, because after a crash
+        no member has acquired it.
+        """
+        if self.state is DeliveryState.ACQUIRED:
+            available = DeliveryState.AVAILABLE
+            return StateBatch(self.first_offset, self.last_offset, available, self.delivery_count - 1)
+        return StateBatch(self.first_offset, self.last_offset, self.state, self.delivery_count)
+
+    def is_like(self, other: Run) -> bool:
+        """Return whether two neighbouring runs can be joined."""
+        return (
+            self.state is other.state
+            and self.delivery_count == other.delivery_count
+            and self.member_id == other.member_id
+            and self.deadline_ms == other.deadline_ms
+        )
+
+
+class RunList:
+    """Runs in ascending order without gaps between them."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(list(self._runs))
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def starting_at(self, offset: int) -> Iterator[Run]:
+        """Return the runs from the one that holds `offset` on."""
+        return islice(self._runs, self._index(offset), None)
+
+    @property
+    def end_offset(self) -> int | None:
+        """The offset after the last run; None without any run."""
+        return self._runs[-1].last_offset + 1 if self._runs else None
+
+    def _index(self, offset: int) -> int:
+        """Return the index of the run that holds the offset: the number of runs that end before it."""
+        low, high = 0, len(self._runs)
+        while low < high:
+            middle = (low + high) // 2
+            if self._runs[middle].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def within(self, first_offset: int, last_offset: int) -> list[Run]:
+        """Return the runs inside these offsets; runs that reach beyond either end are cut there first."""
+        self._cut(first_offset)
+        self._cut(last_offset + 1)
+        return self._runs[self._index(first_offset) : self._index(last_offset + 1)]
+
+    def overlapping(self, first_offset: int, last_offset: int) -> list[Run]:
+        """Return the runs that hold any of these offsets."""
+        start = self._index(first_offset)
+        end = self._index(last_offset)
+        return self._runs[start : end + 1] if start < len(self._runs) else []
+
+    def _cut(self, offset: int) -> None:
+        """Cut the run that holds `offset`, so that a run begins there."""
+        index = self._index(offset)
+        if index == len(self._runs) or self._runs[index].first_offset >= offset:
+            return
+        run = self._runs[index]
+        rest = Run(offset, run.last_offset, run.state, run.delivery_count, run.member_id, run.deadline_ms)
+        run.last_offset = offset - 1
+        self._runs.insert(index + 1, rest)
+
+    def append(self, run: Run) -> None:
+        """Add a run after the others."""
+        self._runs.append(run)
+
+    def drop_before(self, offset: int) -> None:
+        """Drop everything before `offset`."""
+        self._cut(offset)
+        del self._runs[: self._index(offset)]
+
+    def pop_done(self) -> int | None:
+        """Remove the leading runs that are done; return the offset after them, None when there are none."""
+        count = 0
+        while count < len(self._runs) and self._runs[count].state in DONE:
+            count += 1
+        if not count:
+            return None
+        offset = self._runs[count - 1].last_offset + 1
+        del self._runs[:count]
+        return offset
+
+    def join_alike(self) -> None:
+        """Join neighbours in the same state to one run."""
+        joined: list[Run] = []
+        for run in self._runs:
+            if joined and joined[-1].is_like(run):
+                joined[-1].last_offset = run.last_offset
+            else:
+                joined.append(run)
+        self._runs = joined

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.coordinator.share.records import ShareState
-from gateway.coordinator.share.state_requests import read
+from gateway.coordinator.share.records import ShareState, read
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_states import StateApi, answer_states

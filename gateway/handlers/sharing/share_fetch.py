@@ -18,9 +18,8 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import Place
-from gateway.coordinator.share.acquired import Acquired, len_of
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import SharePartition
+from gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_leaders import ShareLeaders, no_leader

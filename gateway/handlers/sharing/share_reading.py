@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gateway.coordinator.share.acquired import Acquired
+from gateway.coordinator.share.share_partition import Acquired
 from log import FileRegion, PartitionLog, lookups
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader, whole_batches

@@ -16,9 +16,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.state_requests import Refusal
-from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.share.records import Refusal, SharePartitionKey, ShareStates
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.state_requests import Write, write
+from gateway.coordinator.share.records import Write, write
+from gateway.coordinator.share.share_partition import StateBatch
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_states import StateApi, answer_states

@@ -17,10 +17,8 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.records import NOT_BEGUN, SharePartitionKey, ShareState
-from gateway.coordinator.share.share_partition import SharePartition
-from gateway.coordinator.share.state_requests import Write
+from gateway.coordinator.share.records import NOT_BEGUN, SharePartitionKey, ShareState, Write
+from gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from gateway.runtime.coordinators.share_persister import SharePersister
 from gateway.runtime.operations.operations import Unavailable, settle
 from gateway.runtime.partitions.partition import Partition

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.records import SharePartitionKey, ShareSnapshot, ShareUpdate
-from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
-from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.share.records import SharePartitionKey, ShareSnapshot, ShareStates, ShareUpdate
+from gateway.coordinator.share.share_partition import ShareLimits, SharePartition, StateBatch
 from gateway.runtime.operations.operations import Operation
 
 

@@ -25,10 +25,8 @@ from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, Heart
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
 from gateway.coordinator.places import Place
-from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition
-from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.share.records import SharePartitionKey, ShareStates
+from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition, StateBatch
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from gateway.peer.asking import AsksPeers
 from gateway.runtime.coordinators.group_configs import GroupConfigs

@@ -16,11 +16,18 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.share import state_requests as decisions
-from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.records import SharePartitionKey, ShareState
-from gateway.coordinator.share.state_requests import READ_TOO_EARLY, Refusal, Summary, Write, summary_of
-from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.share import records as decisions
+from gateway.coordinator.share.records import (
+    READ_TOO_EARLY,
+    Refusal,
+    SharePartitionKey,
+    ShareState,
+    ShareStates,
+    Summary,
+    Write,
+    summary_of,
+)
+from gateway.coordinator.share.share_partition import StateBatch
 from gateway.peer.asking import AsksPeers
 from gateway.peer.errors import PeerUnavailable
 from gateway.protocol.messages import build, request_module, request_type

@@ -14,11 +14,15 @@ from kio.schema.errors import ErrorCode
 from gateway.config import Config
 from gateway.coordinator.change import Change
 from gateway.coordinator.share import records as share_records
-from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.records import NOT_BEGUN, SharePartitionKey, ShareSnapshot, ShareState
-from gateway.coordinator.share.share_partition import SharePartition
-from gateway.coordinator.share.state_requests import read
-from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.share.records import (
+    NOT_BEGUN,
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareState,
+    ShareStates,
+    read,
+)
+from gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.share_changes import changed, forgetting

@@ -6,8 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.share.ranges import DONE, DeliveryState
-from gateway.coordinator.share.share_partition import Acknowledgement, AcknowledgeType, ShareLimits
+from gateway.coordinator.share.share_partition import (
+    DONE,
+    Acknowledgement,
+    AcknowledgeType,
+    DeliveryState,
+    ShareLimits,
+)
 
 
 @dataclass(slots=True)

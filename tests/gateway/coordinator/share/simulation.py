@@ -20,12 +20,12 @@ from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, Heart
 from gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord
 from gateway.coordinator.group.share_heartbeat import JOINING, ShareGroupLimits, ShareHeartbeat
 from gateway.coordinator.places import Place
-from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
     ShareState,
+    ShareStates,
     ShareUpdate,
     decode,
     encode,
@@ -37,8 +37,8 @@ from gateway.coordinator.share.share_partition import (
     NeverAcquired,
     ShareLimits,
     SharePartition,
+    StateBatch,
 )
-from gateway.coordinator.share.states import ShareStates
 
 GROUP: Final = "readers"
 LIMITS: Final = ShareLimits(lock_duration_ms=3_000, delivery_count_limit=4, max_record_locks=40)

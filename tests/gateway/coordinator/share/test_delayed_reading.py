@@ -13,24 +13,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.coordinator.share.ranges import DONE, StateBatch
 from gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
     ShareState,
+    ShareStates,
     ShareUpdate,
     decode,
     encode,
 )
 from gateway.coordinator.share.share_partition import (
+    DONE,
     Acknowledgement,
     AcknowledgeType,
     Acquired,
     ShareLimits,
     SharePartition,
+    StateBatch,
 )
-from gateway.coordinator.share.states import ShareStates
 from log.environment import DelayedLimit
 from log.state.delayed_records import DelayedRecords
 

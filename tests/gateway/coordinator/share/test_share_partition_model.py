@@ -13,25 +13,27 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.coordinator.share.ranges import DONE, DeliveryState, StateBatch
 from gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
     ShareState,
+    ShareStates,
     ShareUpdate,
     decode,
     encode,
 )
 from gateway.coordinator.share.share_partition import (
+    DONE,
     Acknowledgement,
     AcknowledgeType,
+    DeliveryState,
     InvalidRecordState,
     NeverAcquired,
     ShareLimits,
     SharePartition,
+    StateBatch,
 )
-from gateway.coordinator.share.states import ShareStates
 from tests.gateway.coordinator.share.naive_partition import FRESH, NaivePartition, Stored
 
 KEY: Final = SharePartitionKey("readers", uuid.UUID(int=7), 3)

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (
     NOT_BEGUN,
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
     ShareState,
+    ShareStates,
     ShareUpdate,
     UnreadableShareRecord,
     decode,
     encode,
 )
-from gateway.coordinator.share.states import ShareStates
+from gateway.coordinator.share.share_partition import StateBatch
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 KEY = SharePartitionKey("gé", TOPIC_ID, 3)

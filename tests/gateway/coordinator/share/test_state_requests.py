@@ -10,21 +10,25 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.share.ranges import DeliveryState, StateBatch
-from gateway.coordinator.share.records import NOT_BEGUN, SharePartitionKey, ShareState, decode, encode
-from gateway.coordinator.share.share_partition import ShareLimits
-from gateway.coordinator.share.state_requests import (
+from gateway.coordinator.share.records import (
+    NOT_BEGUN,
     READ_TOO_EARLY,
     Refusal,
+    SharePartitionKey,
+    ShareState,
+    ShareStates,
     Summary,
     Write,
+    decode,
     delete,
+    encode,
     initialize,
     read,
+    stored,
     summarize,
     write,
 )
-from gateway.coordinator.share.states import ShareStates, stored
+from gateway.coordinator.share.share_partition import DeliveryState, ShareLimits, StateBatch
 
 KEY = SharePartitionKey("g", uuid.UUID(int=7), 0)
 ACKNOWLEDGED, AVAILABLE = DeliveryState.ACKNOWLEDGED, DeliveryState.AVAILABLE
