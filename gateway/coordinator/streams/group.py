@@ -42,8 +42,7 @@ from gateway.coordinator.streams.records import (
     StreamsTargetRecord,
     StreamsTopologyRecord,
 )
-from gateway.coordinator.streams.task_assignor import ASSIGNOR_NAME
-from gateway.coordinator.streams.tasks import TaskAssignment, TaskId, Tasks
+from gateway.coordinator.streams.task_assignor import ASSIGNOR_NAME, TaskAssignment, TaskId, Tasks
 from gateway.coordinator.streams.topology import Topology
 
 STREAMS: Final = "streams"

@@ -7,26 +7,50 @@
 
 The whole heartbeat is checked before any of its records changes the group. Source: Kafka's
 `GroupMetadataManager.streamsGroupHeartbeat`, `TargetAssignmentBuilder`.
+
+The partitions that each instance of an application reads, so that interactive queries find the state of a
+key.
+
+Source: Kafka's `EndpointToPartitionsManager`.
+
+Moves a member of a streams group one step towards its target.
+
+    state              the member                                           next step
+    STABLE             has its target                                       when there is a newer target
+    UNREVOKED_TASKS    must revoke tasks; its epoch stays                   when it reports that it has none of them left
+    UNRELEASED_TASKS   waits for tasks that other members have or revoke    with each heartbeat
+
+An active task goes to a member after its last owner has revoked it. A process never has a task twice, in
+whatever roles.
+Source: Kafka's `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
-from gateway.coordinator.streams.endpoints import endpoints_of
-from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, StatusNote, configure
-from gateway.coordinator.streams.reconciliation import Target, reconciled
+from gateway.coordinator.streams.group import HeldByProcesses, StreamsGroup, StreamsMember, is_reconciled
+from gateway.coordinator.streams.internal_topics import (
+    ConfiguredSubtopology,
+    ConfiguredTopology,
+    Status,
+    StatusNote,
+    configure,
+)
 from gateway.coordinator.streams.records import (
     NOT_VALIDATED,
+    MemberState,
     StreamsAssignmentRecord,
     StreamsAssignmentValue,
     StreamsCurrentRecord,
+    StreamsCurrentValue,
     StreamsGroupRecord,
     StreamsMemberRecord,
     StreamsMemberValue,
@@ -34,12 +58,24 @@ from gateway.coordinator.streams.records import (
     StreamsTargetRecord,
     StreamsTopologyRecord,
 )
-from gateway.coordinator.streams.request import JOINING, StreamsHeartbeat, StreamsLimits, StreamsReply
-from gateway.coordinator.streams.task_assignor import assign_tasks
-from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, AssignmentMember, TaskAssignment
-from gateway.coordinator.streams.topic_hash import topic_hash
-from gateway.coordinator.streams.topology import Topology
-from gateway.coordinator.streams.topology_limits import refused, standby_replicas_within
+from gateway.coordinator.streams.request import (
+    JOINING,
+    EndpointPartitions,
+    StreamsHeartbeat,
+    StreamsLimits,
+    StreamsReply,
+)
+from gateway.coordinator.streams.task_assignor import (
+    NO_ASSIGNMENT,
+    NOTHING_HELD,
+    AssignmentMember,
+    HeldTasks,
+    TaskAssignment,
+    Tasks,
+    assign_tasks,
+    by_subtopology,
+)
+from gateway.coordinator.streams.topology import Topology, refused, standby_replicas_within
 
 
 @dataclass(slots=True)
@@ -368,3 +404,127 @@ def next_deadline_ms(group: StreamsGroup) -> int:
     """Return the time at which the next deadline passes, so that `expire` must run."""
     members = min((member.deadline_ms for member in group.members.values()), default=NEVER)
     return min(members, group.initial_delay_deadline_ms)
+
+
+def endpoints_of(
+    group: StreamsGroup, asking: StreamsMember, topics: Topics
+) -> tuple[EndpointPartitions, ...]:
+    """Return the partitions of every member with an endpoint; those of the member that asks come last."""
+    configured = None if group.configured is None else group.configured.subtopologies
+    members = [member for member in group.members.values() if member is not asking]
+    found = []
+    for member in (*members, asking):
+        endpoint = member.value.user_endpoint
+        if endpoint is not None:
+            assigned = member.current.assigned.tasks
+            active = _partitions(assigned.active, configured or {}, topics)
+            standby = _partitions(assigned.standby, configured or {}, topics)
+            found.append(EndpointPartitions(endpoint, active, standby))
+    return tuple(found)
+
+
+def _partitions(
+    tasks: Tasks, configured: Mapping[str, ConfiguredSubtopology], topics: Topics
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return (topic, partitions) of the source topics; a smaller topic has no partition for the last tasks."""
+    found = []
+    for subtopology_id, numbers in by_subtopology(tasks).items():
+        subtopology = configured.get(subtopology_id)
+        for topic in () if subtopology is None else subtopology.sources:
+            described = topics.describe(topic)
+            count = 0 if described is None else described[1]
+            partitions = tuple(number for number in numbers if number < count)
+            if partitions:
+                found.append((topic, partitions))
+    return tuple(found)
+
+
+# A hash of the topics that a topology needs. The hash changes when such a topic is created, deleted or
+# enlarged.
+
+_HASH_BYTES: Final = 8
+_NO_TOPICS: Final = 0
+
+
+def topic_hash(names: Iterable[str], topics: Topics) -> int:
+    """Return a signed 64-bit hash of the names, ids and partitions of those topics that exist; 0 when none does."""
+    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
+    is_empty = True
+    for name in sorted(names):
+        described = topics.describe(name)
+        if described is not None:
+            topic_id, count = described
+            digest.update(f"{name}/{count}/".encode() + topic_id.bytes)
+            is_empty = False
+    return _NO_TOPICS if is_empty else int.from_bytes(digest.digest(), "big", signed=True)
+
+
+class Target(NamedTuple):
+    """The tasks that a member shall have, and the epoch for which they were assigned."""
+
+    epoch: int
+    tasks: TaskAssignment
+
+
+def reconciled(
+    current: StreamsCurrentValue,
+    target: Target,
+    owned: TaskAssignment | None,
+    held: Callable[[], HeldByProcesses],
+) -> StreamsCurrentValue:
+    """Return the next state of a member. `owned` are the tasks that it reports to have; None when it reports none.
+
+    `held` returns the tasks that the group's members, this one among them, had before. Raises HeartbeatRefused.
+    """
+    if is_reconciled(current, target.epoch):
+        return current
+    if current.state is MemberState.UNREVOKED_TASKS:
+        if owned is None or owned.has_any_of(current.pending_revocation.tasks):
+            return current
+        # the next epoch, which may still be older than the target's
+        return _step(current, current.member_epoch + 1, target, owned, held())
+    if current.state is MemberState.UNKNOWN:
+        if owned is None or any(owned):
+            text = "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
+            raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
+        return _step(current, target.epoch, target, owned, held())
+    return _step(current, current.member_epoch, target, owned, held())
+
+
+def _step(
+    current: StreamsCurrentValue,
+    member_epoch: int,
+    target: Target,
+    owned: TaskAssignment | None,
+    held: HeldByProcesses,
+) -> StreamsCurrentValue:
+    """Assign what the member can have now; a member that must revoke tasks first stays at `member_epoch`."""
+    assigned, tasks = current.assigned, target.tasks
+    kept = HeldTasks(
+        {task: epoch for task, epoch in assigned.active.items() if task in tasks.active},
+        assigned.standby & tasks.standby,
+        assigned.warmup & tasks.warmup,
+    )
+    to_revoke = HeldTasks(
+        {task: epoch for task, epoch in assigned.active.items() if task not in tasks.active},
+        assigned.standby - tasks.standby,
+        assigned.warmup - tasks.warmup,
+    )
+    if not to_revoke.is_empty and (owned is None or owned.has_any_of(to_revoke.tasks)):
+        return StreamsCurrentValue(
+            member_epoch, current.member_epoch, MemberState.UNREVOKED_TASKS, kept, to_revoke
+        )
+    wanted = TaskAssignment(
+        tasks.active - kept.active.keys(), tasks.standby - kept.standby, tasks.warmup - kept.warmup
+    )
+    here = held.active_here | held.others_here
+    free = TaskAssignment(
+        wanted.active - held.active - held.others_here, wanted.standby - here, wanted.warmup - here
+    )
+    state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED_TASKS
+    gained = HeldTasks(
+        {**kept.active, **dict.fromkeys(free.active, target.epoch)},
+        kept.standby | free.standby,
+        kept.warmup | free.warmup,
+    )
+    return StreamsCurrentValue(target.epoch, current.member_epoch, state, gained, NOTHING_HELD)

@@ -17,9 +17,8 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from gateway.coordinator.group.consumer_heartbeat import Topics
-from gateway.coordinator.streams.tasks import SubtopologyTasks, TasksOfTopology
-from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology
-from gateway.coordinator.streams.topology_limits import refused, too_many_tasks
+from gateway.coordinator.streams.task_assignor import SubtopologyTasks, TasksOfTopology
+from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology, refused, too_many_tasks
 
 _SHOWN: Final = 3
 

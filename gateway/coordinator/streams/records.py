@@ -36,9 +36,9 @@ from gateway.coordinator.group.record import (
     nullable_compact_string,
     tagged,
 )
-from gateway.coordinator.streams.tasks import HeldTasks, TaskAssignment, TaskId, Tasks, by_subtopology
-from gateway.coordinator.streams.topology import Topology
-from gateway.coordinator.streams.topology_record import (
+from gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId, Tasks, by_subtopology
+from gateway.coordinator.streams.topology import (
+    Topology,
     encode_topology,
     pairs,
     read_pairs,

@@ -19,10 +19,15 @@ from gateway.coordinator.group.consumer_heartbeat import (
 )
 from gateway.coordinator.streams.internal_topics import StatusNote
 from gateway.coordinator.streams.records import Endpoint
-from gateway.coordinator.streams.tasks import TaskAssignment
-from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology
-from gateway.coordinator.streams.topology_limits import check_extent, refused
-from gateway.coordinator.streams.topology_record import encode_topology
+from gateway.coordinator.streams.task_assignor import TaskAssignment
+from gateway.coordinator.streams.topology import (
+    Subtopology,
+    TopicInfo,
+    Topology,
+    check_extent,
+    encode_topology,
+    refused,
+)
 
 JOINING: Final = 0
 LEAVING: Final = -1

@@ -16,8 +16,7 @@ from gateway.coordinator.streams import heartbeat as protocol
 from gateway.coordinator.streams.group import StreamsGroup
 from gateway.coordinator.streams.records import StreamsGroupRecord, StreamsMemberRecord, StreamsRecord
 from gateway.coordinator.streams.request import JOINING, StreamsHeartbeat, StreamsLimits, StreamsReply
-from gateway.coordinator.streams.topology import Topology
-from gateway.coordinator.streams.topology_record import encode_topology
+from gateway.coordinator.streams.topology import Topology, encode_topology
 
 
 def joining_bytes(request: StreamsHeartbeat) -> int:

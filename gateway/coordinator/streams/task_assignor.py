@@ -1,4 +1,5 @@
-"""The sticky task assignor of streams groups: it decides which member processes which task, and which members stand by.
+"""The sticky task assignor of streams groups: it decides which member processes which task, and which members
+stand by.
 
     active tasks   each task goes to one member: its last one, or one that stood by for it, as long as that member
                    has not more than its share; the rest goes to the process with the least load
@@ -7,19 +8,32 @@
     load           tasks of a process, active and standby, for each of its members
     share          tasks for each member, rounded up; it is computed anew for the others when a member has reached it
 
-Tasks with the same partition stay together where members keep their tasks; neighbouring partitions of a subtopology are spread
-where tasks are new.
+Tasks with the same partition stay together where members keep their tasks; neighbouring partitions of a
+subtopology are spread where tasks are new.
 
 Source: Kafka's `StickyTaskAssignor`, `ProcessState`.
+
+A queue whose first item has the least load. Items of equal load come in the order of Kafka's queue.
+
+Kafka's assignor takes processes and members from a binary heap, in which the positions of the items decide
+between equal loads. Seqgate keeps the same heap, so that the same group gets the same assignment from both.
+
+Source: Java's `PriorityQueue`.
+
+Tasks of a Kafka Streams application, and how the members of its group share them.
+
+    subtopology   a connected part of the topology; it has one task for each partition of its largest source topic
+    active task   processes records; exactly one member has it
+    standby task  follows the changelogs of a stateful task on another process, ready to take the task over
+    warm-up task  follows the changelogs of a task that moves to this member once it has caught up
+
+Source: Kafka's `TasksTuple`, `TaskId`, `AssignmentMemberSpec`, `TopologyDescriber`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
-
-from gateway.coordinator.streams.least_loaded import LeastLoaded
-from gateway.coordinator.streams.tasks import AssignmentMember, TaskAssignment, TaskId, TasksOfTopology
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 ASSIGNOR_NAME: Final = "sticky"
 
@@ -251,3 +265,139 @@ class _Assignor:
         process, other = self._processes[place.process_id], self._processes[best.process_id]
         has_less = process.load < other.load
         return has_less and process.counts[place.member_id] < other.counts[best.member_id]
+
+
+T = TypeVar("T")
+
+
+class LeastLoaded(Generic[T]):
+    """A binary heap of items by their load. An item that is taken out may be put back with another load."""
+
+    def __init__(self, items: Iterable[tuple[float, T]]) -> None:
+        self._heap: list[tuple[float, T]] = []
+        for load, item in items:
+            self.put(load, item)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def put(self, load: float, item: T) -> None:
+        """Add an item; it moves up past items of a greater load only."""
+        heap = self._heap
+        place = len(heap)
+        heap.append((load, item))
+        while place > 0 and load < heap[parent := (place - 1) // 2][0]:
+            heap[place], heap[parent] = heap[parent], heap[place]
+            place = parent
+
+    def take(self) -> T:
+        """Remove and return the first item; the last one fills its place and moves down past items of a smaller load only."""
+        heap = self._heap
+        first, last = heap[0], heap.pop()
+        if heap:
+            heap[0] = last
+            self._move_down()
+        return first[1]
+
+    def _move_down(self) -> None:
+        heap = self._heap
+        place, load = 0, heap[0][0]
+        while (child := 2 * place + 1) < len(heap):
+            if child + 1 < len(heap) and heap[child + 1][0] < heap[child][0]:
+                child += 1
+            if load <= heap[child][0]:
+                return
+            heap[place], heap[child] = heap[child], heap[place]
+            place = child
+
+
+class TaskId(NamedTuple):
+    """A task: its subtopology, and the partition of the subtopology's source topics."""
+
+    subtopology_id: str
+    partition: int
+
+
+Tasks: TypeAlias = frozenset[TaskId]
+NO_TASKS: Final[Tasks] = frozenset()
+
+
+class TaskAssignment(NamedTuple):
+    """The tasks of one member by role; a task is in at most one of the three sets."""
+
+    active: Tasks = NO_TASKS
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+    def union(self, other: TaskAssignment) -> TaskAssignment:
+        """Return the tasks that are in this assignment, in the other one, or in both, by role."""
+        return TaskAssignment(
+            self.active | other.active, self.standby | other.standby, self.warmup | other.warmup
+        )
+
+    def has_any_of(self, other: TaskAssignment) -> bool:
+        """Return whether any task is in both assignments in the same role."""
+        return any(ours & others for ours, others in zip(self, other, strict=True))
+
+    def is_within(self, other: TaskAssignment) -> bool:
+        """Return whether the other assignment has all tasks of this one, in the same roles."""
+        return all(ours <= others for ours, others in zip(self, other, strict=True))
+
+
+NO_ASSIGNMENT: Final = TaskAssignment()
+
+
+class HeldTasks(NamedTuple):
+    """The tasks that a member has, each active task with its assignment epoch.
+
+    The assignment epoch is the group epoch at which the member was assigned the task: commits of the task that name
+    an older member epoch than this are refused.
+    """
+
+    active: Mapping[TaskId, int] = {}
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+    @property
+    def tasks(self) -> TaskAssignment:
+        """The tasks without their epochs."""
+        return TaskAssignment(frozenset(self.active), self.standby, self.warmup)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no tasks."""
+        return not (self.active or self.standby or self.warmup)
+
+
+NOTHING_HELD: Final = HeldTasks()
+
+
+class AssignmentMember(NamedTuple):
+    """A member as the task assignor sees it: its process and tags, and the tasks it should have had so far."""
+
+    process_id: str
+    client_tags: Mapping[str, str] = {}
+    instance_id: str | None = None
+    rack_id: str | None = None
+    active: Tasks = NO_TASKS
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+
+class SubtopologyTasks(NamedTuple):
+    """The number of tasks of a subtopology, and whether its tasks have changelogs."""
+
+    partitions: int
+    is_stateful: bool
+
+
+TasksOfTopology: TypeAlias = Mapping[str, SubtopologyTasks]
+"""The tasks of a topology by subtopology id."""
+
+
+def by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
+    """Return the partitions of each subtopology, in order."""
+    found: dict[str, list[int]] = {}
+    for subtopology_id, partition in sorted(tasks):
+        found.setdefault(subtopology_id, []).append(partition)
+    return found

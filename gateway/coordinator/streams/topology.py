@@ -1,14 +1,32 @@
 """The topology of a Kafka Streams application, as its members describe it and the log stores it.
 
-A subtopology reads source topics. A repartition topic connects two subtopologies: the sink of one, a source of the other. A
-changelog topic stores the state of a subtopology. The coordinator creates repartition and changelog topics.
+A subtopology reads source topics. A repartition topic connects two subtopologies: the sink of one, a source
+of the other. A changelog topic stores the state of a subtopology. The coordinator creates repartition and
+changelog topics.
 
 Source: Kafka's `StreamsTopology`, StreamsGroupTopologyValue.json.
+
+Encodes and decodes a topology, the value of a record of kind 23, in Kafka's format.
+
+    int32 epoch | subtopologies[ id | source_topics[] | source_topic_regex[] | changelogs[topic] | repartition_sinks[] |
+                                 repartition_sources[topic] | copartition_groups[ int16[] | int16[] | int16[] ] ]
+    topic: name | int32 partitions | int16 replication_factor | configs[key, value]
+
+Source: Kafka's StreamsGroupTopologyValue.json.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from itertools import chain
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from gateway.coordinator.group.record import NO_TAGS, CompactReader, compact_strings
+from gateway.protocol.primitives import compact_string, unsigned_varint
 
 
 class TopicInfo(NamedTuple):
@@ -92,3 +110,160 @@ class Topology(NamedTuple):
             )
         )
         return tuple(names)
+
+
+# Limits of what a topology may hold, so that neither its heartbeats nor its records grow without bound.
+
+MAX_SUBTOPOLOGIES: Final = 1_000
+"""Subtopologies of a topology; a topology with more is refused."""
+MAX_SUBTOPOLOGY_ID_BYTES: Final = 32
+"""Longest id of a subtopology: a member's records repeat the id of each subtopology. Kafka Streams numbers them."""
+MAX_NAMED_TOPICS: Final = 10_000
+"""Topics that all subtopologies list, each as often as it is listed; a topology that lists more is refused."""
+MAX_COPARTITIONED: Final = 10_000
+"""Copartition groups and the topics that they list, of all subtopologies; a topology with more is refused."""
+MAX_TASKS: Final = 10_000
+"""Active tasks of a group; a group that would have more gets none."""
+MAX_STANDBY_TASKS: Final = 20_000
+"""Standby tasks of a group; each task gets fewer where `num.standby.replicas` asks for more."""
+
+
+def refused(message: str) -> HeartbeatRefused:
+    """Return the error for a topology that no topics could fit."""
+    return HeartbeatRefused(ErrorCode.streams_invalid_topology, message)
+
+
+def check_extent(topology: Topology) -> None:
+    """Refuse a topology that holds more than the limits. Raises HeartbeatRefused."""
+    found = topology.subtopologies
+    for what, count, limit in (
+        ("has {} subtopologies", len(found), MAX_SUBTOPOLOGIES),
+        ("lists {} topics", sum(map(_named_topics, found)), MAX_NAMED_TOPICS),
+        ("has {} copartition groups and topics in them", sum(map(_copartitioned, found)), MAX_COPARTITIONED),
+    ):
+        if count > limit:
+            raise refused(f"The topology {what.format(count)}; at most {limit} are allowed.")
+    for subtopology in found:
+        if len(subtopology.subtopology_id.encode()) > MAX_SUBTOPOLOGY_ID_BYTES:
+            raise refused(f"The id of a subtopology can't be longer than {MAX_SUBTOPOLOGY_ID_BYTES} bytes.")
+
+
+def too_many_tasks(tasks: int) -> str | None:
+    """Return why a group can't have so many active tasks; None when it can."""
+    if tasks <= MAX_TASKS:
+        return None
+    return (
+        f"The topology has {tasks} tasks; a streams group may have at most {MAX_TASKS}. Give the source topics fewer "
+        "partitions, or split the application."
+    )
+
+
+def standby_replicas_within(asked: int, stateful_tasks: int) -> int:
+    """Return the number of standby tasks for each stateful task: as many as asked for, or fewer to stay within the limit."""
+    return min(asked, MAX_STANDBY_TASKS // stateful_tasks) if stateful_tasks else asked
+
+
+def _named_topics(subtopology: Subtopology) -> int:
+    return (
+        len(subtopology.source_topics)
+        + len(subtopology.state_changelog_topics)
+        + len(subtopology.repartition_sink_topics)
+        + len(subtopology.repartition_source_topics)
+    )
+
+
+def _copartitioned(subtopology: Subtopology) -> int:
+    groups = subtopology.copartition_groups
+    return len(groups) + sum(map(len, chain.from_iterable(groups)))
+
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_PARTITIONS_AND_REPLICAS: Final = Struct(">ih")
+
+
+def encode_topology(topology: Topology) -> bytes:
+    """Encode a topology. Raises struct.error for a number that is too large."""
+    head = _INT32.pack(topology.epoch)
+    return head + _list(map(_subtopology, topology.subtopologies)) + NO_TAGS
+
+
+def pairs(texts: Iterable[tuple[str, str]]) -> bytes:
+    """Encode a list of keys and values."""
+    return _list(compact_string(key) + compact_string(value) + NO_TAGS for key, value in texts)
+
+
+def _list(items: Iterable[bytes]) -> bytes:
+    pieces = list(items)
+    return unsigned_varint(len(pieces) + 1) + b"".join(pieces)
+
+
+def _subtopology(subtopology: Subtopology) -> bytes:
+    return b"".join(
+        (
+            compact_string(subtopology.subtopology_id),
+            compact_strings(subtopology.source_topics),
+            compact_strings(subtopology.source_topic_regex),
+            _list(map(_topic, subtopology.state_changelog_topics)),
+            compact_strings(subtopology.repartition_sink_topics),
+            _list(map(_topic, subtopology.repartition_source_topics)),
+            _list(map(_copartition_group, subtopology.copartition_groups)),
+            NO_TAGS,
+        )
+    )
+
+
+def _topic(topic: TopicInfo) -> bytes:
+    numbers = _PARTITIONS_AND_REPLICAS.pack(topic.partitions, topic.replication_factor)
+    return compact_string(topic.name) + numbers + pairs(topic.configs) + NO_TAGS
+
+
+def _copartition_group(group: CopartitionGroup) -> bytes:
+    return b"".join((*(_list(map(_INT16.pack, indexes)) for indexes in group), NO_TAGS))
+
+
+def read_topology(reader: CompactReader) -> Topology:
+    """Decode a topology. Raises struct.error, MalformedRequest, ValueError."""
+    epoch = reader.int32()
+    return Topology(epoch, tuple(_read_subtopology(reader) for _ in range(reader.count())))
+
+
+def read_pairs(reader: CompactReader) -> tuple[tuple[str, str], ...]:
+    """Decode a list of keys and values. Raises struct.error, MalformedRequest, ValueError."""
+    found = []
+    for _ in range(reader.count()):
+        found.append((reader.string(), reader.string()))
+        reader.skip_tags()
+    return tuple(found)
+
+
+def _read_subtopology(reader: CompactReader) -> Subtopology:
+    subtopology = Subtopology(
+        reader.string(),
+        reader.strings(),
+        reader.strings(),
+        _read_topics(reader),
+        reader.strings(),
+        _read_topics(reader),
+        tuple(_read_copartition_group(reader) for _ in range(reader.count())),
+    )
+    reader.skip_tags()
+    return subtopology
+
+
+def _read_topics(reader: CompactReader) -> tuple[TopicInfo, ...]:
+    found = []
+    for _ in range(reader.count()):
+        found.append(TopicInfo(reader.string(), reader.int32(), reader.int16(), read_pairs(reader)))
+        reader.skip_tags()
+    return tuple(found)
+
+
+def _read_copartition_group(reader: CompactReader) -> CopartitionGroup:
+    group = CopartitionGroup(_read_int16s(reader), _read_int16s(reader), _read_int16s(reader))
+    reader.skip_tags()
+    return group
+
+
+def _read_int16s(reader: CompactReader) -> tuple[int, ...]:
+    return tuple(reader.int16() for _ in range(reader.count()))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, TaskAssignment, Tasks, by_subtopology
+from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, Tasks, by_subtopology
 from gateway.coordinator.streams.topology import TopicInfo
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext

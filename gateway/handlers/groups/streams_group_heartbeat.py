@@ -15,9 +15,15 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.records import Endpoint
 from gateway.coordinator.streams.request import EndpointPartitions, StreamsHeartbeat, StreamsReply, check
-from gateway.coordinator.streams.tasks import TaskAssignment, TaskId, Tasks, by_subtopology
-from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
-from gateway.coordinator.streams.topology_limits import check_extent, refused
+from gateway.coordinator.streams.task_assignor import TaskAssignment, TaskId, Tasks, by_subtopology
+from gateway.coordinator.streams.topology import (
+    CopartitionGroup,
+    Subtopology,
+    TopicInfo,
+    Topology,
+    check_extent,
+    refused,
+)
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import describes_all

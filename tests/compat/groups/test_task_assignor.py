@@ -12,13 +12,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from gateway.coordinator.streams.task_assignor import assign_tasks
-from gateway.coordinator.streams.tasks import (
+from gateway.coordinator.streams.task_assignor import (
     AssignmentMember,
     SubtopologyTasks,
     TaskAssignment,
     TaskId,
     Tasks,
+    assign_tasks,
     by_subtopology,
 )
 from tests.support.kafka_tools import TOOL_TIMEOUT_S, java_command

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from gateway.coordinator.streams.task_assignor import assign_tasks
-from gateway.coordinator.streams.tasks import (
+from gateway.coordinator.streams.task_assignor import (
     NO_TASKS,
     AssignmentMember,
     SubtopologyTasks,
     TaskAssignment,
     TaskId,
     Tasks,
+    assign_tasks,
 )
 
 SUBTOPOLOGIES = ("0", "1", "2")

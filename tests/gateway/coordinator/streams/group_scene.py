@@ -13,7 +13,7 @@ from gateway.coordinator.streams.group import StreamsGroup
 from gateway.coordinator.streams.internal_topics import Status
 from gateway.coordinator.streams.records import StreamsRecord
 from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsLimits, StreamsReply, check
-from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, TaskAssignment, TaskId
+from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
 from gateway.coordinator.streams.topology import Topology
 from tests.gateway.coordinator.streams.applications import PIPE, FakeTopics
 

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.streams.internal_topics import Status
 from gateway.coordinator.streams.records import NOT_VALIDATED, Endpoint, StreamsGroupRecord
-from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, TaskAssignment, TaskId
+from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
 from gateway.coordinator.streams.topology import CopartitionGroup, Topology
 from tests.gateway.coordinator.streams.applications import (
     COUNT,

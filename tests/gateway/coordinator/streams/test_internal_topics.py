@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, configure
-from gateway.coordinator.streams.tasks import SubtopologyTasks
+from gateway.coordinator.streams.task_assignor import SubtopologyTasks
 from gateway.coordinator.streams.topology import Subtopology, Topology
 from tests.gateway.coordinator.streams.applications import (
     COUNT,

@@ -7,9 +7,15 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.group import HeldByProcesses
-from gateway.coordinator.streams.reconciliation import Target, reconciled
+from gateway.coordinator.streams.heartbeat import Target, reconciled
 from gateway.coordinator.streams.records import MemberState, StreamsCurrentValue
-from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, NO_TASKS, HeldTasks, TaskAssignment, TaskId
+from gateway.coordinator.streams.task_assignor import (
+    NO_ASSIGNMENT,
+    NO_TASKS,
+    HeldTasks,
+    TaskAssignment,
+    TaskId,
+)
 from tests.gateway.coordinator.streams.applications import FakeTopics
 from tests.gateway.coordinator.streams.group_scene import Scene, active
 

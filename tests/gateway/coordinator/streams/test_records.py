@@ -23,7 +23,7 @@ from gateway.coordinator.streams.records import (
     StreamsTargetRecord,
     StreamsTopologyRecord,
 )
-from gateway.coordinator.streams.tasks import HeldTasks, TaskAssignment, TaskId
+from gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId
 from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 

@@ -6,8 +6,13 @@ from fractions import Fraction
 
 from hypothesis import given
 
-from gateway.coordinator.streams.task_assignor import assign_tasks
-from gateway.coordinator.streams.tasks import AssignmentMember, SubtopologyTasks, TaskAssignment, TaskId
+from gateway.coordinator.streams.task_assignor import (
+    AssignmentMember,
+    SubtopologyTasks,
+    TaskAssignment,
+    TaskId,
+    assign_tasks,
+)
 from tests.gateway.coordinator.streams.drawn_groups import (
     Group,
     adopt,

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.streams.internal_topics import Status, configure
-from gateway.coordinator.streams.tasks import NO_ASSIGNMENT
+from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT
 from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, Topology
 from tests.gateway.coordinator.streams.applications import (
     PIPE,
