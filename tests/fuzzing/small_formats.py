@@ -41,7 +41,7 @@ from gateway.coordinator.group.consumer_assignors import (
     subscribed_topics,
 )
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, compiled
-from gateway.coordinator.transaction.filters import InvalidPattern, transaction_filter
+from gateway.coordinator.transaction.rules import InvalidPattern, transaction_filter
 from log.errors import IncompatibleFormat
 from log.files import checkpoints
 from log.format.due_times import parse_due_ms

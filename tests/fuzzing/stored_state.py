@@ -44,9 +44,8 @@ from gateway.coordinator.share.records import (
 )
 from gateway.coordinator.share.share_partition import StateBatch
 from gateway.coordinator.transaction import records as transaction_records
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.records import Transaction, TransactionRecord, TransactionState
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.coordinator.transaction.states import TransactionState
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import (

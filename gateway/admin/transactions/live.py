@@ -23,9 +23,8 @@ from gateway.admin.transactions.views import MAX_TOLD, age_ms, describe, in_orde
 from gateway.coordinator.group.offsets import HeldOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction.records import Transaction
+from gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.coordinator.transaction.states import DECIDED, ONGOING
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.partitions.registry import Partitions

@@ -15,14 +15,13 @@ from gateway.admin.transactions.messages import (
     TransactionRow,
 )
 from gateway.coordinator.group.offsets import HeldOffset
-from gateway.coordinator.transaction.filters import (
+from gateway.coordinator.transaction.records import IDLE, MAY_FOLLOW, Transaction
+from gateway.coordinator.transaction.rules import (
     NO_DURATION,
     InvalidPattern,
     Wanted,
     transaction_filter,
 )
-from gateway.coordinator.transaction.records import Transaction
-from gateway.coordinator.transaction.states import IDLE, MAY_FOLLOW
 
 STATES: Final = tuple(state.text for state in MAY_FOLLOW)
 """The states of a transactional id."""

@@ -1,30 +1,40 @@
-"""The rules of the transaction coordinator: each computes the next state of a transactional id, or refuses the request.
+"""The rules of the transaction coordinator: each computes the next state of a transactional id, or refuses the
+request.
 
 No function here changes state: the result is the value of a record, and the state changes when that record is
 replayed. A rule that needs a fresh producer id raises `NeedsProducerId`, and is called again with one.
 
-Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by a client
-of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized (KIP-360, KIP-890).
+Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by
+a client of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized
+(KIP-360, KIP-890).
 Source: Kafka's `TransactionCoordinator`, `TransactionMetadata`.
+
+Filters of a listing of transactional ids.
+
+Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
+
+The newest connection of each producer that speaks version 1 of transactions.
+
+In version 1 an end does not change the epoch, so a request names its producer, and not its transaction. An
+EndTxn that the network has held up, and that the client has sent again over another connection since, would
+end the next transaction. The client has given up the old connection, so the order of connections tells such a
+request. With version 2 the epoch tells it (KIP-890).
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import re2
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import (
-    MAX_TRANSACTIONAL_ID_BYTES,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_TIME,
-    Transaction,
-)
-from gateway.coordinator.transaction.states import (
     ABORT,
+    BY_NAME,
     COMMIT,
     COMPLETED,
     DECIDED,
@@ -33,11 +43,16 @@ from gateway.coordinator.transaction.states import (
     END_V2,
     END_V2_AGAIN,
     IDLE,
+    MAX_TRANSACTIONAL_ID_BYTES,
     MAY_FOLLOW,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
     End,
+    Transaction,
     TransactionState,
 )
 
@@ -365,15 +380,85 @@ def _become(current: Transaction, state: TransactionState, **changes: Any) -> Tr
     return current._replace(state=state, **changes)
 
 
+NO_DURATION: Final = -1
+_OPTIONS: Final = re2.Options()
+_OPTIONS.log_errors = False
+
+Wanted = Callable[[str, Transaction], bool]
+
+
+class InvalidPattern(ValueError):
+    """The pattern is not a regular expression of RE2."""
+
+
+def transaction_filter(
+    states: Collection[str],
+    producer_ids: Iterable[int],
+    longer_than_ms: int,
+    pattern: str | None,
+    now_ms: int,
+) -> Wanted:
+    """Return a function that returns whether a transactional id passes every filter.
+
+    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No id is in
+    a state that does not exist. As in Kafka, the duration filter passes an id that never began a transaction, and the
+    duration keeps growing after a transaction has ended. Raises InvalidPattern.
+    """
+    wanted_states = {BY_NAME.get(name) for name in states}
+    wanted_producer_ids = set(producer_ids)
+    try:
+        matches = re2.compile(pattern, _OPTIONS).fullmatch if pattern else None
+    except re2.error as error:
+        raise InvalidPattern(str(error)) from error
+
+    def is_wanted(name: str, transaction: Transaction) -> bool:
+        return (
+            (not wanted_states or transaction.state in wanted_states)
+            and (not wanted_producer_ids or transaction.producer_id in wanted_producer_ids)
+            and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
+            and (matches is None or bool(matches(name)))
+        )
+
+    return is_wanted
+
+
+PRODUCERS_KEPT: Final = 10_000
+"""Producers whose newest connection is known. Beyond that the one that was silent longest is forgotten: a late request of it is carried out, as
+in Kafka."""
+
+
+class NewestConnections:
+    """Notes the connections of requests; connections are numbered in the order in which they were accepted."""
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[Producer, int] = OrderedDict()
+
+    def is_late(self, producer: Producer, connection: int) -> bool:
+        """Note the connection of a request; return whether the producer has sent another one over a newer connection."""
+        newest = self._newest.get(producer, connection)
+        if connection < newest:
+            return True
+        self._newest[producer] = connection
+        self._newest.move_to_end(producer)
+        if len(self._newest) > PRODUCERS_KEPT:
+            self._newest.popitem(last=False)
+        return False
+
+
 __all__ = [
     "ABORT",
     "COMMIT",
-    "VERSION_2",
     "EndRequest",
+    "InvalidPattern",
+    "NO_DURATION",
     "NeedsProducerId",
+    "NewestConnections",
+    "PRODUCERS_KEPT",
     "Producer",
     "TransactionLimits",
     "TransactionRefused",
+    "VERSION_2",
+    "Wanted",
     "add_partitions",
     "begin_needs_producer_id",
     "begin_producer",
@@ -386,4 +471,5 @@ __all__ = [
     "is_expired",
     "is_overdue",
     "raised_epoch",
+    "transaction_filter",
 ]

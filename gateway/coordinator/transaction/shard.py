@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord
-from gateway.coordinator.transaction.states import DECIDED, ONGOING
+from gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction, TransactionRecord
 
 
 class TransactionShard:

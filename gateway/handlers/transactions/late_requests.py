@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.coordinator.transaction.newest_connections import NewestConnections
-from gateway.coordinator.transaction.rules import Producer
+from gateway.coordinator.transaction.rules import NewestConnections, Producer
 from gateway.handlers.answering.api import CloseConnection, Peer
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.filters import NO_DURATION, InvalidPattern, Wanted, transaction_filter
-from gateway.coordinator.transaction.states import BY_NAME
+from gateway.coordinator.transaction.records import BY_NAME
+from gateway.coordinator.transaction.rules import NO_DURATION, InvalidPattern, Wanted, transaction_filter
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit

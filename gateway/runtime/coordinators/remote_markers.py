@@ -15,8 +15,7 @@ from kio.static.primitive import i8, i16, i32
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import Transaction, by_topic
-from gateway.coordinator.transaction.states import PREPARE_COMMIT
+from gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction, by_topic
 from gateway.peer.asking import AsksPeers
 from gateway.peer.errors import PeerUnavailable
 

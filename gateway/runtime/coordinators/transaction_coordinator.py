@@ -21,16 +21,15 @@ from gateway.config import Config
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.newest_connections import NewestConnections
-from gateway.coordinator.transaction.records import Transaction
+from gateway.coordinator.transaction.records import DECIDED, Transaction
 from gateway.coordinator.transaction.rules import (
     EndRequest,
+    NewestConnections,
     Producer,
     TransactionLimits,
     TransactionRefused,
 )
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.coordinator.transaction.states import DECIDED
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.transaction_endings import TransactionEndings, wait_for_end

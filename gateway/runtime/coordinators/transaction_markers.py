@@ -16,9 +16,8 @@ from typing import Final
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import Transaction
+from gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
 from gateway.coordinator.transaction.rules import Producer
-from gateway.coordinator.transaction.states import PREPARE_COMMIT
 from gateway.metadata.image import MetadataImage
 from gateway.peer.asking import AsksPeers
 from gateway.runtime.coordinators.remote_markers import RemoteMarkers

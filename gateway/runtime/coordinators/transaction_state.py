@@ -10,10 +10,9 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.records import DECIDED, Transaction, TransactionRecord
 from gateway.coordinator.transaction.rules import NeedsProducerId
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.coordinator.transaction.states import DECIDED
 from gateway.runtime.coordinators.shards import CoordinatorShards
 from gateway.runtime.operations.loaded_shard import LoadedShard
 from gateway.runtime.operations.operations import Operation, Unavailable, settle

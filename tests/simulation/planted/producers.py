@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from gateway.coordinator.transaction import rules
+from gateway.coordinator.transaction.records import EMPTY
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.coordinator.transaction.states import EMPTY
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.producer_ids import claim_block
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator

@@ -17,14 +17,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord, decode, encode
+from gateway.coordinator.transaction.records import (
+    COMPLETED,
+    DECIDED,
+    ONGOING,
+    PREPARE_COMMIT,
+    Transaction,
+    TransactionRecord,
+    decode,
+    encode,
+)
 from gateway.coordinator.transaction.rules import (
     EndRequest,
     Producer,
     TransactionRefused,
 )
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.coordinator.transaction.states import COMPLETED, DECIDED, ONGOING, PREPARE_COMMIT
 
 NAME = "t"
 TIMEOUT_MS = 100

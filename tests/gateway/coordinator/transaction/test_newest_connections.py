@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.coordinator.transaction import newest_connections
-from gateway.coordinator.transaction.newest_connections import NewestConnections
-from gateway.coordinator.transaction.rules import Producer
+from gateway.coordinator.transaction import rules
+from gateway.coordinator.transaction.rules import NewestConnections, Producer
 
 ONE, LATER_EPOCH, OTHER = Producer(7, 0), Producer(7, 1), Producer(8, 0)
 
@@ -27,7 +26,7 @@ def test_of_too_many_producers_the_longest_silent_one_is_forgotten() -> None:
     assert not connections.is_late(ONE, 5)
     assert not connections.is_late(OTHER, 5)
     assert not connections.is_late(ONE, 5)
-    for producer_id in range(100, 99 + newest_connections.PRODUCERS_KEPT):
+    for producer_id in range(100, 99 + rules.PRODUCERS_KEPT):
         assert not connections.is_late(Producer(producer_id, 0), 5)
     assert connections.is_late(ONE, 4)
     assert not connections.is_late(OTHER, 4)

@@ -9,14 +9,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.coordinator.transaction.records import (
+    EMPTY,
+    PREPARE_COMMIT,
     Transaction,
     TransactionRecord,
+    TransactionState,
     UnreadableTransactionRecord,
     by_topic,
     decode,
     encode,
 )
-from gateway.coordinator.transaction.states import EMPTY, PREPARE_COMMIT, TransactionState
 
 KEY = bytes.fromhex("0000 0001 74")
 EMPTY_BY_KAFKA = bytes.fromhex(

@@ -6,18 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import Transaction
-from gateway.coordinator.transaction.rules import (
-    ABORT,
-    COMMIT,
-    LAST_EPOCH_TO_BUMP,
-    MAX_EPOCH,
-    EndRequest,
-    Producer,
-    TransactionLimits,
-    TransactionRefused,
-)
-from gateway.coordinator.transaction.states import (
+from gateway.coordinator.transaction.records import (
     BY_NAME,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -27,7 +16,18 @@ from gateway.coordinator.transaction.states import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    Transaction,
     TransactionState,
+)
+from gateway.coordinator.transaction.rules import (
+    ABORT,
+    COMMIT,
+    LAST_EPOCH_TO_BUMP,
+    MAX_EPOCH,
+    EndRequest,
+    Producer,
+    TransactionLimits,
+    TransactionRefused,
 )
 
 NOW_MS = 1_000

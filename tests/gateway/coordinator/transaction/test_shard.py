@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.records import (
+    EMPTY,
+    ONGOING,
+    PREPARE_ABORT,
+    Transaction,
+    TransactionRecord,
+)
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.coordinator.transaction.states import EMPTY, ONGOING, PREPARE_ABORT
 
 PLACES = frozenset({("topic", 0)})
 BEGUN = Transaction(7, 0, 100, EMPTY, last_update_ms=50)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.coordinator.transaction.states import ONGOING
+from gateway.coordinator.transaction.records import ONGOING
 from gateway.handlers.answering.api import CloseConnection
 from tests.gateway.handlers.asking import Asking, HungUp
 from tests.gateway.handlers.requests import create

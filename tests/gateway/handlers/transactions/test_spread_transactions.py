@@ -18,9 +18,8 @@ from gateway.admin.transactions.messages import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from gateway.coordinator.transaction.records import Transaction
+from gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
 from gateway.coordinator.transaction.rules import Producer
-from gateway.coordinator.transaction.states import PREPARE_COMMIT
 from gateway.handlers.answering.api import Deferred
 from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
 from gateway.runtime.coordinators import transaction_markers, transactions_elsewhere

@@ -12,14 +12,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord
-from gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
-from gateway.coordinator.transaction.states import (
+from gateway.coordinator.transaction.records import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     ONGOING,
     PREPARE_COMMIT,
+    Transaction,
+    TransactionRecord,
 )
+from gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators import transaction_endings
 from gateway.runtime.operations.operations import Unavailable
