@@ -20,9 +20,16 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.demo.cluster import KILL_EVERY_S, DemoCluster
-from gateway.demo.flights import FlightFile, write_flights
-from gateway.demo.processes import DemoFailedError, DemoGateway, Sender, run_senders
+from gateway.demo.processes import (
+    KILL_EVERY_S,
+    DemoCluster,
+    DemoFailedError,
+    DemoGateway,
+    FlightFile,
+    Sender,
+    run_senders,
+    write_flights,
+)
 from gateway.demo.proxy import LossyProxy
 from gateway.demo.security import ADMIN, PRODUCERS, PROTOCOL, SPARK, DemoSecurity, client
 
@@ -86,8 +93,7 @@ def run_demo(
 def _run_cluster(
     console: Console, folder: Path, keep: Path | None, rows: int | None, kill_every_s: float
 ) -> int:
-    from gateway.demo.reading import read_topic
-    from gateway.demo.tables import Outcome
+    from gateway.demo.tables import Outcome, read_topic
 
     started = time.monotonic()
     with (
@@ -169,8 +175,7 @@ def _send_and_read(
     spark: Callable[[], SparkSession],
     security: DemoSecurity | None,
 ) -> Outcome:
-    from gateway.demo.reading import read_topic
-    from gateway.demo.tables import Outcome
+    from gateway.demo.tables import Outcome, read_topic
 
     with _progress(console) as progress:
         file = _write_flights(progress, folder, rows)

