@@ -8,7 +8,7 @@ from uuid import UUID
 
 from gateway.coordinator.group.any_group import all_groups
 from gateway.gateway import Gateway
-from gateway.handlers.answering.fresh_ids import fresh_topic_id
+from gateway.handlers.answering.changes import fresh_topic_id
 from gateway.metadata.topics import NewTopic, create_topics
 from gateway.runtime.partitions.partition import Partition
 from gateway.testing.clock import ShiftedLoop, ShiftedMachine

@@ -12,7 +12,7 @@ from gateway import documentation
 from gateway.config import SETTINGS
 from gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_page
 from gateway.handlers import APIS
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api as reach
 from gateway.handlers.answering.api import Api
 
 REPOSITORY = Path(__file__).resolve().parents[2]

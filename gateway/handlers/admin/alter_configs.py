@@ -17,10 +17,9 @@ from gateway.config.setting import Setting
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
 from gateway.handlers.admin import listener_stores
 from gateway.handlers.admin.config_rights import alteration_refusal
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import (
@@ -159,4 +158,4 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
                 loggers.set_level(change.name, change.value if change.operation == Operation.SET else None)
 
 
-API = Api(key=API_KEY, name="AlterConfigs", min_version=0, max_version=2, reaches=reach.topics, handle=handle)
+API = Api(key=API_KEY, name="AlterConfigs", min_version=0, max_version=2, reaches=api.topics, handle=handle)

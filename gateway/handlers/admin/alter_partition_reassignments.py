@@ -19,11 +19,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from gateway.handlers.answering.changes import change_metadata
 from gateway.handlers.answering.rights import cluster_refusal
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import reassign
@@ -104,7 +103,7 @@ API = Api(
     name="AlterPartitionReassignments",
     min_version=0,
     max_version=1,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

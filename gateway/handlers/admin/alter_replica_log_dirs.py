@@ -19,7 +19,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.data_directory import data_directory
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.protocol.messages import build, response_module
@@ -72,7 +72,7 @@ API = Api(
     name="AlterReplicaLogDirs",
     min_version=1,
     max_version=2,
-    reaches=reach.partitions,
+    reaches=api.partitions,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

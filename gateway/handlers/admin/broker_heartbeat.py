@@ -21,10 +21,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, CloseConnection, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import led_by
@@ -110,7 +109,7 @@ API = Api(
     name="BrokerHeartbeat",
     min_version=0,
     max_version=1,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     is_between_gateways=True,
 )

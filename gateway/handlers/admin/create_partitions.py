@@ -13,10 +13,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.mutation_quota import charge_mutations
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.answering.rights import refused_topics
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import MetadataImage
@@ -93,4 +92,4 @@ def _more_partitions(topic: Any) -> MorePartitions:
     )
 
 
-API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, reaches=reach.topics, handle=handle)
+API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, reaches=api.topics, handle=handle)

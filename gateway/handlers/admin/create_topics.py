@@ -20,11 +20,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.mutation_quota import charge_mutations
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change, partitions_text
-from gateway.handlers.answering.fresh_ids import fresh_topic_id
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, fresh_topic_id, log_change, partitions_text
 from gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
@@ -164,4 +162,4 @@ def _effective_configs(
     )
 
 
-API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, reaches=reach.topics, handle=handle)
+API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, reaches=api.topics, handle=handle)

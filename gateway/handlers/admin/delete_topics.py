@@ -13,10 +13,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.mutation_quota import charge_mutations
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.answering.rights import has_on_cluster
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topic_deletion import DeletionRight, TopicToDelete, delete_topics
@@ -91,4 +90,4 @@ def _disabled(api_version: int) -> ApiError:
     return ApiError(code, "Topic deletion is disabled.")
 
 
-API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, reaches=reach.topics, handle=handle)
+API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, reaches=api.topics, handle=handle)

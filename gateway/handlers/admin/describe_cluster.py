@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import NOT_ASKED, cluster_operations
+from gateway.handlers.answering.rights import NOT_ASKED, cluster_operations
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import NodeServices
 
@@ -73,4 +73,4 @@ def _refused(response_type: Any, endpoint_type: int) -> Any:
     )
 
 
-API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, reaches=reach.node, handle=handle)
+API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, reaches=api.node, handle=handle)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.config_rights import description_refusal
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.metadata.decision import ApiError
@@ -183,7 +183,7 @@ API = Api(
     name="DescribeConfigs",
     min_version=1,
     max_version=4,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     may_be_given_up=True,
 )

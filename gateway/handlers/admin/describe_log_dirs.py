@@ -14,10 +14,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.data_directory import data_directory
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.rights import cluster_refusal
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import PartitionServices
 from gateway.security.acls.codes import Operation
@@ -98,7 +97,7 @@ API = Api(
     name="DescribeLogDirs",
     min_version=1,
     max_version=5,
-    reaches=reach.partitions,
+    reaches=api.partitions,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.decision import ApiError
@@ -135,7 +135,7 @@ API = Api(
     name="DescribeQuorum",
     min_version=0,
     max_version=2,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     is_long=True,
 )

@@ -13,11 +13,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import NOT_ASKED, topic_operations
-from gateway.handlers.answering.partition_state import partition_state
-from gateway.handlers.answering.rights import refused_topics, unseen_topics
+from gateway.handlers.answering.named_twice import partition_state
+from gateway.handlers.answering.rights import NOT_ASKED, refused_topics, topic_operations, unseen_topics
 from gateway.metadata.image import TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 from gateway.protocol.messages import build, response_module
@@ -145,7 +144,7 @@ API = Api(
     name="DescribeTopicPartitions",
     min_version=0,
     max_version=0,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     may_be_given_up=True,
 )

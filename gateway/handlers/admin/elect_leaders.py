@@ -22,12 +22,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.preferred_elections import elect_preferred
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import places_to_answer
-from gateway.handlers.answering.partition_state import partition_state
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from gateway.handlers.answering.named_twice import partition_state, places_to_answer
 from gateway.handlers.answering.rights import cluster_refusal
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
@@ -140,7 +138,7 @@ API = Api(
     name="ElectLeaders",
     min_version=0,
     max_version=2,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

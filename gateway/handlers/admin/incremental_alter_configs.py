@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gateway.handlers.admin.alter_configs import answer_alterations
 from gateway.handlers.admin.config_rights import alteration_refusal
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.configs import Alteration, ConfigChange
 from gateway.runtime.services import TopicServices
@@ -36,6 +36,6 @@ API = Api(
     name="IncrementalAlterConfigs",
     min_version=0,
     max_version=1,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
 )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.image import (
@@ -79,5 +79,5 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
 
 
 API = Api(
-    key=API_KEY, name="ListConfigResources", min_version=0, max_version=1, reaches=reach.topics, handle=handle
+    key=API_KEY, name="ListConfigResources", min_version=0, max_version=1, reaches=api.topics, handle=handle
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.decision import ApiError
@@ -84,6 +84,6 @@ API = Api(
     name="ListPartitionReassignments",
     min_version=0,
     max_version=0,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
 )

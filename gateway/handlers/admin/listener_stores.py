@@ -13,8 +13,7 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 
 from gateway.config.table import BY_NAME, listener_of, without_listener
-from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.handlers.answering.api import RequestContext, TimeLimit
 from gateway.metadata.configs import Alteration, alter_configs, proposed_values
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import BROKER_RESOURCE

@@ -27,21 +27,18 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import (
-    NOT_ASKED,
-    cluster_operations,
-    topic_operations,
-)
-from gateway.handlers.answering.changes import log_change, partitions_text
-from gateway.handlers.answering.fresh_ids import fresh_topic_id
-from gateway.handlers.answering.partition_state import PartitionState, partition_state
+from gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
+from gateway.handlers.answering.named_twice import PartitionState, partition_state
 from gateway.handlers.answering.rights import (
+    NOT_ASKED,
     NOTHING,
+    cluster_operations,
     has_on_cluster,
     refused_ids,
     refused_topics,
+    topic_operations,
     unseen_topics,
 )
 from gateway.metadata.decision import Decision
@@ -322,7 +319,7 @@ API = Api(
     name="Metadata",
     min_version=0,
     max_version=13,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     may_be_given_up=True,
 )

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.handlers.answering.api import RequestContext, TimeLimit
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import order_move

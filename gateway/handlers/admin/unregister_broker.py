@@ -11,9 +11,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.decision import ApiError
 from gateway.metadata.membership import unregister_broker
@@ -45,6 +45,6 @@ API = Api(
     name="UnregisterBroker",
     min_version=0,
     max_version=0,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
 )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.api_versions import FEATURES
 from gateway.handlers.answering.rights import cluster_refusal
@@ -82,6 +82,6 @@ API = Api(
     name="UpdateFeatures",
     min_version=0,
     max_version=2,
-    reaches=reach.node,
+    reaches=api.node,
     handle=handle,
 )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api as reach
 from gateway.handlers.answering.api import Answer, Api, ClientSoftware, HotHandler, RequestContext
 from gateway.protocol.messages import build, encode_response, response_module
 from gateway.runtime.services import TopicServices

@@ -6,11 +6,23 @@ created topic orders (4 partitions), by User:ANONYMOUS at 192.0.2.7:50312 (clien
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
 
-from gateway.handlers.answering.api import RequestContext
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import RequestContext, TimeLimit
+from gateway.metadata.decision import ApiError
+from gateway.metadata.records import topic_id_text
 from gateway.runtime.loop.log_rate_limit import UNLIMITED
+from gateway.runtime.topics.metadata_log import Decide, MetadataLog
+from gateway.runtime.topics.metadata_news import WAIT_S
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
 
 NAMES_IN_A_LINE = 20
 """The most changed resources that a log line names; the line counts the others."""
@@ -39,3 +51,71 @@ def log_change(context: RequestContext[Any], action: str, things: Sequence[objec
 def partitions_text(count: int) -> str:
     """Return a number of partitions as text for a log line."""
     return f"{count} partition" if count == 1 else f"{count} partitions"
+
+
+# Changes metadata for administrative handlers: within a time limit, with storage errors as answers.
+
+T = TypeVar("T")
+
+
+class WithMetadata(Protocol):
+    """Services through which a handler changes metadata."""
+
+    metadata_log: MetadataLog
+
+
+S = TypeVar("S", bound=WithMetadata)
+
+
+async def change_metadata(
+    context: RequestContext[S],
+    decide: Decide[T],
+    time_limit: timedelta | None = None,
+    *,
+    note: Callable[[T], object] | None = None,
+) -> T | ApiError:
+    """Carry out a decision. Return its answer, or the error because of which the change may not be durable.
+
+    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer continues. A
+    request without any time left begins no change, as in Kafka. `note` is called with the answer once the change is
+    durable, however late, so that no change stays out of the logs.
+    """
+    limit = TimeLimit(context, time_limit)
+    if limit.left_s <= 0:
+        return ApiError(ErrorCode.request_timed_out)
+    try:
+        answer = await limit.run(context.services.metadata_log.commit(decide), late=note)
+    except TimeoutError:
+        return ApiError(ErrorCode.request_timed_out, "The change is not durable yet and continues.")
+    except LogError as error:
+        logger.error("a metadata change failed: %s", error)  # noqa: TRY400 - an expected failure of the disk
+        return ApiError(ErrorCode(error.kafka_error_code), str(error))
+    if note is not None:
+        note(answer)
+    # A client expects that any gateway knows what this one has acknowledged.
+    await context.node.news.settled(min(WAIT_S, limit.left_s))
+    return answer
+
+
+# Makes the ids of new topics and of clients that push metrics.
+
+
+def fresh_topic_id() -> uuid.UUID:
+    """Return a random topic id."""
+    return _fresh_id()
+
+
+def fresh_client_instance_id() -> uuid.UUID:
+    """Return a random id for a client that pushes metrics."""
+    return _fresh_id()
+
+
+def _fresh_id() -> uuid.UUID:
+    """Return a random id whose text does not begin with '-', which tools take for an option.
+
+    Kafka's Uuid.randomUuid does the same.
+    """
+    while True:
+        fresh = uuid.uuid4()
+        if not topic_id_text(fresh).startswith("-"):
+            return fresh

@@ -1,20 +1,26 @@
 """The shared part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe.
 
-The three APIs differ in the description of a member, and in one field of the group: the assignor, or the topology.
+The three APIs differ in the description of a member, and in one field of the group: the assignor, or the
+topology.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeVar
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
+from gateway.coordinator.places import Place, by_topic
 from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.authorized_operations import NOT_ASKED, group_operations
 from gateway.handlers.answering.named_twice import answer_each
+from gateway.handlers.answering.rights import NOT_ASKED, group_operations
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.security.acls.codes import Operation
 
 G = TypeVar("G")
@@ -111,4 +117,68 @@ def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None = 
         topology=None,
         members=(),
         authorized_operations=NOT_ASKED,
+    )
+
+
+# Encodes the assignments of members of consumer and share groups.
+
+Topics: TypeAlias = Mapping[uuid.UUID, TopicPartitions]
+
+
+def assignment(module: Any, places: Iterable[Place]) -> Any:
+    """Return the assignment for the answer to a heartbeat."""
+    topics = tuple(
+        build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
+        for topic_id, partitions in by_topic(places).items()
+    )
+    return build(module.Assignment, topic_partitions=topics)
+
+
+def named_assignment(module: Any, places: Iterable[Place], topics: Topics) -> Any:
+    """Return the assignment for a description: with topic names, and without topics that no longer exist."""
+    found = tuple(
+        build(
+            module.TopicPartitions,
+            topic_id=topic_id,
+            topic_name=topics[topic_id].name,
+            partitions=tuple(partitions),
+        )
+        for topic_id, partitions in by_topic(places).items()
+        if topic_id in topics
+    )
+    return build(module.Assignment, topic_partitions=found)
+
+
+# The answers to ConsumerGroupHeartbeat and ShareGroupHeartbeat, which have the same fields.
+
+NO_TIME: Final = timedelta(0)
+
+
+def accepted(api_key: int, version: int, reply: HeartbeatReply, interval_ms: int) -> Any:
+    """Return the answer to an accepted heartbeat; a negative epoch means that the member has left.
+
+    The assignment is left out when the member has it already.
+    """
+    assigned = reply.assignment
+    return build(
+        response_type(api_key, version),
+        error_code=ErrorCode.none,
+        error_message=None,
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval=timedelta(milliseconds=interval_ms) if reply.member_epoch >= 0 else NO_TIME,
+        assignment=None if assigned is None else assignment(response_module(api_key, version), assigned),
+    )
+
+
+def refused(api_key: int, version: int, error: ErrorCode, message: str | None) -> Any:
+    """Return the answer to a refused heartbeat."""
+    return build(
+        response_type(api_key, version),
+        error_code=error,
+        error_message=message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval=NO_TIME,
+        assignment=None,
     )

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
-from gateway.handlers.answering.offset_metadata import metadata_fits
+from gateway.handlers.answering.named_twice import metadata_fits
 from gateway.handlers.groups.commit_request import committer_of, known_error
 from gateway.protocol.offset_commit_codec import OffsetCommitRequest, encode_offset_commit_response
 from gateway.protocol.offset_commit_shape import FIRST_VERSION, PREFIX_START, CommitShape, prefix_end

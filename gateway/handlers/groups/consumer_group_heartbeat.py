@@ -14,9 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
 from gateway.coordinator.places import Place
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.group_heartbeat import accepted, refused
+from gateway.handlers.answering.described_group import accepted, refused
 from gateway.handlers.answering.rights import describes_all, sight
 from gateway.protocol.messages import milliseconds
 from gateway.runtime.coordinators.group_log import log_refused
@@ -82,7 +82,7 @@ API = Api(
     name="ConsumerGroupHeartbeat",
     min_version=0,
     max_version=1,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     is_eager=True,
 )

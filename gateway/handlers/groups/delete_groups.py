@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.rights import refused_names
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
@@ -69,5 +68,5 @@ async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -
 
 
 API = Api(
-    key=API_KEY, name="DeleteGroups", min_version=0, max_version=2, reaches=reach.coordinators, handle=handle
+    key=API_KEY, name="DeleteGroups", min_version=0, max_version=2, reaches=api.coordinators, handle=handle
 )

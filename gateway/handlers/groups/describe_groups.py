@@ -11,10 +11,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import NOT_ASKED, group_operations
 from gateway.handlers.answering.named_twice import answer_each
+from gateway.handlers.answering.rights import NOT_ASKED, group_operations
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
@@ -84,7 +84,7 @@ API = Api(
     name="DescribeGroups",
     min_version=0,
     max_version=6,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     may_be_given_up=True,
 )

@@ -18,7 +18,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import NOTHING, refused_names
 from gateway.metadata.records import topic_id_from_text
@@ -154,7 +154,7 @@ API = Api(
     name="FindCoordinator",
     min_version=0,
     max_version=6,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     is_eager=True,
 )

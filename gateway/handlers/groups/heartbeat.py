@@ -10,7 +10,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.offsets import Committer
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
@@ -44,7 +44,7 @@ API = Api(
     name="Heartbeat",
     min_version=0,
     max_version=4,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     is_eager=True,
 )

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.events import JoinReply
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import sight
 from gateway.protocol.messages import build, milliseconds, response_module
@@ -89,5 +89,5 @@ def _response(version: int, reply: JoinReply) -> Any:
 
 
 API = Api(
-    key=API_KEY, name="JoinGroup", min_version=0, max_version=9, reaches=reach.coordinators, handle=handle
+    key=API_KEY, name="JoinGroup", min_version=0, max_version=9, reaches=api.coordinators, handle=handle
 )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
@@ -53,5 +53,5 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
 
 
 API = Api(
-    key=API_KEY, name="LeaveGroup", min_version=0, max_version=5, reaches=reach.coordinators, handle=handle
+    key=API_KEY, name="LeaveGroup", min_version=0, max_version=5, reaches=api.coordinators, handle=handle
 )

@@ -11,10 +11,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.any_group import all_groups
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.rights import has_on_cluster
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import CoordinatorServices
 from gateway.security.acls.codes import Operation, ResourceType
@@ -74,7 +73,7 @@ API = Api(
     name="ListGroups",
     min_version=0,
     max_version=5,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
-from gateway.handlers.answering.offset_metadata import metadata_fits
+from gateway.handlers.answering.named_twice import metadata_fits
 from gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
 from gateway.handlers.groups.commit_repeats import CommitRepeats
 from gateway.handlers.groups.commit_request import committer_of, known_error
@@ -255,7 +255,7 @@ API = Api(
     name="OffsetCommit",
     min_version=2,
     max_version=10,
-    reaches=reach.everything,
+    reaches=api.everything,
     begin=begin,
     handle=handle,
     reader=offset_commit_reader,

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.rights import refused_topics
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
@@ -104,5 +103,5 @@ def _sorted_out(
 
 
 API = Api(
-    key=API_KEY, name="OffsetDelete", min_version=0, max_version=0, reaches=reach.everything, handle=handle
+    key=API_KEY, name="OffsetDelete", min_version=0, max_version=0, reaches=api.everything, handle=handle
 )

@@ -20,7 +20,7 @@ from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
 from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
@@ -303,7 +303,7 @@ API = Api(
     name="OffsetFetch",
     min_version=1,
     max_version=10,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     is_eager=True,
     may_be_given_up=True,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, Tasks, by_subtopology
 from gateway.coordinator.streams.topology import TopicInfo
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.described_group import GroupDescription, describe_each
 from gateway.protocol.messages import build
@@ -143,7 +143,7 @@ API = Api(
     name="StreamsGroupDescribe",
     min_version=0,
     max_version=0,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     may_be_given_up=True,
 )

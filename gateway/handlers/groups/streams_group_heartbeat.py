@@ -24,7 +24,7 @@ from gateway.coordinator.streams.topology import (
     check_extent,
     refused,
 )
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import describes_all
 from gateway.handlers.groups.streams_topics import create_missing
@@ -223,7 +223,7 @@ API = Api(
     name="StreamsGroupHeartbeat",
     min_version=0,
     max_version=0,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     is_eager=True,
 )

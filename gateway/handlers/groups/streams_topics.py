@@ -14,8 +14,7 @@ from gateway.coordinator.streams.internal_topics import Status, StatusNote
 from gateway.coordinator.streams.request import StreamsReply
 from gateway.coordinator.streams.topology import TopicInfo
 from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.changes import log_change, partitions_text
-from gateway.handlers.answering.fresh_ids import fresh_topic_id
+from gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
 from gateway.handlers.answering.rights import has_on_cluster
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage

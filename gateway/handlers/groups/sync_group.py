@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.events import SyncReply
 from gateway.coordinator.group.offsets import Committer
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
@@ -59,5 +59,5 @@ async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> S
 
 
 API = Api(
-    key=API_KEY, name="SyncGroup", min_version=0, max_version=5, reaches=reach.coordinators, handle=handle
+    key=API_KEY, name="SyncGroup", min_version=0, max_version=5, reaches=api.coordinators, handle=handle
 )

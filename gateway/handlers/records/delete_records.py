@@ -17,11 +17,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.rights import refused_topics
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
@@ -133,4 +132,4 @@ def _closed(context: RequestContext[Services], topic: str, index: int) -> ErrorC
     return ErrorCode.unknown_topic_or_partition
 
 
-API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, reaches=reach.everything, handle=handle)
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, reaches=api.everything, handle=handle)

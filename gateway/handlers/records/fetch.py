@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.records.current_leaders import name_leaders
 from gateway.handlers.records.fetch_context import (
@@ -421,7 +421,7 @@ API = Api(
     name="Fetch",
     min_version=4,
     max_version=18,
-    reaches=reach.partitions,
+    reaches=api.partitions,
     begin=begin,
     reader=fetch_reader,
     names_much=True,

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import refused_topics
 from gateway.protocol.messages import build, response_module
@@ -171,7 +171,7 @@ API = Api(
     name="ListOffsets",
     min_version=1,
     max_version=11,
-    reaches=reach.partitions,
+    reaches=api.partitions,
     handle=handle,
     may_be_given_up=True,
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics
 from gateway.protocol.messages import build, response_module
@@ -95,7 +95,7 @@ API = Api(
     name="OffsetForLeaderEpoch",
     min_version=2,
     max_version=4,
-    reaches=reach.partitions,
+    reaches=api.partitions,
     handle=handle,
     may_be_given_up=True,
 )

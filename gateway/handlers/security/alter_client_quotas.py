@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.metadata.client_quotas import (
     QuotaAlteration,
     QuotaChange,
@@ -96,6 +95,6 @@ API = Api(
     name="AlterClientQuotas",
     min_version=0,
     max_version=1,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
 )

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.metadata.decision import ApiError
 from gateway.metadata.users import Deletion, Upsertion, alter_users
 from gateway.protocol.messages import build, response_module
@@ -73,6 +72,6 @@ API = Api(
     name="AlterUserScramCredentials",
     min_version=0,
     max_version=0,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
 )

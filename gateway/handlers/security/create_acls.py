@@ -20,10 +20,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.security.acl_fields import (
     CREATION_CODES,
     check_codes,
@@ -87,6 +86,6 @@ API = Api(
     name="CreateAcls",
     min_version=1,
     max_version=3,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
 )

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.security.token_requests import (
     NO_TIME,
     may_ask,
@@ -108,6 +107,6 @@ API = Api(
     name="CreateDelegationToken",
     min_version=1,
     max_version=3,
-    reaches=reach.security,
+    reaches=api.security,
     handle=handle,
 )

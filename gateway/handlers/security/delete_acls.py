@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.security.acl_fields import FILTER_CODES, check_codes, filter_of_row, refusal
 from gateway.metadata import acls
 from gateway.metadata.acls import Found, delete_acls
@@ -119,7 +118,7 @@ API = Api(
     name="DeleteAcls",
     min_version=1,
     max_version=3,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     is_long=True,
 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.security.acl_fields import FILTER_CODES, check_codes, filter_of_row, refusal
 from gateway.metadata.decision import ApiError
@@ -87,7 +87,7 @@ API = Api(
     name="DescribeAcls",
     min_version=1,
     max_version=3,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.client_quotas import QuotaFilter, describe_client_quotas
 from gateway.metadata.decision import ApiError
@@ -61,7 +61,7 @@ API = Api(
     name="DescribeClientQuotas",
     min_version=0,
     max_version=1,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     is_long=True,
 )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.security.token_requests import may_ask, principal_of, type_and_name
 from gateway.metadata.records import DelegationTokenRecord
@@ -80,7 +80,7 @@ API = Api(
     name="DescribeDelegationToken",
     min_version=1,
     max_version=3,
-    reaches=reach.security,
+    reaches=api.security,
     handle=handle,
     is_long=True,
 )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.decision import ApiError
 from gateway.metadata.users import describe_users
@@ -73,7 +73,7 @@ API = Api(
     name="DescribeUserScramCredentials",
     min_version=0,
     max_version=0,
-    reaches=reach.topics,
+    reaches=api.topics,
     handle=handle,
     is_long=True,
 )

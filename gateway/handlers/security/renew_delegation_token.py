@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.security.token_requests import NO_TIME, may_ask, milliseconds, time_of
 from gateway.metadata.decision import ApiError
 from gateway.metadata.tokens import renew_token
@@ -61,6 +60,6 @@ API = Api(
     name="RenewDelegationToken",
     min_version=1,
     max_version=2,
-    reaches=reach.security,
+    reaches=api.security,
     handle=handle,
 )

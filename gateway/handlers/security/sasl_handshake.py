@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Answer, Api, RequestContext
 from gateway.protocol.messages import build, encode_response, response_module
 from gateway.runtime.services import NodeServices
@@ -34,6 +34,6 @@ API = Api(
     name="SaslHandshake",
     min_version=0,
     max_version=1,
-    reaches=reach.node,
+    reaches=api.node,
     begin=begin,
 )

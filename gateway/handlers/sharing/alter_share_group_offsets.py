@@ -10,11 +10,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.rights import refused_topics
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.handlers.sharing.share_group_offsets import MESSAGES, group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
@@ -99,6 +98,6 @@ API = Api(
     name="AlterShareGroupOffsets",
     min_version=0,
     max_version=0,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
 )

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import to_answer
 from gateway.handlers.answering.rights import refused_topics_now
@@ -177,7 +177,7 @@ API = Api(
     name="DescribeShareGroupOffsets",
     min_version=0,
     max_version=1,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     may_be_given_up=True,
 )

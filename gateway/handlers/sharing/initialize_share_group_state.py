@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.coordinator.share.records import initialize
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_states import StateApi, answer_states
 from gateway.runtime.services import Services
@@ -33,6 +33,6 @@ API = Api(
     name="InitializeShareGroupState",
     min_version=0,
     max_version=0,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
 )

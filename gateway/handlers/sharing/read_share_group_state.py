@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.coordinator.share.records import ShareState, read
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_states import StateApi, answer_states
 from gateway.protocol.messages import build
@@ -56,6 +56,6 @@ API = Api(
     name="ReadShareGroupState",
     min_version=0,
     max_version=0,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
 )

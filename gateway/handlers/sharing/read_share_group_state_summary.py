@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.coordinator.share.records import Summary, summarize
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_states import StateApi, answer_states
 from gateway.runtime.services import Services
@@ -46,6 +46,6 @@ API = Api(
     name="ReadShareGroupStateSummary",
     min_version=0,
     max_version=1,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
 )

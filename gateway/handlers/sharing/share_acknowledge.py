@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_leaders import ShareLeaders, no_leader
 from gateway.handlers.sharing.share_session import (
@@ -68,6 +68,6 @@ API = Api(
     name="ShareAcknowledge",
     min_version=1,
     max_version=2,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
 )

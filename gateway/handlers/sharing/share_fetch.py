@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_leaders import ShareLeaders, no_leader
 from gateway.handlers.sharing.share_reading import Batches, find_batches
@@ -363,6 +363,4 @@ def _partition(module: Any, index: int, row: Row, outcome: Outcome) -> Any:
     )
 
 
-API = Api(
-    key=API_KEY, name="ShareFetch", min_version=1, max_version=2, reaches=reach.everything, handle=handle
-)
+API = Api(key=API_KEY, name="ShareFetch", min_version=1, max_version=2, reaches=api.everything, handle=handle)

@@ -13,10 +13,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.assignments import Topics, named_assignment
-from gateway.handlers.answering.described_group import GroupDescription, assigned_topics, describe_each
+from gateway.handlers.answering.described_group import (
+    GroupDescription,
+    Topics,
+    assigned_topics,
+    describe_each,
+    named_assignment,
+)
 from gateway.protocol.messages import build
 from gateway.runtime.services import Services
 
@@ -63,7 +68,7 @@ API = Api(
     name="ShareGroupDescribe",
     min_version=1,
     max_version=1,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     may_be_given_up=True,
 )

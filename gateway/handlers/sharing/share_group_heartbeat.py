@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.group_heartbeat import accepted, refused
+from gateway.handlers.answering.described_group import accepted, refused
 from gateway.handlers.answering.rights import describes_all
 from gateway.runtime.coordinators.group_log import log_refused
 from gateway.runtime.operations.operations import Unavailable
@@ -62,6 +62,6 @@ API = Api(
     name="ShareGroupHeartbeat",
     min_version=1,
     max_version=1,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
 )

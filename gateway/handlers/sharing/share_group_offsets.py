@@ -7,8 +7,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.shard import GroupShard
-from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.handlers.answering.api import RequestContext, TimeLimit
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
 from gateway.security.acls.codes import Operation

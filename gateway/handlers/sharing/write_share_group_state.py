@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gateway.coordinator.share.records import Write, write
 from gateway.coordinator.share.share_partition import StateBatch
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_states import StateApi, answer_states
 from gateway.runtime.services import Services
@@ -45,6 +45,6 @@ API = Api(
     name="WriteShareGroupState",
     min_version=0,
     max_version=1,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
 )

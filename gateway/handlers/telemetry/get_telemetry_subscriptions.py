@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.fresh_ids import fresh_client_instance_id
+from gateway.handlers.answering.changes import fresh_client_instance_id
 from gateway.handlers.telemetry.client_of import client_of
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.telemetry.telemetry import Telemetry
@@ -62,7 +62,7 @@ API = Api(
     name="GetTelemetrySubscriptions",
     min_version=0,
     max_version=0,
-    reaches=reach.telemetry,
+    reaches=api.telemetry,
     handle=handle,
     is_eager=True,
 )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.telemetry.client_of import client_of
 from gateway.protocol.messages import build, response_module
@@ -46,6 +46,6 @@ API = Api(
     name="PushTelemetry",
     min_version=0,
     max_version=0,
-    reaches=reach.telemetry,
+    reaches=api.telemetry,
     handle=handle,
 )

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.late_requests import refuse_late
 from gateway.handlers.transactions.transaction_errors import error_code_for
@@ -54,6 +54,6 @@ API = Api(
     name="AddOffsetsToTxn",
     min_version=0,
     max_version=4,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
 )

@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import NOTHING, refused_topics
 from gateway.handlers.transactions.late_requests import refuse_late
@@ -170,6 +170,6 @@ API = Api(
     name="AddPartitionsToTxn",
     min_version=0,
     max_version=5,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
 )

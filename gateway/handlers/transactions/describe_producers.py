@@ -10,10 +10,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.named_twice import places_to_answer
-from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
@@ -103,7 +102,7 @@ API = Api(
     name="DescribeProducers",
     min_version=0,
     max_version=0,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

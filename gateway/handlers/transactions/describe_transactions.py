@@ -11,7 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.records import Transaction, by_topic
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
@@ -68,7 +68,7 @@ API = Api(
     name="DescribeTransactions",
     min_version=0,
     max_version=0,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     may_be_given_up=True,
 )

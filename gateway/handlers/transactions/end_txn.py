@@ -11,7 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, EndRequest, Producer, TransactionRefused
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.late_requests import refuse_late
 from gateway.handlers.transactions.transaction_errors import error_code_for
@@ -53,4 +53,4 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     )
 
 
-API = Api(key=API_KEY, name="EndTxn", min_version=0, max_version=5, reaches=reach.coordinators, handle=handle)
+API = Api(key=API_KEY, name="EndTxn", min_version=0, max_version=5, reaches=api.coordinators, handle=handle)

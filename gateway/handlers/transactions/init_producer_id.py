@@ -15,7 +15,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import has_on_cluster
 from gateway.handlers.transactions.transaction_errors import error_code_for
@@ -99,6 +99,6 @@ API = Api(
     name="InitProducerId",
     min_version=0,
     max_version=5,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
 )

@@ -12,9 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.records import BY_NAME
 from gateway.coordinator.transaction.rules import NO_DURATION, InvalidPattern, Wanted, transaction_filter
-from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import CoordinatorServices
 from gateway.security.acls.codes import Operation, ResourceType
@@ -83,7 +82,7 @@ API = Api(
     name="ListTransactions",
     min_version=0,
     max_version=2,
-    reaches=reach.coordinators,
+    reaches=api.coordinators,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

@@ -15,9 +15,9 @@ from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.offset_metadata import metadata_fits
+from gateway.handlers.answering.named_twice import metadata_fits
 from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.transactions.late_requests import refuse_late
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
@@ -181,7 +181,7 @@ API = Api(
     name="TxnOffsetCommit",
     min_version=0,
     max_version=5,
-    reaches=reach.everything,
+    reaches=api.everything,
     handle=handle,
     is_eager=True,
 )

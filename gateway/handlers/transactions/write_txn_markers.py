@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import has_on_cluster
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
@@ -107,5 +107,5 @@ def _topic(module: Any, topic: Any, errors: dict[TopicPartition, ErrorCode]) -> 
 
 
 API = Api(
-    key=API_KEY, name="WriteTxnMarkers", min_version=1, max_version=2, reaches=reach.everything, handle=handle
+    key=API_KEY, name="WriteTxnMarkers", min_version=1, max_version=2, reaches=api.everything, handle=handle
 )

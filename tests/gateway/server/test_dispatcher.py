@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers import APIS
-from gateway.handlers.answering import reach
+from gateway.handlers.answering import api as reach
 from gateway.handlers.answering.api import Api, Deferred
 from gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import open_node

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.handlers.admin import create_topics as create_topics_handler
 from gateway.handlers.admin.mutation_quota import EXCEEDED, charge_mutations
-from gateway.handlers.answering.fresh_ids import fresh_topic_id
+from gateway.handlers.answering.changes import fresh_topic_id
 from gateway.metadata.topics import NewTopic, create_topics
 from tests.gateway.handlers.support import open_node
 
