@@ -31,21 +31,16 @@ from gateway.handlers.admin import (
 from gateway.handlers.answering.api import Api
 from gateway.handlers.answering.api_versions import api_versions
 from gateway.handlers.groups import (
-    consumer_group_describe,
-    consumer_group_heartbeat,
+    classic_group,
+    consumer_group,
     delete_groups,
     describe_groups,
     find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
     list_groups,
     offset_commit,
     offset_delete,
     offset_fetch,
-    streams_group_describe,
-    streams_group_heartbeat,
-    sync_group,
+    streams_group,
 )
 from gateway.handlers.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from gateway.handlers.security import (
@@ -98,10 +93,10 @@ _SERVED: tuple[Api[Any], ...] = (
     offset_commit.API,
     offset_fetch.API,
     find_coordinator.API,
-    join_group.API,
-    heartbeat.API,
-    leave_group.API,
-    sync_group.API,
+    classic_group.JOIN_GROUP_API,
+    classic_group.HEARTBEAT_API,
+    classic_group.LEAVE_GROUP_API,
+    classic_group.SYNC_GROUP_API,
     describe_groups.API,
     list_groups.API,
     sasl_handshake.API,
@@ -146,8 +141,8 @@ _SERVED: tuple[Api[Any], ...] = (
     unregister_broker.API,
     describe_transactions.API,
     list_transactions.API,
-    consumer_group_heartbeat.API,
-    consumer_group_describe.API,
+    consumer_group.CONSUMER_GROUP_HEARTBEAT_API,
+    consumer_group.CONSUMER_GROUP_DESCRIBE_API,
     get_telemetry_subscriptions.API,
     push_telemetry.API,
     list_config_resources.API,
@@ -164,8 +159,8 @@ _SERVED: tuple[Api[Any], ...] = (
     describe_share_group_offsets.API,
     alter_share_group_offsets.API,
     delete_share_group_offsets.API,
-    streams_group_heartbeat.API,
-    streams_group_describe.API,
+    streams_group.STREAMS_GROUP_HEARTBEAT_API,
+    streams_group.STREAMS_GROUP_DESCRIBE_API,
 )
 
 APIS: tuple[Api[Any], ...] = (*_SERVED, api_versions(_SERVED))

@@ -1,29 +1,46 @@
 """OffsetCommit (key 8, versions 2–10): commit the offsets of a group, or of a consumer outside any group.
 
-The answer leaves when the offsets are as durable as a record under acks=all. From v10 on topics are named by id.
-A client needs READ on the group and on each topic.
+The answer leaves when the offsets are as durable as a record under acks=all. From v10 on topics are named by
+id. A client needs READ on the group and on each topic.
 Source: Kafka's KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset.
+
+The fast path for repeats: OffsetCommits that equal an earlier one except for correlation id, offsets and
+leader epochs.
+
+A consumer commits the same partitions again and again. The gateway remembers for each shape of such requests
+the sender, the group, the partitions, and the bytes of the answer. The commit itself is judged by the same
+code as any other commit. With an authorizer, each repeat asks for its rights anew, because clients with other
+rights may send the same request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.coordinator.group.shard import Target, move_forward
+from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from gateway.handlers.answering.api import (
+    NOT_REPEATED,
+    Answer,
+    Api,
+    Deferred,
+    NotRepeated,
+    Peer,
+    RequestContext,
+)
 from gateway.handlers.answering.named_twice import metadata_fits
 from gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
-from gateway.handlers.groups.commit_repeats import CommitRepeats
-from gateway.handlers.groups.commit_request import committer_of, known_error
-from gateway.handlers.groups.moved_offsets import Errors, begin_move
 from gateway.protocol.messages import build, response_module
 from gateway.protocol.offset_commit_codec import (
     OffsetCommitRequest,
@@ -33,15 +50,18 @@ from gateway.protocol.offset_commit_codec import (
     encode_offset_commit_response,
     offset_commit_reader,
 )
-from gateway.runtime.coordinators.moving import MOVER
+from gateway.protocol.offset_commit_shape import FIRST_VERSION, PREFIX_START, CommitShape, prefix_end
+from gateway.runtime.coordinators.moving import MOVER, NOT_MOVED
 from gateway.runtime.operations.operations import Unavailable, error_code_of
+from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Access
+from gateway.security.acls.codes import Operation, ResourceType
+
+logger = logging.getLogger(__name__)
 
 API_KEY: Final = 8
 _LAST_TIME_MS: Final = 2**63 - 1
-
-logger = logging.getLogger(__name__)
 
 
 class _Accepted(NamedTuple):
@@ -248,6 +268,277 @@ def _response(version: int, answered: Iterable[TopicErrors]) -> Any:
         for key, rows in answered
     )
     return build(module.OffsetCommitResponse, topics=topics)
+
+
+MAX_SHAPES: Final = 2048
+"""Shapes remembered for each version. One more empties the table."""
+MAX_FRAME_BYTES: Final = 1024
+"""Longer requests are not remembered, and are decoded each time."""
+MAX_CHANGES: Final = 8
+"""Shapes remembered for each sender. If a sender uses more shapes, all its later requests are decoded."""
+
+_new_tuple = tuple.__new__
+
+
+class _Target:
+    """The group, partitions and answer of the requests of one shape."""
+
+    __slots__ = (
+        "_answer_end",
+        "_answer_size",
+        "_api_version",
+        "_last_indexes",
+        "_names",
+        "_places",
+        "_topics",
+        "changes",
+        "committer",
+        "shape",
+    )
+
+    def __init__(
+        self,
+        context: RequestContext[Services],
+        request: OffsetCommitRequest,
+        names: list[str],
+        shape: CommitShape,
+        changes: int,
+    ) -> None:
+        self.shape = shape
+        self.changes = changes
+        """The number of shapes that the same sender had before."""
+        self.committer = committer_of(context.api_version, request)
+        self._names = dict.fromkeys(names)
+        self._places = [
+            (name, entry.partition, entry.metadata)
+            for name, (_, entries) in zip(names, request.topics, strict=True)
+            for entry in entries
+        ]
+        self._topics = [(key, [entry.partition for entry in entries]) for key, entries in request.topics]
+        self._last_indexes = [(key, max(indexes)) for key, indexes in self._topics]
+        self._api_version = context.api_version
+        answer = self._frame(0, ErrorCode.none)
+        self._answer_size, self._answer_end = answer[:4], answer[8:]
+        """The answer to a commit that succeeded, but for the correlation id between them."""
+
+    def is_served(self, topics: dict[str | bytes, TopicPartitions]) -> bool:
+        """Whether all partitions exist."""
+        for key, last_index in self._last_indexes:
+            topic = topics.get(key)
+            if topic is None or not topic.has(last_index):
+                return False
+        return True
+
+    def is_allowed(self, access: Access, peer: Peer) -> bool:
+        """Return whether the client may commit these offsets of the group."""
+        principal, host = peer.principal, peer.peer_host
+        return access.allows(
+            principal, host, Operation.READ, ResourceType.GROUP, self.committer.group_id
+        ) and all(
+            access.allows(principal, host, Operation.READ, ResourceType.TOPIC, name) for name in self._names
+        )
+
+    def records(
+        self, offsets: Sequence[int], leader_epochs: Sequence[int], now_ms: int
+    ) -> list[OffsetCommitRecord]:
+        """Return the records that commit these offsets."""
+        group_id = self.committer.group_id
+        # The constructor of a NamedTuple costs three times as much, and this runs for every partition of every commit.
+        return [
+            _new_tuple(
+                OffsetCommitRecord,
+                (
+                    group_id,
+                    name,
+                    index,
+                    _new_tuple(CommittedOffset, (offset, leader_epoch, metadata, now_ms, -1)),
+                ),
+            )
+            for (name, index, metadata), offset, leader_epoch in zip(
+                self._places, offsets, leader_epochs, strict=True
+            )
+        ]
+
+    def answer(
+        self,
+        deferred: Deferred,
+        correlation_id: int,
+        error_code: ErrorCode | None,
+        error: Exception | None,
+    ) -> None:
+        """Answer a commit that is durable or refused."""
+        try:
+            if error_code is ErrorCode.none:
+                correlation = correlation_id.to_bytes(4, "big", signed=True)
+                frame = self._answer_size + correlation + self._answer_end
+            else:
+                code = error_code_of(error) if error_code is None else error_code
+                frame = self._frame(correlation_id, known_error(self._api_version, code))
+        except Exception:
+            logger.exception(
+                "OffsetCommit v%d of group %s failed", self._api_version, self.committer.group_id
+            )
+            deferred.fail()
+        else:
+            deferred.resolve(frame)
+
+    def _frame(self, correlation_id: int, error: ErrorCode) -> bytes:
+        code = int(error)
+        rows = [(key, [(index, code) for index in indexes]) for key, indexes in self._topics]
+        return encode_offset_commit_response(self._api_version, correlation_id, rows)
+
+
+class CommitRepeats:
+    """Begins repeats of OffsetCommit requests of one version (`Repeats`)."""
+
+    def __init__(self, services: Services, api_version: int) -> None:
+        self._services = services
+        self._api_version = api_version
+        self.begun = 0
+        self._targets: dict[bytes, _Target] = {}
+        """The remembered commits by the prefix of their requests.
+
+        A prefix has one shape: that of the last decoded request.
+        """
+
+    def begin(
+        self,
+        peer: Peer,
+        frame: memoryview,
+        correlation_id: int,
+        client_id_bytes: int,
+    ) -> Answer | Deferred | NotRepeated | None:
+        try:
+            end = prefix_end(frame, self._api_version, client_id_bytes)
+        except IndexError:
+            return NOT_REPEATED
+        target = self._targets.get(frame[PREFIX_START:end].tobytes())
+        if target is None:
+            return NOT_REPEATED
+        services = self._services
+        access = services.node.access
+        if access.is_on and not target.is_allowed(access, peer):
+            return NOT_REPEATED
+        numbers = target.shape.numbers(frame)
+        if numbers is None or not target.is_served(services.partitions.registry.by_key):
+            return NOT_REPEATED
+        self.begun += 1
+        records = target.records(*numbers, services.node.clock.now_ms())
+        deferred = Deferred(holds_back=True)
+        services.coordinators.groups.begin_commit(
+            target.committer, records, partial(target.answer, deferred, correlation_id)
+        )
+        return deferred
+
+    def learn(
+        self, frame: memoryview, context: RequestContext[Services], request: OffsetCommitRequest
+    ) -> None:
+        if context.api_version < FIRST_VERSION or len(frame) > MAX_FRAME_BYTES or request.member_id == MOVER:
+            return
+        names = _names_repeats(context, request)
+        if names is None:
+            return
+        positions = [entry.position for _, entries in request.topics for entry in entries]
+        client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)
+        end = prefix_end(frame, self._api_version, client_id_bytes)
+        if end > positions[0]:
+            return
+        prefix = frame[PREFIX_START:end].tobytes()
+        known = self._targets.get(prefix)
+        changes = 0 if known is None else known.changes + 1
+        if changes >= MAX_CHANGES:
+            return
+        if len(self._targets) >= MAX_SHAPES:
+            self._targets.clear()
+        shape = CommitShape(bytes(frame), positions)
+        self._targets[prefix] = _Target(context, request, names, shape, changes)
+
+
+def _names_repeats(context: RequestContext[Services], request: OffsetCommitRequest) -> list[str] | None:
+    """Return the names of the topics of a request; None for one that names nothing or must be refused in part."""
+    by_key = context.services.partitions.registry.by_key
+    names = []
+    for key, entries in request.topics:
+        topic = by_key.get(key)
+        if topic is None or not entries:
+            return None
+        for entry in entries:
+            if not topic.has(entry.partition) or (
+                entry.metadata and not metadata_fits(context.node, entry.metadata)
+            ):
+                return None
+        names.append(topic.name)
+    return names or None
+
+
+# The rules for every OffsetCommit, whether the gateway decodes the request or recognizes it as a repeat.
+
+_FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
+_FIRST_WITH_MEMBER_EPOCH: Final = 9
+
+
+def committer_of(api_version: int, request: OffsetCommitRequest) -> Committer:
+    """Return the sender of a commit."""
+    return Committer(
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        request.group_instance_id,
+        api_version >= _FIRST_WITH_MEMBER_EPOCH,
+    )
+
+
+def known_error(api_version: int, error: ErrorCode) -> ErrorCode:
+    """Return the error as clients of this version know it."""
+    if error is ErrorCode.group_id_not_found and api_version < _FIRST_WITH_GROUP_ID_NOT_FOUND:
+        return ErrorCode.illegal_generation
+    return error
+
+
+# Answers the OffsetCommit of another gateway that moves a group forward
+# (`gateway.runtime.coordinators.moving`).
+
+_moving: set[asyncio.Task[None]] = set()
+"""The moves in progress, at most as many as requests."""
+
+Errors = Callable[[TopicPartition], ErrorCode]
+
+
+def begin_move(
+    context: RequestContext[Services],
+    group_id: str,
+    records: Sequence[OffsetCommitRecord],
+    answered: Callable[[Errors], None],
+) -> None:
+    """Move the group forward; call `answered` with a function that returns the error of each place, once the move is durable."""
+    task = context.node.loop.create_task(_move(context, group_id, records, answered))
+    _moving.add(task)
+    task.add_done_callback(_moving.discard)
+
+
+async def _move(
+    context: RequestContext[Services],
+    group_id: str,
+    records: Sequence[OffsetCommitRecord],
+    answered: Callable[[Errors], None],
+) -> None:
+    if not context.may_cluster(Operation.CLUSTER_ACTION):
+        answered(lambda _: ErrorCode.group_authorization_failed)
+        return
+    targets = [
+        Target((record.topic, record.partition), record.value.offset, record.value.leader_epoch)
+        for record in records
+        if record.value is not None
+    ]
+    try:
+        before = await context.services.coordinators.groups.run(
+            group_id, lambda shard, effects: move_forward(shard, group_id, targets, effects)
+        )
+    except Unavailable as error:
+        code = error.error_code
+        answered(lambda _: code)
+    else:
+        answered(lambda place: ErrorCode.none if place in before else NOT_MOVED)
 
 
 API = Api(

@@ -1,22 +1,43 @@
-"""OffsetFetch (key 9, versions 1–10): return the committed offsets of groups; from v8 on of several groups at once.
+"""OffsetFetch (key 9, versions 1–10): return the committed offsets of groups; from v8 on of several groups at
+once.
 
 A partition without a committed offset gets −1. A request without topics (null, from v2 on) gets all committed
-offsets. The answer has only durable offsets. With `require_stable` it has no offset that an open transaction may
-change (KIP-447). From v10 on topics are named by id. For a group id that stands for a producer name the answer has
-the name's persisted sequence ids (see `name_offsets`). A client needs DESCRIBE on the group and on each topic; a request
-for all offsets gets those of topics that the client may describe. Source: Kafka's KafkaApis.handleOffsetFetchRequest,
-OffsetMetadataManager.fetchOffsets.
+offsets. The answer has only durable offsets. With `require_stable` it has no offset that an open transaction
+may change (KIP-447). From v10 on topics are named by id. For a group id that stands for a producer name the
+answer has the name's persisted sequence ids (see `name_offsets`). A client needs DESCRIBE on the group and on
+each topic; a request for all offsets gets those of topics that the client may describe. Source: Kafka's
+KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
+
+Answers OffsetFetch for a producer name: the name's last sequence ids in the partitions of topics that
+deduplicate.
+
+The offset is the name's last persisted sequence id, not the one after it; the metadata has the same number
+and the epoch, as JSON. After a start a log may still be in replay. Then the request replays it for a while.
+If that is not enough, the client gets COORDINATOR_LOAD_IN_PROGRESS, after which all client libraries try
+again. Partitions that other gateways lead are asked for there (`peer_names`).
+
+Another gateway may have created a topic a moment ago, and told the client of records in it. So a gateway that
+does not know what it is asked for reads the metadata before it answers −1 (`catch_up`).
+
+Asks other gateways for the sequence ids of producer names in the partitions that they lead.
+
+The question is OffsetFetch for the name's group, with a member id that limits the answer to the partitions
+that the other gateway leads: so no question is passed on. An answer that lacks a partition would let the
+application send records again that are stored, so the client gets an error instead, and asks again. Source:
+none; Kafka has no producer names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.name_groups import is_name_group, producer_name
+from gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX, is_name_group, producer_name
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
@@ -24,14 +45,24 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
 from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
-from gateway.handlers.groups.name_offsets import NameOffsets
-from gateway.handlers.groups.peer_names import LED_HERE
-from gateway.protocol.messages import build, response_module
+from gateway.peer.asking import AsksPeers
+from gateway.peer.errors import PeerUnavailable
+from gateway.protocol.messages import build, request_module, request_type, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
+from gateway.runtime.topics.brokers import NO_LEADER
+from gateway.runtime.upkeep.names_replay import (
+    complete_names,
+    deduplicates,
+    deduplicating_topics,
+    may_know_names,
+)
 from gateway.security.acls.codes import Operation
+from log import LogError
+from seq_validator.names import NO_NAME_EPOCH, NameState
 
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2
@@ -296,6 +327,263 @@ async def _built(
         name = {"topic_id": key} if by_id else {"name": key}
         built.append(build(topic_type, **name, partitions=tuple(partitions)))
     return tuple(built)
+
+
+REQUEST_S: Final = 5.0
+"""Time that one request may spend on opening partitions and replaying their logs, for all its names together."""
+
+
+class NameOffset(NamedTuple):
+    """The state of a name in one partition as an offset, and whether an open transaction may change it."""
+
+    committed: CommittedOffset
+    is_pending: bool
+
+
+class NameOffsets:
+    """The name lookups of one request: its deadline, and the list of topics that all its names share."""
+
+    def __init__(self, context: RequestContext[Services]) -> None:
+        """Start the deadline now."""
+        self._context = context
+        self._services = context.services
+        self._deadline_s = context.node.loop.time() + REQUEST_S
+        self._deduplicating: list[TopicPartitions] | None = None
+
+    async def catch_up(self, asked: Sequence[Any] | None, *, by_id: bool) -> ErrorCode | None:
+        """Read what other gateways have changed in the metadata, if the request asks for something unknown. Return the error if that fails.
+
+        A request for all topics may always lack one. Waits for a read of the bucket, which all requests share.
+        """
+        if self._services.partitions.registry.lease is None or self._knows(asked, by_id=by_id):
+            return None
+        loop = self._context.node.loop
+        look = loop.create_task(self._services.topics.metadata_log.catch_up())
+        try:
+            await asyncio.wait([look], timeout=self._deadline_s - loop.time())
+        finally:
+            look.cancel()  # the look that all share goes on
+        is_caught_up = look.done() and not look.cancelled() and look.exception() is None
+        return None if is_caught_up else ErrorCode.coordinator_load_in_progress
+
+    def _knows(self, asked: Sequence[Any] | None, *, by_id: bool) -> bool:
+        """Return whether the request names only partitions that track names, as far as the metadata is known here."""
+        if asked is None:
+            return False
+        services = self._services
+        registry, image = services.partitions.registry, services.topics.metadata_log.image
+        by_key: Mapping[Any, TopicPartitions] = registry.by_id if by_id else registry.by_name
+        for wanted in asked:
+            topic = by_key.get(wanted.topic_id if by_id else wanted.name)
+            if topic is None or not deduplicates(services.node.config, image, topic.name):
+                return False
+            if not all(map(topic.has, wanted.partition_indexes)):
+                return False
+        return True
+
+    async def fetch(
+        self,
+        name: bytes,
+        topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None,
+        *,
+        only_led_here: bool = False,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, NameOffset]:
+        """Return the offsets of a name in the given partitions, or in all that the client may describe with None.
+
+        With `only_led_here` other gateways are not asked, and a given partition that another one leads is refused. Opens partitions. Raises
+        Unavailable.
+        """
+        if self._context.node.brokers.is_alone:
+            return await self._led_here(name, topics, frozenset())
+        elsewhere = await self._led_elsewhere(topics)
+        if only_led_here and topics is not None and elsewhere:
+            raise Unavailable(ErrorCode.not_coordinator)
+        found = await self._led_here(
+            name, topics, {place for places in elsewhere.values() for place in places}
+        )
+        if only_led_here:
+            return found
+        told = await ask_leaders(
+            self._context.node.peers,
+            name,
+            elsewhere,
+            require_stable=require_stable,
+            timeout_s=max(0.0, self._deadline_s - self._services.node.loop.time()),
+        )
+        return found | {place: NameOffset(*offset) for place, offset in told.items()}
+
+    async def _led_elsewhere(
+        self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> dict[int, list[TopicPartition]]:
+        """Return the partitions to ask other leaders about, by leader. Raises Unavailable when a partition has no leader."""
+        by_name = self._services.topics.metadata_log.image.topics_by_name
+        brokers = self._context.node.brokers
+        by_leader: dict[int, list[TopicPartition]] = {}
+        async for topic, index in self._tracked(topics):
+            image = by_name.get(topic.name)
+            partition = None if image is None else image.partitions.get(index)
+            if partition is None or brokers.leads(partition):
+                continue
+            leader = brokers.leader_of(partition)
+            if leader == NO_LEADER:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
+            by_leader.setdefault(leader, []).append((topic.name, index))
+        return by_leader
+
+    async def _led_here(
+        self,
+        name: bytes,
+        topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None,
+        away: Collection[TopicPartition],
+    ) -> dict[TopicPartition, NameOffset]:
+        """Return the offsets in partitions that other gateways are not asked about (`away`).
+
+        Raises Unavailable when a partition is not here: its leader changes, or it is being taken over.
+        """
+        by_name = self._services.partitions.registry.by_name
+        directory = self._services.partitions.log_directory
+        found: dict[TopicPartition, NameOffset] = {}
+        async for topic, index in self._tracked(topics):
+            place = topic.name, index
+            # a topic may be deleted meanwhile
+            if place in found or place in away or by_name.get(topic.name) is not topic:
+                continue
+            if not topic.has(index):
+                continue
+            if topic.refusal(index) is not None:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
+            if not may_know_names(directory, topic, index):
+                continue
+            if self._services.node.loop.time() >= self._deadline_s:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
+            partition = await self._partition(topic, index)
+            state = partition.log.record_states.name_state(name)
+            if state is not None:
+                found[place] = _name_offset(state)
+        return found
+
+    async def _tracked(
+        self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> AsyncIterator[tuple[TopicPartitions, int]]:
+        """Yield the partitions that track names, among the given ones or all, in slices."""
+        services = self._services
+        if topics is None:
+            if self._deduplicating is None:
+                known = deduplicating_topics(
+                    services.node.config,
+                    services.topics.metadata_log.image,
+                    services.partitions.registry,
+                    await self._described(services.partitions.registry.by_name),
+                )
+                self._deduplicating = [topic async for topic in known]
+            topics = [(topic, range(topic.count)) for topic in self._deduplicating]
+        image = services.topics.metadata_log.image
+        for topic, indexes in topics:
+            if deduplicates(services.node.config, image, topic.name):
+                async for index in in_slices(indexes):
+                    yield topic, index
+
+    async def _described(self, names: Iterable[str]) -> list[str]:
+        """Return the topics that the client may describe."""
+        wanted = list(names)
+        hidden = await unseen_topics(self._context, Operation.DESCRIBE, wanted)
+        return [name for name in wanted if name not in hidden]
+
+    async def _partition(self, topic: TopicPartitions, index: int) -> Partition:
+        """Return a partition that knows all its names. Raises Unavailable."""
+        partition = topic.get(index)
+        if partition is None:
+            raise Unavailable
+        try:
+            await complete_names(partition, self._services.node.clock, self._deadline_s)
+        except TimeoutError:
+            raise Unavailable(ErrorCode.coordinator_load_in_progress) from None
+        except LogError as error:
+            raise Unavailable from error
+        if partition.log.offline or partition.closed:
+            raise Unavailable
+        return partition
+
+
+def _name_offset(state: NameState) -> NameOffset:
+    epoch = None if state.epoch == NO_NAME_EPOCH else state.epoch
+    metadata = json.dumps({"persisted": state.persisted_sequence, "epoch": epoch})
+    committed = CommittedOffset(state.persisted_sequence, -1, metadata, state.last_active_ms)
+    return NameOffset(committed, state.is_pending)
+
+
+LED_HERE: Final = "seqgate:led-here"
+"""The member id of a request that asks only for partitions that the answering gateway leads."""
+_OFFSET_FETCH: Final = 9
+_VERSION: Final = 9
+_NO_TIME: Final = -1
+
+Pending = tuple[CommittedOffset, bool]
+"""The offset of a partition, and whether an open transaction may change it: then the offset is not known."""
+
+
+async def ask_leaders(
+    peers: AsksPeers,
+    name: bytes,
+    by_leader: Mapping[int, Iterable[TopicPartition]],
+    *,
+    require_stable: bool,
+    timeout_s: float,
+) -> dict[TopicPartition, Pending]:
+    """Return the name's offsets at these leaders, in the given partitions. Raises Unavailable.
+
+    The partitions are named one by one, so that a gateway that has not heard of its leadership yet refuses the question.
+    """
+    asked = (
+        _ask(peers, leader, _request(name, places, require_stable=require_stable), timeout_s)
+        for leader, places in by_leader.items()
+    )
+    found: dict[TopicPartition, Pending] = {}
+    for some in await asyncio.gather(*asked):
+        found |= some
+    return found
+
+
+async def _ask(
+    peers: AsksPeers, leader: int, request: Any, timeout_s: float
+) -> dict[TopicPartition, Pending]:
+    try:
+        answer = await peers.ask(leader, request, timeout_s=timeout_s)
+    except PeerUnavailable as error:
+        raise Unavailable from error
+    group = answer.groups[0]
+    if int(group.error_code):
+        raise Unavailable(ErrorCode.coordinator_load_in_progress)
+    found: dict[TopicPartition, Pending] = {}
+    for topic in group.topics:
+        for row in topic.partitions:
+            code = int(row.error_code)
+            if code not in {0, int(ErrorCode.unstable_offset_commit)}:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
+            if code or row.committed_offset >= 0:
+                offset = CommittedOffset(row.committed_offset, -1, row.metadata or "", _NO_TIME)
+                found[topic.name, row.partition_index] = offset, bool(code)
+    return found
+
+
+def _request(name: bytes, places: Iterable[TopicPartition], *, require_stable: bool) -> Any:
+    module = request_module(_OFFSET_FETCH, _VERSION)
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in places:
+        by_topic.setdefault(topic, []).append(index)
+    topics = tuple(
+        build(module.OffsetFetchRequestTopics, name=topic, partition_indexes=tuple(indexes))
+        for topic, indexes in by_topic.items()
+    )
+    group = build(
+        module.OffsetFetchRequestGroup,
+        group_id=NAME_GROUP_PREFIX + name.decode("utf-8", "surrogatepass"),
+        member_id=LED_HERE,
+        member_epoch=-1,
+        topics=topics,
+    )
+    return build(request_type(_OFFSET_FETCH, _VERSION), groups=(group,), require_stable=require_stable)
 
 
 API = Api(

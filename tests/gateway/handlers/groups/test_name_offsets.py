@@ -15,7 +15,7 @@ from kio.static.constants import EntityType
 
 from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.handlers.groups import name_offsets, offset_fetch
+from gateway.handlers.groups import offset_fetch
 from gateway.runtime.loop import slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.upkeep import names_replay
@@ -162,7 +162,7 @@ class TestEveryVersion:
         await be_behind(node)
         # the replay never reaches the end
         monkeypatch.setattr(RecordStates, "replay_names", lambda *_: False)
-        monkeypatch.setattr(name_offsets, "REQUEST_S", 0.02)
+        monkeypatch.setattr(offset_fetch, "REQUEST_S", 0.02)
         for version in VERSIONS:
             error, rows = await offsets(node, version, "a", topics=[(PLAIN_TOPIC, [0])])
             assert error == (LOADING if version >= 2 else 0)
@@ -208,7 +208,7 @@ async def test_the_names_of_one_request_share_its_time_limit(
 ) -> None:
     """Otherwise each name would get the whole time, and the request could take hours."""
     await write(node, named("a", 3))
-    monkeypatch.setattr(name_offsets, "REQUEST_S", 0.0)
+    monkeypatch.setattr(offset_fetch, "REQUEST_S", 0.0)
     groups = ["seqgate-name:a", "seqgate-name:b"]
     answer = await ask(node, 8, groups, None)
     assert [rows_of(node, 8, answer, group) for group in groups] == [(LOADING, {})] * 2

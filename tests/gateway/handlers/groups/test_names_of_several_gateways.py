@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.groups import name_offsets
+from gateway.handlers.groups import offset_fetch
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord, MetadataRecord, TopicRecord
@@ -199,7 +199,7 @@ async def test_a_leader_that_is_behind_is_not_believed(cluster: Cluster, behind:
 async def test_a_name_is_not_denied_while_the_metadata_can_not_be_read(
     cluster: Cluster, behind: Behind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(name_offsets, "REQUEST_S", 0.01)
+    monkeypatch.setattr(offset_fetch, "REQUEST_S", 0.01)
     await create_new(cluster, behind)
     behind.may_end.clear()
     for topics in (None, [(NEW, [0])]):

@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.handlers.answering.api import Deferred
-from gateway.handlers.groups import commit_repeats, offset_commit
-from gateway.handlers.groups.commit_repeats import MAX_CHANGES, MAX_FRAME_BYTES
+from gateway.handlers.groups import offset_commit
+from gateway.handlers.groups.offset_commit import MAX_CHANGES, MAX_FRAME_BYTES
 from gateway.protocol.frames import parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import encode_response, is_flexible
 from gateway.protocol.offset_commit_codec import FIRST_WITH_LEADER_EPOCH
@@ -244,7 +244,7 @@ class TestRepeats:
         def fail(*_: object) -> bytes:
             raise LookupError("a bug")
 
-        monkeypatch.setattr(commit_repeats, "encode_offset_commit_response", fail)
+        monkeypatch.setattr(offset_commit, "encode_offset_commit_response", fail)
         found = gateway.begin(asked(node, 9, {"t": {0: ""}}))
         assert isinstance(found, Deferred)
         node.services.coordinators.groups.stop()

@@ -14,13 +14,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.groups import (
-    delete_groups,
-    describe_groups,
-    list_groups,
-    streams_group_describe,
-    streams_group_heartbeat,
-)
+from gateway.handlers.groups import delete_groups, describe_groups, list_groups, streams_group
 from gateway.protocol.messages import build
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
@@ -91,14 +85,14 @@ async def beat(
             "task_end_offsets": None,
         }
 
-    return await node.ask(streams_group_heartbeat.API, 0, make)
+    return await node.ask(streams_group.STREAMS_GROUP_HEARTBEAT_API, 0, make)
 
 
 async def described(node: Node, group_id: str = GROUP) -> Any:
     def make(_: ModuleType) -> dict[str, Any]:
         return {"group_ids": (group_id,), "include_authorized_operations": True}
 
-    return (await node.ask(streams_group_describe.API, 0, make)).groups[0]
+    return (await node.ask(streams_group.STREAMS_GROUP_DESCRIBE_API, 0, make)).groups[0]
 
 
 async def turns(until: Callable[[], bool]) -> None:

@@ -1,0 +1,164 @@
+"""ConsumerGroupDescribe (key 69, versions 0–1): describe consumer groups, their members and assignments.
+
+Source: Kafka's GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
+
+ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consumer group (KIP-848).
+
+In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A client needs
+READ on the group, and DESCRIBE on every topic that it names; a regular expression matches only topics that it
+may describe.
+Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
+from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
+from gateway.coordinator.places import Place
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.described_group import (
+    GroupDescription,
+    Topics,
+    accepted,
+    assigned_topics,
+    describe_each,
+    named_assignment,
+    refused,
+)
+from gateway.handlers.answering.rights import describes_all, sight
+from gateway.protocol.messages import build, milliseconds
+from gateway.runtime.coordinators.group_log import log_refused
+from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices, Services
+from gateway.security.acls.codes import Operation
+
+CONSUMER_GROUP_DESCRIBE_API_KEY: Final = 69
+CLASSIC_MEMBER: Final = 0
+CONSUMER_MEMBER: Final = 1
+
+
+async def handle_consumer_group_describe(context: RequestContext[Services], request: Any) -> Any:
+    """Describe each group of the request."""
+    topics = context.services.partitions.registry.by_id
+
+    def describe(module: Any, group: ConsumerGroup) -> GroupDescription:
+        return GroupDescription(
+            group.state.value,
+            group.group_epoch,
+            group.assignment_epoch,
+            group.preferred_assignor,
+            tuple(_member(module, group, member, topics) for member in group.members.values()),
+        )
+
+    return await describe_each(
+        context,
+        request,
+        CONSUMER_GROUP_DESCRIBE_API_KEY,
+        context.services.coordinators.groups.find_consumer_group,
+        describe,
+        _topics_of,
+    )
+
+
+def _topics_of(description: GroupDescription) -> Iterable[str]:
+    for member in description.members:
+        yield from assigned_topics(member.assignment, member.target_assignment)
+
+
+def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Any:
+    return build(
+        module.Member,
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_names,
+        subscribed_topic_regex=member.subscribed_regex or "",
+        assignment=named_assignment(module, member.holds, topics),
+        target_assignment=named_assignment(module, group.targets.get(member.member_id, NOWHERE), topics),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+CONSUMER_GROUP_HEARTBEAT_API_KEY: Final = 68
+FIRST_WITH_REGEX: Final = 1
+
+
+async def handle_consumer_group_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Handle the heartbeat; the answer leaves when its effects are durable."""
+    version = context.api_version
+    if not context.may_group(Operation.READ, request.group_id):
+        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.group_authorization_failed, None)
+    if not await describes_all(context, request.subscribed_topic_names or ()):
+        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.topic_authorization_failed, None)
+    heartbeat = _heartbeat(context, request)
+    try:
+        check(heartbeat)
+        reply = await context.services.groups.consumer_heartbeat(heartbeat)
+    except HeartbeatRefused as error:
+        log_refused(heartbeat.group_id, heartbeat.member_id, error)
+        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, error.error_code, str(error))
+    except Unavailable as error:
+        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, error.error_code, None)
+    interval_ms = context.services.group_configs.consumer_limits(request.group_id).heartbeat_interval_ms
+    return accepted(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, reply, interval_ms)
+
+
+def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Heartbeat:
+    owned: frozenset[Place] | None = None
+    if request.topic_partitions is not None:
+        owned = frozenset(
+            (topic.topic_id or uuid.UUID(int=0), partition)
+            for topic in request.topic_partitions
+            for partition in topic.partitions
+        )
+    names = request.subscribed_topic_names
+    member_id = request.member_id
+    if not member_id and request.member_epoch == 0 and context.api_version < FIRST_WITH_REGEX:
+        member_id = str(uuid.uuid4())
+    return Heartbeat(
+        group_id=request.group_id,
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        subscribed_names=None if names is None else tuple(names),
+        subscribed_regex=request.subscribed_topic_regex if context.api_version >= FIRST_WITH_REGEX else None,
+        server_assignor=request.server_assignor,
+        owned=owned,
+        sight=sight(context),
+    )
+
+
+CONSUMER_GROUP_HEARTBEAT_API = Api(
+    key=CONSUMER_GROUP_HEARTBEAT_API_KEY,
+    name="ConsumerGroupHeartbeat",
+    min_version=0,
+    max_version=1,
+    reaches=api.coordinators,
+    handle=handle_consumer_group_heartbeat,
+    is_eager=True,
+)
+
+
+CONSUMER_GROUP_DESCRIBE_API = Api(
+    key=CONSUMER_GROUP_DESCRIBE_API_KEY,
+    name="ConsumerGroupDescribe",
+    min_version=0,
+    max_version=1,
+    reaches=api.everything,
+    handle=handle_consumer_group_describe,
+    may_be_given_up=True,
+)

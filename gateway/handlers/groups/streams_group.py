@@ -1,0 +1,486 @@
+"""StreamsGroupDescribe (key 89, version 0): describe streams groups, their topology, members and tasks
+(KIP-1071).
+
+The topology has the partitions of its internal topics once all topics exist; before, it is as the application
+described it.
+Source: Kafka's GroupMetadataManager.streamsGroupDescribe, StreamsGroup.asDescribedGroup.
+
+StreamsGroupHeartbeat (key 88, version 0): join, stay in and leave the group of a Kafka Streams application
+(KIP-1071).
+
+The coordinator assigns the application's tasks, and creates its repartition and changelog topics in the
+background.
+Source: Kafka's KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
+
+Creates the internal topics of a streams group in the background, as Kafka does: the answer to a heartbeat
+does not wait.
+
+Source: Kafka's `KafkaApis.handleStreamsGroupHeartbeat`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from gateway.coordinator.streams.internal_topics import Status, StatusNote
+from gateway.coordinator.streams.records import Endpoint
+from gateway.coordinator.streams.request import EndpointPartitions, StreamsHeartbeat, StreamsReply, check
+from gateway.coordinator.streams.task_assignor import (
+    NO_ASSIGNMENT,
+    TaskAssignment,
+    TaskId,
+    Tasks,
+    by_subtopology,
+)
+from gateway.coordinator.streams.topology import (
+    CopartitionGroup,
+    Subtopology,
+    TopicInfo,
+    Topology,
+    check_extent,
+    refused,
+)
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
+from gateway.handlers.answering.described_group import GroupDescription, describe_each
+from gateway.handlers.answering.rights import describes_all, has_on_cluster
+from gateway.metadata.decision import Decision
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
+from gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from gateway.protocol.messages import build, milliseconds, response_module, response_type
+from gateway.runtime.coordinators.group_log import log_refused
+from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices, Services
+from gateway.security.acls.codes import Operation
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
+
+STREAMS_GROUP_DESCRIBE_API_KEY: Final = 89
+HIDDEN_TOPICS: Final = "The described group uses topics that the client is not authorized to describe."
+
+
+async def handle_streams_group_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Describe each group of the request."""
+    groups = context.services.groups
+
+    def describe(module: Any, group: StreamsGroup) -> GroupDescription:
+        return GroupDescription(
+            group.state_text,
+            group.group_epoch,
+            group.assignment.assignment_epoch,
+            None,
+            tuple(_member(module, group, member) for member in group.members.values()),
+            _topology(module, group),
+        )
+
+    return await describe_each(
+        context,
+        request,
+        STREAMS_GROUP_DESCRIBE_API_KEY,
+        lambda group_id: groups.shard_of(group_id).streams.groups.get(group_id),
+        describe,
+        _topics_of,
+        HIDDEN_TOPICS,
+    )
+
+
+def _topics_of(description: GroupDescription) -> Iterable[str]:
+    """Yield the names of the topics of the topology."""
+    subtopologies = () if description.topology is None else description.topology.subtopologies
+    for found in subtopologies:
+        yield from found.source_topics
+        yield from found.repartition_sink_topics
+        yield from (topic.name for topic in found.repartition_source_topics)
+        yield from (topic.name for topic in found.state_changelog_topics)
+
+
+def _topology(module: Any, group: StreamsGroup) -> Any:
+    configured, topology = group.configured, group.topology
+    if configured is not None and configured.is_ready and configured.subtopologies is not None:
+        found = tuple(_subtopology(module, name, each) for name, each in configured.subtopologies.items())
+        return build(module.Topology, epoch=configured.epoch, subtopologies=found)
+    if topology is None:
+        return None
+    found = tuple(_subtopology(module, name, each) for name, each in topology.by_id.items())
+    return build(module.Topology, epoch=topology.epoch, subtopologies=found)
+
+
+def _subtopology(module: Any, subtopology_id: str, subtopology: Any) -> Any:
+    """Describe a subtopology, configured or not; both kinds have these fields."""
+    return build(
+        module.Subtopology,
+        subtopology_id=subtopology_id,
+        source_topics=tuple(sorted(subtopology.source_topics)),
+        repartition_sink_topics=tuple(sorted(subtopology.repartition_sink_topics)),
+        state_changelog_topics=_topics(module, subtopology.state_changelog_topics),
+        repartition_source_topics=_topics(module, subtopology.repartition_source_topics),
+    )
+
+
+def _topics(module: Any, topics: Iterable[TopicInfo]) -> tuple[Any, ...]:
+    return tuple(
+        build(
+            module.TopicInfo,
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=_pairs(module, topic.configs),
+        )
+        for topic in sorted(topics)
+    )
+
+
+def _pairs(module: Any, pairs: Iterable[tuple[str, str]]) -> tuple[Any, ...]:
+    return tuple(build(module.KeyValue, key=key, value=value) for key, value in pairs)
+
+
+def _member(module: Any, group: StreamsGroup, member: StreamsMember) -> Any:
+    value, current = member.value, member.current
+    endpoint = value.user_endpoint
+    return build(
+        module.Member,
+        member_id=member.member_id,
+        member_epoch=current.member_epoch,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topology_epoch=value.topology_epoch,
+        process_id=value.process_id,
+        user_endpoint=None
+        if endpoint is None
+        else build(module.Endpoint, host=endpoint.host, port=endpoint.port),
+        client_tags=_pairs(module, value.client_tags),
+        task_offsets=(),
+        task_end_offsets=(),
+        assignment=_assignment(module, current.assigned.tasks),
+        target_assignment=_assignment(module, group.targets.get(member.member_id, NO_ASSIGNMENT)),
+        is_classic=False,
+    )
+
+
+def _assignment(module: Any, tasks: TaskAssignment) -> Any:
+    return build(
+        module.Assignment,
+        active_tasks=_task_ids(module, tasks.active),
+        standby_tasks=_task_ids(module, tasks.standby),
+        warmup_tasks=_task_ids(module, tasks.warmup),
+    )
+
+
+def _task_ids(module: Any, tasks: Tasks) -> tuple[Any, ...]:
+    return tuple(
+        build(module.TaskIds, subtopology_id=name, partitions=tuple(partitions))
+        for name, partitions in by_subtopology(tasks).items()
+    )
+
+
+STREAMS_GROUP_HEARTBEAT_API_KEY: Final = 88
+_NO_TIME: Final = timedelta(0)
+
+
+async def handle_streams_group_heartbeat(context: RequestContext[Services], request: Any) -> Any:
+    """Handle the heartbeat; the answer leaves when its effects are durable.
+
+    A client needs READ on the group, and DESCRIBE on every topic of its topology. The internal topics that are missing are
+    created for a client that has CREATE on the cluster or on each of these topics.
+    """
+    version, groups = context.api_version, context.services.coordinators.groups
+    if not context.may_group(Operation.READ, request.group_id):
+        return _refused(version, ErrorCode.group_authorization_failed, None)
+    heartbeat = _heartbeat(context, request)
+    try:
+        if heartbeat.topology is not None:
+            check_extent(heartbeat.topology)
+            _check_names(heartbeat.topology)
+            if not await describes_all(context, heartbeat.topology.named_topics):
+                return _refused(version, ErrorCode.topic_authorization_failed, None)
+        check(heartbeat)
+        await groups.ensure_topic()
+        reply = await groups.run(
+            heartbeat.group_id, lambda shard, effects: shard.members.streams_heartbeat(heartbeat, effects)
+        )
+    except HeartbeatRefused as error:
+        log_refused(heartbeat.group_id, heartbeat.member_id, error)
+        return _refused(version, error.error_code, str(error))
+    except Unavailable as error:
+        return _refused(version, error.error_code, None)
+    if reply.member_epoch < 0:
+        return _answer(version, reply, _NO_TIME)
+    limits = context.services.coordinators.group_configs.streams_limits(heartbeat.group_id)
+    reply = create_missing(context, heartbeat.group_id, reply)
+    return _answer(version, reply, timedelta(milliseconds=limits.heartbeat_interval_ms))
+
+
+def _check_names(topology: Topology) -> None:
+    """Refuse a topology that names internal topics of the coordinators, or impossible topics. Raises HeartbeatRefused."""
+    names = topology.named_topics
+    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+    if prohibited:
+        text = (
+            f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
+        )
+        raise refused(text)
+    invalid = [name for name in names if name_complaint(name) is not None]
+    if invalid:
+        raise refused(f"Topic names {','.join(invalid)} are not valid topic names.")
+
+
+# --- the request
+
+
+def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartbeat:
+    owned = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    has_all, has_none = None not in owned, all(tasks is None for tasks in owned)
+    endpoint, tags = request.user_endpoint, request.client_tags
+    return StreamsHeartbeat(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        endpoint_epoch=request.endpoint_information_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
+        topology=None if request.topology is None else _topology_heartbeat(request.topology),
+        owned=TaskAssignment(*map(_tasks, owned)) if has_all else None,
+        has_some_owned=not has_all and not has_none,
+        process_id=request.process_id,
+        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags=None if tags is None else _pairs_heartbeat(tags),
+        has_task_offsets=request.task_offsets is not None,
+        has_task_end_offsets=request.task_end_offsets is not None,
+        is_shutdown_asked=request.shutdown_application,
+    )
+
+
+def _pairs_heartbeat(entries: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((entry.key, entry.value) for entry in entries)
+
+
+def _tasks(entries: Iterable[Any]) -> Tasks:
+    return frozenset(
+        TaskId(entry.subtopology_id, partition) for entry in entries for partition in entry.partitions
+    )
+
+
+def _topology_heartbeat(topology: Any) -> Topology:
+    return Topology(topology.epoch, tuple(map(_subtopology_heartbeat, topology.subtopologies)))
+
+
+def _subtopology_heartbeat(entry: Any) -> Subtopology:
+    return Subtopology(
+        entry.subtopology_id,
+        tuple(entry.source_topics),
+        tuple(entry.source_topic_regex),
+        tuple(map(_topic, entry.state_changelog_topics)),
+        tuple(entry.repartition_sink_topics),
+        tuple(map(_topic, entry.repartition_source_topics)),
+        tuple(
+            CopartitionGroup(
+                tuple(group.source_topics),
+                tuple(group.source_topic_regex),
+                tuple(group.repartition_source_topics),
+            )
+            for group in entry.copartition_groups
+        ),
+    )
+
+
+def _topic(topic: Any) -> TopicInfo:
+    return TopicInfo(
+        topic.name, topic.partitions, topic.replication_factor, _pairs_heartbeat(topic.topic_configs)
+    )
+
+
+# --- the answer
+
+
+def _answer(version: int, reply: StreamsReply, interval: timedelta) -> Any:
+    module, tasks = response_module(STREAMS_GROUP_HEARTBEAT_API_KEY, version), reply.tasks
+    return build(
+        response_type(STREAMS_GROUP_HEARTBEAT_API_KEY, version),
+        error_code=ErrorCode.none,
+        error_message=None,
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval=interval,
+        acceptable_recovery_lag=0,
+        task_offset_interval=_NO_TIME,
+        status=tuple(
+            build(module.Status, status_code=int(note.status), status_detail=note.detail)
+            for note in reply.notes
+        ),
+        active_tasks=None if tasks is None else _task_ids(module, tasks.active),
+        standby_tasks=None if tasks is None else _task_ids(module, tasks.standby),
+        warmup_tasks=None if tasks is None else _task_ids(module, tasks.warmup),
+        endpoint_information_epoch=reply.endpoint_epoch,
+        partitions_by_user_endpoint=None
+        if reply.endpoints is None
+        else tuple(_endpoint(module, each) for each in reply.endpoints),
+    )
+
+
+def _refused(version: int, error: ErrorCode, message: str | None) -> Any:
+    return build(
+        response_type(STREAMS_GROUP_HEARTBEAT_API_KEY, version),
+        error_code=error,
+        error_message=message,
+        member_id="",
+        member_epoch=0,
+        heartbeat_interval=_NO_TIME,
+        acceptable_recovery_lag=0,
+        task_offset_interval=_NO_TIME,
+        status=(),
+        active_tasks=None,
+        standby_tasks=None,
+        warmup_tasks=None,
+        endpoint_information_epoch=0,
+        partitions_by_user_endpoint=None,
+    )
+
+
+def _endpoint(module: Any, found: EndpointPartitions) -> Any:
+    def partitions(topics: Iterable[tuple[str, tuple[int, ...]]]) -> tuple[Any, ...]:
+        return tuple(build(module.TopicPartition, topic=name, partitions=each) for name, each in topics)
+
+    return build(
+        module.EndpointToPartitions,
+        user_endpoint=build(module.Endpoint, host=found.endpoint.host, port=found.endpoint.port),
+        active_partitions=partitions(found.active),
+        standby_partitions=partitions(found.standby),
+    )
+
+
+STREAMS_GROUP_HEARTBEAT_API = Api(
+    key=STREAMS_GROUP_HEARTBEAT_API_KEY,
+    name="StreamsGroupHeartbeat",
+    min_version=0,
+    max_version=0,
+    reaches=api.everything,
+    handle=handle_streams_group_heartbeat,
+    is_eager=True,
+)
+
+
+_KEPT_INTERVALS: Final = 2
+"""Heartbeat intervals for which a failure is reported, before the creation is tried again."""
+_SHOWN: Final = 3
+_DEFAULT_REPLICAS: Final = -1
+
+
+def create_missing(context: RequestContext[Services], group_id: str, reply: StreamsReply) -> StreamsReply:
+    """Begin to create the internal topics that are missing; return the answer with the reasons why earlier tries failed."""
+    if not reply.missing:
+        return reply
+    refused = _refused_topics(context, [topic.name for topic in reply.missing])
+    if refused:
+        return _with_detail(reply, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
+    topics = context.services.coordinators.streams_topics
+    names = topics.begin(topic.name for topic in reply.missing)
+    if names:
+        wanted = [topic for topic in reply.missing if topic.name in names]
+        tasks = context.node.tasks
+        task = tasks.begin(f"create the internal topics of {group_id}", is_brief=True)
+        tasks.start(task, _create(context, group_id, wanted))
+    failures = topics.failures(topic.name for topic in reply.missing)
+    return _with_failures(reply, failures) if failures else reply
+
+
+def _refused_topics(context: RequestContext[Services], names: Sequence[str]) -> list[str]:
+    """Return the topics that the client may not create."""
+    if has_on_cluster(context, Operation.CREATE):
+        return []
+    return [name for name in names if not context.may_topic(Operation.CREATE, name)]
+
+
+async def _create(context: RequestContext[Services], group_id: str, wanted: Sequence[TopicInfo]) -> None:
+    coordinators = context.services.coordinators
+    keep_ms = _KEPT_INTERVALS * coordinators.group_configs.streams_limits(group_id).heartbeat_interval_ms
+    names = [topic.name for topic in wanted]
+    failures = dict.fromkeys(names, "The creation was interrupted.")
+    try:
+        results = await context.services.topics.metadata_log.commit(
+            lambda image: _decide(context, image, wanted)
+        )
+        failures = {
+            result.name: result.error.message or result.error.error_code.name
+            for result in results
+            if result.name is not None and result.error is not None
+        }
+        created = [
+            f"{result.name} ({partitions_text(result.num_partitions)})"
+            for result in results
+            if result.error is None
+        ]
+        log_change(context, f"streams group {group_id} created internal topic", created)
+    except LogError as error:
+        logger.error("the internal topics of group %s can't be created: %s", group_id, error)  # noqa: TRY400
+        failures = dict.fromkeys(names, str(error))
+    finally:
+        coordinators.streams_topics.ended(names, failures, keep_ms)
+
+
+def _decide(
+    context: RequestContext[Services], image: MetadataImage, wanted: Sequence[TopicInfo]
+) -> Decision[list[TopicResult]]:
+    """Create the topics, except for those that exist by now."""
+    node = context.node
+    topics = [
+        NewTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor or _DEFAULT_REPLICAS,
+            configs=topic.configs,
+        )
+        for topic in wanted
+        if topic.name not in image.topics_by_name
+    ]
+    return create_topics(
+        image,
+        topics,
+        fresh_ids=[fresh_topic_id() for _ in topics],
+        config=node.config,
+        node_id=node.node_id,
+    )
+
+
+def _with_failures(reply: StreamsReply, failures: dict[str, str]) -> StreamsReply:
+    shown = ", ".join(f"{name} ({message})" for name, message in list(failures.items())[:_SHOWN])
+    more = f" and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+    return _with_detail(reply, f"Creation failed: {shown}{more}.")
+
+
+def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
+    """Return the answer with the reason why internal topics are missing."""
+    notes = tuple(
+        StatusNote(note.status, f"{note.detail}; {detail}")
+        if note.status is Status.MISSING_INTERNAL_TOPICS
+        else note
+        for note in reply.notes
+    )
+    return replace(reply, notes=notes)
+
+
+STREAMS_GROUP_DESCRIBE_API = Api(
+    key=STREAMS_GROUP_DESCRIBE_API_KEY,
+    name="StreamsGroupDescribe",
+    min_version=0,
+    max_version=0,
+    reaches=api.coordinators,
+    handle=handle_streams_group_describe,
+    may_be_given_up=True,
+)
