@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.transaction.rules import EndRequest, Producer
+from gateway.handlers.records.produce_answer import ProduceServices
 from gateway.handlers.records.produce_append import append_batch
-from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.log_replay import replay_batches
 from log import PartitionLog

@@ -1,22 +1,33 @@
-"""Finds one partition of a fetch, and reads from it."""
+"""Finds one partition of a fetch, and reads from it.
+
+The right of one fetch to read its topics: a consumer needs READ on each topic, a follower CLUSTER_ACTION on
+the cluster.
+
+A topic is asked for once in a request, when it is first read. A right that is taken away while the fetch
+waits therefore counts from the next fetch on, as in Kafka. Source: Kafka's KafkaApis.handleFetchRequest.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.records.fetch_rows import error_row, row_of
 from gateway.protocol.fetch_codec import FetchRow
-from gateway.protocol.fetch_request import FetchPosition
+from gateway.protocol.fetch_request import FetchPosition, FetchRequest, TopicKey
+from gateway.protocol.node_endpoints import NodeEndpoint
+from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
+from gateway.security.acls.codes import Operation
 from log import FileRegion, LogError, OffsetOutOfRange, PartitionLog, lookups
 
 if TYPE_CHECKING:
-    from gateway.handlers.records.fetch_context import FetchContext
+    from gateway.handlers.records.fetch import FetchContext
+
 
 SENT_BY_THE_KERNEL_BYTES = 64 << 10
 """Runs of records of at least this size are sent with sendfile, which then costs less than reading and writing them."""
@@ -130,3 +141,111 @@ def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int
     if leader_epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         return leader_epoch, end_offset
     return None
+
+
+# The row of one partition in the answer to a fetch.
+
+REFUSED: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.topic_authorization_failed,
+    }
+)
+"""The errors of partitions that are unknown or denied: nothing is read of them."""
+
+
+def row_of(
+    partition: Partition,
+    records: bytes | FileRegion,
+    aborted_transactions: list[tuple[int, int]] | None,
+    diverging: tuple[int, int] | None,
+) -> FetchRow:
+    """Return the row of a partition that was read."""
+    log = partition.log
+    return FetchRow(
+        partition.index,
+        0,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        aborted_transactions,
+        records,
+        diverging,
+    )
+
+
+def error_row(index: int, error: ErrorCode) -> FetchRow:
+    """Return the row of a partition that can't be read.
+
+    As in Kafka, a partition that is unknown or denied has an empty list of aborted transactions, any other a null.
+    """
+    return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")
+
+
+class FetchRights:
+    """Decides for the topics of one fetch; exists only where there is an authorizer."""
+
+    __slots__ = ("_context", "_decided", "_is_refused_follower", "_reads_as_follower")
+
+    def __init__(self, context: RequestContext[PartitionServices], request: FetchRequest) -> None:
+        self._context = context
+        self._decided: dict[TopicKey, bool] = {}
+        self._reads_as_follower = request.replica_id >= 0
+        self._is_refused_follower = self._reads_as_follower and not context.may_cluster(
+            Operation.CLUSTER_ACTION
+        )
+
+    def denies(self, key: TopicKey) -> bool:
+        """Return whether the client may not read the topic, whether it exists or not.
+
+        An id that nobody has is not denied to a consumer; it is asked for again once a topic has it.
+        """
+        if self._reads_as_follower:
+            return self._is_refused_follower
+        decided = self._decided.get(key)
+        if decided is None:
+            name = self._context.services.registry.name_of(key)
+            if name is None:
+                return False
+            decided = self._decided[key] = not self._context.may_topic(Operation.READ, name)
+        return decided
+
+
+# Tells clients that asked the wrong gateway who leads a partition, and at which address (KIP-951).
+
+NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
+Row = TypeVar("Row", FetchRow, ProduceRow)
+
+
+def name_leaders(
+    context: RequestContext[Any],
+    topics: Sequence[tuple[str | bytes, Sequence[Row]]],
+    error_codes: Collection[int],
+    *,
+    to_follower: bool = False,
+) -> tuple[Sequence[tuple[str | bytes, Sequence[Row]]], Sequence[NodeEndpoint]]:
+    """Return the rows, with the leader in those that have one of the errors, and the addresses of these leaders.
+
+    A follower has asked the leader, which does not know it as a replica. It learns the leader's node id and
+    no address. Source: Kafka's KafkaApis.getCurrentLeader, handleFetchRequest.
+    """
+    brokers = context.node.brokers
+    endpoints: dict[int, NodeEndpoint] = {}
+    named = []
+    for key, rows in topics:
+        told = list(rows)
+        for position, row in enumerate(rows):
+            leader = brokers.leader_in(key, row.partition) if row.error_code in error_codes else None
+            if leader is None:
+                continue
+            if leader[0] == context.node.node_id and row.error_code == NOT_LEADER and not to_follower:
+                continue  # The records of the partition are not here yet: the client asks again later.
+            told[position] = row._replace(current_leader=leader)
+            if to_follower:
+                continue
+            broker = brokers.find_live(leader[0], context.listener_name)
+            if broker is not None:
+                endpoints[broker.node_id] = NodeEndpoint(*broker[:4])
+        named.append((key, told))
+    return named, list(endpoints.values())

@@ -1,47 +1,65 @@
 """Produce (key 0, versions 3–13): append batches, answer when their records are persisted and visible.
 
-The first stage appends every partition's batch in the order of arrival. The second stage waits until the high watermark
-has passed the records: until their flush, which requests share, or not at all where `flush.messages` chooses Kafka's
-page cache. If a batch added its partition to a transaction (KIP-890), the transaction's state must be durable, too.
-acks=1 means the same as acks=all, because a partition has one replica; acks=0 has no answer.
+The first stage appends every partition's batch in the order of arrival. The second stage waits until the high
+watermark has passed the records: until their flush, which requests share, or not at all where
+`flush.messages` chooses Kafka's page cache. If a batch added its partition to a transaction (KIP-890), the
+transaction's state must be durable, too. acks=1 means the same as acks=all, because a partition has one
+replica; acks=0 has no answer.
 
-The client needs WRITE on each topic, and on the transactional id of a batch in a transaction; both are checked before
-anything else, also before a request is held.
+The client needs WRITE on each topic, and on the transactional id of a batch in a transaction; both are
+checked before anything else, also before a request is held.
 
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
 broker without compression (KAFKA-18659; Kafka 4 answers the same way).
 Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.
+
+Splits a Produce into the topics that the client may write to, and the answer for the others.
+
+Kafka checks the right before it looks for the partition, so the answer for a topic without WRITE is the same
+whether or not the topic exists. A topic id that nobody has is not secret: it gets UNKNOWN_TOPIC_ID.
+Source: Kafka's KafkaApis.handleProduceRequest.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
-from gateway.handlers.records.pending_answer import PendingAnswer, TopicRows, Topics
-from gateway.handlers.records.produce_answer import produce_frame
+from gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred, RequestContext
+from gateway.handlers.records.produce_answer import (
+    PendingAnswer,
+    ProduceServices,
+    TopicRows,
+    Topics,
+    produce_frame,
+)
 from gateway.handlers.records.produce_append import (
+    REFUSED,
     append_batch,
     appended_row,
     close_on_error,
+    copied,
+    failing,
     final_refusal,
+    has_transactional,
+    hold,
+    kept_entry,
+    refusal_of_all,
 )
-from gateway.handlers.records.produce_door import has_transactional, refusal_of_all
-from gateway.handlers.records.produce_entries import entries_by_topic
-from gateway.handlers.records.produce_later import failing
+from gateway.handlers.records.produce_late import (
+    LateBatch,
+    Recompression,
+    Verification,
+    must_ask,
+    must_recompress,
+)
 from gateway.handlers.records.produce_order import Refusals, note_stored, refused_before
-from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
-from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry
-from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
-from gateway.handlers.records.produce_refusal import missing, refuse_acks, refuse_or_close
-from gateway.handlers.records.produce_rights import split_by_right, split_in_slices
-from gateway.handlers.records.produce_services import ProduceServices
-from gateway.handlers.records.produce_verification import Verification, must_ask
+from gateway.handlers.records.produce_repeats import ProduceRepeats
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
     PartitionRecords,
@@ -53,7 +71,7 @@ from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
-from gateway.runtime.partitions.registry import TopicPartitions
+from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.security.acls.codes import Operation
 
 logger = logging.getLogger(__name__)
@@ -384,6 +402,176 @@ def _answer(
     if pending is not None:
         return pending.complete()
     return produce_frame(context, topics)
+
+
+# The batches of a Produce by topic.
+
+
+def entries_by_topic(
+    partitions: Partitions, request: ProduceRequest
+) -> list[tuple[str | bytes, TopicPartitions | None, deque[PartitionRecords]]]:
+    """Return the entries of the partitions by topic.
+
+    Of a partition named twice only the last entry counts, as in Kafka.
+    """
+    grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
+    for key, entries in request.topics:
+        last = grouped.setdefault(key, {})
+        for entry in entries:
+            last[entry.partition] = entry
+    return [(key, partitions.by_key.get(key), deque(last.values())) for key, last in grouped.items()]
+
+
+# Refuses a Produce for all its partitions, and names the error of a partition that is missing.
+
+UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
+UNKNOWN_TOPIC_ID: Final = int(ErrorCode.unknown_topic_id)
+_WRONG_ACKS: Final = int(ErrorCode.invalid_required_acks)
+
+
+def refuse_or_close(
+    context: RequestContext[ProduceServices],
+    request: ProduceRequest,
+    error: ErrorCode,
+    message: str,
+    *,
+    refused: Sequence[TopicRows] = (),
+) -> Answer:
+    """Refuse the request for all its partitions. Raises CloseConnection under acks=0, which has no answer."""
+    if request.acks == 0:
+        raise CloseConnection(f"an acks=0 request is refused: {message}")
+    return refuse_all(context, request, error, message, refused=refused)
+
+
+def refuse_all(
+    context: RequestContext[ProduceServices],
+    request: ProduceRequest,
+    error: ErrorCode,
+    message: str | None = None,
+    *,
+    refused: Sequence[TopicRows] = (),
+) -> Answer:
+    """Return the answer with the error for all partitions of the request, and with the rows of partitions
+    that were refused earlier.
+    """
+    topics: Topics = [
+        (key, [ProduceRow(entry.partition, int(error), -1, -1, -1, message) for entry in entries])
+        for key, entries in request.topics
+    ]
+    refusals = Refusals(context.services.refusals, context.peer, context.client_id)
+    for key, entries in request.topics:
+        for entry in entries:
+            refusals.note(key, entry.partition, entry.records, int(error))
+    topics += refused
+    return produce_frame(context, topics)
+
+
+def refuse_acks(
+    context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows]
+) -> Answer:
+    """Refuse the request for its number of acknowledgements.
+
+    As in Kafka, unknown partitions get their own error first.
+    """
+    topics: Topics = []
+    for key, entries in request.topics:
+        topic = context.services.partitions.by_key.get(key)
+        rows = [
+            ProduceRow(
+                entry.partition,
+                _WRONG_ACKS
+                if topic is not None and topic.has(entry.partition)
+                else missing(key, topic, entry.partition),
+                -1,
+                -1,
+                -1,
+            )
+            for entry in entries
+        ]
+        topics.append((key, rows))
+    return produce_frame(context, [*topics, *refused])
+
+
+def missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
+    """Return the error for a partition that can't be appended to."""
+    if topic is not None:
+        return int(topic.error_without(index))
+    return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC
+
+
+GoOn: TypeAlias = Callable[
+    [RequestContext[ProduceServices], ProduceRequest, Topics], Answer | Deferred | None
+]
+"""Carries out a request whose rights were checked."""
+
+_DENIED: Final = int(ErrorCode.topic_authorization_failed)
+_UNKNOWN_ID: Final = int(ErrorCode.unknown_topic_id)
+
+
+def split_by_right(
+    context: RequestContext[ProduceServices], request: ProduceRequest
+) -> tuple[ProduceRequest, Topics]:
+    """Return the request with the topics that the client may write to, and the rows of the other topics."""
+    keys = {topic.key for topic in request.topics}
+    errors = {key: error for key in keys if (error := _error(context, key))}
+    return _split(context, request, errors)
+
+
+def split_in_slices(
+    context: RequestContext[ProduceServices], request: ProduceRequest, go_on: GoOn
+) -> Deferred | None:
+    """Split a request that names many topics in later turns, then go on with it; None where there is no room to keep it."""
+    room = context.services.backlog.held.room
+    kept_bytes = sum(len(entry.records or b"") for _, entries in request.topics for entry in entries)
+    if not room.try_keep(kept_bytes):
+        return None
+    kept = copied(request)
+    deferred = Deferred(holds_back=True)
+
+    async def work() -> None:
+        try:
+            with failing(context, deferred):
+                keys = {topic.key for topic in kept.topics}
+                errors = {key: error async for key in in_slices(keys) if (error := _error(context, key))}
+                deferred.follow(go_on(context, *_split(context, kept, errors)))
+        finally:
+            room.release_kept(kept_bytes)
+
+    context.node.tasks.start(context.node.tasks.begin("produce to many topics", is_brief=True), work())
+    return deferred
+
+
+def _error(context: RequestContext[ProduceServices], key: str | bytes) -> int:
+    """Return the error of a topic that the request can't write to; 0 if the client may write to it."""
+    if isinstance(key, str):
+        return 0 if context.may_topic(Operation.WRITE, key) else _DENIED
+    topic = context.services.partitions.by_key.get(key)
+    if topic is None:
+        # Refuse the unknown id now. Otherwise a topic that gets this id while the request waits would be
+        # written to without a check.
+        return _UNKNOWN_ID
+    return 0 if context.may_topic(Operation.WRITE, topic.name) else _DENIED
+
+
+def _split(
+    context: RequestContext[ProduceServices], request: ProduceRequest, errors: Mapping[str | bytes, int]
+) -> tuple[ProduceRequest, Topics]:
+    if not errors:
+        return request, []
+    refusals = Refusals(context.services.refusals, context.peer, context.client_id)
+    refused: dict[str | bytes, dict[int, ProduceRow]] = {}
+    for key, entries in request.topics:
+        if key in errors:
+            rows = refused.setdefault(key, {})
+            for entry in entries:
+                refusals.note(key, entry.partition, entry.records, errors[key])
+                rows[entry.partition] = _row(entry.partition, errors[key])
+    allowed = [topic for topic in request.topics if topic.key not in errors]
+    return request._replace(topics=allowed), [(key, list(rows.values())) for key, rows in refused.items()]
+
+
+def _row(index: int, code: int) -> ProduceRow:
+    return ProduceRow(index, code, -1, -1, -1)
 
 
 API = Api(

@@ -1,32 +1,50 @@
 """Appends the batch of one partition for a Produce.
 
 Source: Kafka's ReplicaManager.appendRecords and appendToLocalLog.
+
+Maps refusals of the transaction coordinator to the error codes of a Produce answer.
+
+Source: Kafka's AddPartitionsToTxnManager, ReplicaManager.
+
+Checks a Produce as a whole, before any of its partitions.
+
+Kafka reads the first batch of every partition to find out whether the request writes in a transaction. So a
+frame that can't be read, or a transactional batch without a transactional id that the client may write with,
+refuses the request for all its partitions.
+Source: Kafka's KafkaApis.handleProduceRequest, RequestUtils.hasTransactionalRecords,
+ProduceRequest.validateRecords.
+
+A Produce to a topic with a backlog quota: refuse it before anything is written, or hold it until there is
+room.
+
+The error is NOT_ENOUGH_REPLICAS. Every client takes this error as intended: nothing was written, send the
+batch again. librdkafka and aiokafka give up on THROTTLING_QUOTA_EXCEEDED. The error message names the quota.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering.api import CloseConnection, Peer
-from gateway.handlers.records.pending_answer import Topics
-from gateway.handlers.records.produce_door import check_one_batch, without_transactional_id
-from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
+from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer, RequestContext
+from gateway.handlers.records.produce_answer import ProduceServices, Topics
 from gateway.handlers.records.produce_order import Key, Refusals
-from gateway.handlers.records.produce_quota import REFUSED, gate_refusal
-from gateway.handlers.records.produce_services import ProduceServices
-from gateway.protocol.produce_codec import ProduceRow
+from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
-from log import Appended, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch, measures
-from log.format.record_batch import HEADER_BYTES, parse_header
+from log import Appended, CorruptRecord, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch, measures
+from log.format.batch_validation import check_frame, is_transactional_frame
+from log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL_FLAG, parse_header
 from seq_validator import RefusedBefore
 
 logger = logging.getLogger(__name__)
@@ -325,3 +343,192 @@ def close_on_error(topics: Topics) -> None:
                 raise CloseConnection(
                     f"an acks=0 request failed with {ErrorCode(row.error_code).name.upper()}"
                 )
+
+
+FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
+FIRST_PRODUCE_THAT_ADDS: Final = 12
+"""First version of Produce in which a batch adds its partition to the transaction (KIP-890)."""
+
+
+def produce_error_code(error: TransactionRefused | Unavailable, api_version: int) -> ErrorCode:
+    """Return the code for a batch; which codes make a producer retry or abort differs by version."""
+    code = error.error_code
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and api_version < FIRST_PRODUCE_WITH_ABORTABLE:
+        return ErrorCode.invalid_txn_state
+    is_busy = code is ErrorCode.concurrent_transactions and api_version < FIRST_PRODUCE_THAT_ADDS
+    if is_busy or isinstance(error, Unavailable):
+        return ErrorCode.not_enough_replicas
+    return code
+
+
+_BATCH_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
+
+
+def refusal_of_all(
+    request: ProduceRequest, may_write_as: Callable[[str], bool] | None = None
+) -> tuple[ErrorCode, str] | None:
+    """Return the error and message that refuse a request for all its partitions, or None.
+
+    `may_write_as` returns whether the client may write with a transactional id; None if it may write with all.
+    """
+    for _, entries in request.topics:
+        for entry in entries:
+            if entry.records is None:
+                continue
+            try:
+                is_transactional = is_transactional_frame(entry.records)
+            except CorruptRecord as error:
+                return ErrorCode.corrupt_message, f"The batch for partition {entry.partition}: {error}"
+            if is_transactional:
+                return _refusal_of_id(request.transactional_id, entry.partition, may_write_as)
+    return None
+
+
+def has_transactional(request: ProduceRequest) -> bool:
+    """Return whether a batch of the request seems to be transactional, so that `refusal_of_all` must look at the request."""
+    for _, entries in request.topics:
+        for entry in entries:
+            records = entry.records
+            if (
+                records is not None
+                and len(records) > _ATTRIBUTES_AT
+                and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG
+            ):
+                return True
+    return False
+
+
+def _refusal_of_id(
+    transactional_id: str | None, index: int, may_write_as: Callable[[str], bool] | None
+) -> tuple[ErrorCode, str] | None:
+    if transactional_id is None:
+        return without_transactional_id(index)
+    if may_write_as is None or may_write_as(transactional_id):
+        return None
+    message = f"The batch for partition {index} is transactional; it needs WRITE on its transactional id."
+    return ErrorCode.transactional_id_authorization_failed, message
+
+
+def without_transactional_id(index: int) -> tuple[ErrorCode, str]:
+    """Return the error and message for a transactional batch in a request without a transactional id."""
+    message = f"The batch for partition {index} is transactional; the request has no transactional id."
+    return ErrorCode.transactional_id_authorization_failed, message
+
+
+def check_one_batch(records: memoryview) -> None:
+    """Check that a transactional entry of a header or more is one batch, before its partition joins the transaction.
+
+    Raises CorruptRecord, MalformedBatch.
+    """
+    (batch_length,) = _BATCH_LENGTH.unpack_from(records, _LENGTH_AT)
+    if batch_length + LOG_OVERHEAD_BYTES != len(records) or records[_MAGIC_AT] != MAGIC:
+        check_frame(records)
+
+
+REFUSED: Final = int(ErrorCode.not_enough_replicas)
+Begin = Callable[[RequestContext[ProduceServices], ProduceRequest], Answer | Deferred | None]
+
+
+def gate_refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_ms: int) -> str | None:
+    """Return why a batch must not be appended now; None if it may be. A duplicate is answered as always."""
+    if not gate.is_closed or len(records) < HEADER_BYTES:
+        return None
+    if measures.is_repeated(partition.log, parse_header(records), now_ms):
+        return None
+    return gate.refuse()
+
+
+def hold(context: RequestContext[ProduceServices], request: ProduceRequest, begin: Begin) -> Deferred | None:
+    """Hold a request until there is room; return the future of its answer.
+
+    None when the request need not wait, or can't.
+    """
+    if not _must_wait(context, request):
+        return None
+    held = context.services.backlog.held
+    kept = copied(request)
+    deferred = Deferred(holds_back=True)
+    size_bytes = sum(len(entry.records or b"") for _, entries in kept.topics for entry in entries)
+    ticket = held.hold(
+        context.peer,
+        size_bytes,
+        request.timeout_ms,
+        lambda: not _must_wait(context, kept),
+        lambda: _go_on(context, kept, begin, deferred),
+    )
+    if ticket is None:
+        return None
+    deferred.on_abandoned = lambda: held.drop(ticket)
+    return deferred
+
+
+def _must_wait(context: RequestContext[ProduceServices], request: ProduceRequest) -> bool:
+    by_key = context.services.partitions.by_key
+    for key, entries in request.topics:
+        topic = by_key.get(key)
+        if topic is None:
+            continue
+        for entry in entries:
+            partition = topic.peek(entry.partition)
+            if partition is not None and _is_full(context, partition, entry.records):
+                return True
+    return False
+
+
+def _is_full(
+    context: RequestContext[ProduceServices], partition: Partition, records: memoryview | None
+) -> bool:
+    """Return whether a batch would have to wait. Duplicates and batches that the log would refuse need not wait."""
+    gate = partition.gate
+    if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
+        return False
+    if records is None or len(records) < HEADER_BYTES:
+        return False
+    return not measures.is_repeated(partition.log, parse_header(records), context.node.clock.now_ms())
+
+
+def copied(request: ProduceRequest) -> ProduceRequest:
+    """Copy the request out of the receive buffer."""
+    topics = [
+        topic._replace(partitions=[kept_entry(entry) for entry in topic.partitions])
+        for topic in request.topics
+    ]
+    return request._replace(topics=topics)
+
+
+def kept_entry(entry: PartitionRecords) -> PartitionRecords:
+    """Copy the records of a partition out of the receive buffer."""
+    return entry if entry.records is None else entry._replace(records=memoryview(bytes(entry.records)))
+
+
+def _go_on(
+    context: RequestContext[ProduceServices], request: ProduceRequest, begin: Begin, deferred: Deferred
+) -> None:
+    """Carry out a request that waited; its answer resolves `deferred`."""
+    deferred.on_abandoned = None
+    with failing(context, deferred):
+        deferred.follow(begin(context, request))
+
+
+# Handles the errors of a Produce that is carried out after its turn, when no caller can handle them.
+
+
+@contextmanager
+def failing(context: RequestContext[ProduceServices], deferred: Deferred) -> Iterator[None]:
+    """Run the block; log its error and fail the answer.
+
+    The error must not reach the caller, which serves other requests too.
+    """
+    try:
+        yield
+    except CloseConnection as error:
+        logger.warning("a Produce of %s that waited fails: %s", context.peer.name, error)
+        deferred.fail()
+    except Exception:
+        logger.exception("a Produce of %s that waited can't be carried out", context.peer.name)
+        deferred.fail()

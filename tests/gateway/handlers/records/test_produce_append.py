@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.handlers.records.pending_answer import PendingAnswer
+from gateway.handlers.records.produce_answer import PendingAnswer
 from gateway.handlers.records.produce_append import STORAGE_ERROR, appended_row
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.waiting import Waiting

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.records.produce_door import check_one_batch, refusal_of_all
+from gateway.handlers.records.produce_append import check_one_batch, refusal_of_all
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from log import CorruptRecord, LogError
 from log.errors import MalformedBatch

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.handlers.answering.api import CloseConnection, Deferred
 from gateway.handlers.records import produce
-from gateway.handlers.records.produce_recompression import AT_ONCE
+from gateway.handlers.records.produce_late import AT_ONCE
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.server.dispatcher import Dispatcher

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.handlers.answering.api import CloseConnection, NotRepeated
 from gateway.handlers.records import produce
-from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
+from gateway.handlers.records.produce_repeats import ProduceRepeats
 from gateway.protocol.produce_codec import ProduceRequest
 from gateway.security.acls.authorizer import Authorizer
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType

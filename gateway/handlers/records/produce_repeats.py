@@ -1,8 +1,8 @@
 """The fast path for repeats: Produce requests that equal an earlier one except for correlation id and records.
 
-For each prefix of such requests, the gateway remembers their partition and the constant parts of their answer. The
-batch itself is judged by the same code as in other requests. With an authorizer, each request asks for its right anew,
-because clients with other rights may send the same prefix.
+For each prefix of such requests, the gateway remembers their partition and the constant parts of their
+answer. The batch itself is judged by the same code as in other requests. With an authorizer, each request
+asks for its right anew, because clients with other rights may send the same prefix.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
-from gateway.handlers.records.pending_answer import expired_row, unflushed_row
+from gateway.handlers.records.produce_answer import ProduceServices, expired_row, unflushed_row
 from gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
@@ -21,7 +21,6 @@ from gateway.handlers.records.produce_append import (
     final_refusal,
 )
 from gateway.handlers.records.produce_order import Refusals
-from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from gateway.protocol.produce_prefix import (
