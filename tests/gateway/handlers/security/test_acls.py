@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers.answering.api import CloseConnection
-from gateway.handlers.security import create_acls, delete_acls, describe_acls
+from gateway.handlers.security import acls
 from gateway.metadata import acls as stored_acls
 from gateway.runtime.loop import slices
 from gateway.runtime.loop.log_rate_limit import AUDIT
@@ -20,7 +20,7 @@ from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.support import Node, open_node, versions
 
 AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-VERSIONS = versions(create_acls.API)
+VERSIONS = versions(acls.CREATE_ACLS_API)
 ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
 TOPIC, CLUSTER = 2, 4
 READ, ALLOW = 3, 3
@@ -61,7 +61,7 @@ def wanted(**changed: Any) -> dict[str, Any]:
 
 async def create(node: Node, *rows: dict[str, Any], version: int = 3) -> list[str]:
     answer = await node.ask(
-        create_acls.API,
+        acls.CREATE_ACLS_API,
         version,
         lambda module: {"creations": tuple(module.AclCreation(**each) for each in rows)},
     )
@@ -69,7 +69,7 @@ async def create(node: Node, *rows: dict[str, Any], version: int = 3) -> list[st
 
 
 async def describe(node: Node, version: int = 3, **changed: Any) -> Any:
-    return await node.ask(describe_acls.API, version, lambda _: wanted(**changed))
+    return await node.ask(acls.DESCRIBE_ACLS_API, version, lambda _: wanted(**changed))
 
 
 async def names(node: Node, **changed: Any) -> list[str]:
@@ -80,7 +80,7 @@ async def names(node: Node, **changed: Any) -> list[str]:
 
 async def delete(node: Node, *filters: dict[str, Any], version: int = 3) -> list[Any]:
     answer = await node.ask(
-        delete_acls.API,
+        acls.DELETE_ACLS_API,
         version,
         lambda module: {"filters": tuple(module.DeleteAclsFilter(**each) for each in filters)},
     )
@@ -293,7 +293,7 @@ async def test_refusals_and_changes_are_audited(node: Node, caplog: pytest.LogCa
 async def test_what_a_list_leaves_out_is_not_audited(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger=AUDIT)
     node.peer.principal = "User:nobody"
-    context = node.context(describe_acls.API, 3)
+    context = node.context(acls.DESCRIBE_ACLS_API, 3)
     assert not context.could(Operation.DESCRIBE, ResourceType.TOPIC, "t")
     assert not caplog.records
     assert not context.may(Operation.DESCRIBE, ResourceType.TOPIC, "t")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.security import alter_client_quotas, describe_client_quotas
+from gateway.handlers.security import client_quotas
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.rights import Rights
@@ -22,7 +22,7 @@ async def alter(node: Node, user: str, key: str, value: float | None, *, version
         entity = (module.EntityData(entity_type="user", entity_name=user),)
         return {"entries": (module.EntryData(entity=entity, ops=(op,)),), "validate_only": False}
 
-    (result,) = (await node.ask(alter_client_quotas.API, version, make)).entries
+    (result,) = (await node.ask(client_quotas.ALTER_CLIENT_QUOTAS_API, version, make)).entries
     return result
 
 
@@ -31,7 +31,7 @@ async def describe(node: Node, *, version: int = 1, match_type: int = 2) -> Any:
         wanted = module.ComponentData(entity_type="user", match_type=match_type, match=None)
         return {"components": (wanted,), "strict": True}
 
-    return await node.ask(describe_client_quotas.API, version, make)
+    return await node.ask(client_quotas.DESCRIBE_CLIENT_QUOTAS_API, version, make)
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -77,7 +77,7 @@ async def test_a_request_that_is_refused_as_a_whole_is_answered_row_by_row(tmp_p
 
     async with open_node(tmp_path) as node:
         node.services.node.access = Rights()
-        entries = (await node.ask(alter_client_quotas.API, 1, make)).entries
+        entries = (await node.ask(client_quotas.ALTER_CLIENT_QUOTAS_API, 1, make)).entries
         assert {entry.error_code for entry in entries} == {ErrorCode.cluster_authorization_failed}
         answered = [tuple((part.entity_type, part.entity_name) for part in entry.entity) for entry in entries]
         assert answered == list(entities)

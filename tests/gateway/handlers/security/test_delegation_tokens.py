@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.security import (
-    create_delegation_token,
-    describe_delegation_token,
-    expire_delegation_token,
-    renew_delegation_token,
-)
-from gateway.handlers.security.token_requests import NO_TIME
+from gateway.handlers.security import delegation_tokens as create_delegation_token
+from gateway.handlers.security import delegation_tokens as describe_delegation_token
+from gateway.handlers.security import delegation_tokens as expire_delegation_token
+from gateway.handlers.security import delegation_tokens as renew_delegation_token
+from gateway.handlers.security.delegation_tokens import NO_TIME
 from gateway.metadata.tokens import MAX_RENEWERS
 from gateway.runtime.topics import delegation_tokens
 from gateway.security.acls.codes import Operation, ResourceType
@@ -150,19 +148,25 @@ async def test_only_clients_with_credentials_of_their_own_may_ask(
     """kio's readers refuse the time -1 of these answers, so the answers are not decoded here."""
     async with open_node(tmp_path, KEY) as node:
         node.peer = Client(node, user, listener=listener, token=token).peer
-        created = await node.ask(create_delegation_token.API, 3, create_for(None))
+        created = await node.ask(create_delegation_token.CREATE_DELEGATION_TOKEN_API, 3, create_for(None))
         assert created.error_code is NOT_ALLOWED
         assert (created.issue_timestamp, created.max_timestamp, created.hmac) == (NO_TIME, NO_TIME, b"")
         period = dt.timedelta(milliseconds=-1)
         renewed = await node.ask(
-            renew_delegation_token.API, 2, lambda _: {"hmac": b"x", "renew_period": period}
+            renew_delegation_token.RENEW_DELEGATION_TOKEN_API,
+            2,
+            lambda _: {"hmac": b"x", "renew_period": period},
         )
         assert (renewed.error_code, renewed.expiry_timestamp) == (NOT_ALLOWED, NO_TIME)
         expired = await node.ask(
-            expire_delegation_token.API, 2, lambda _: {"hmac": b"x", "expiry_time_period": period}
+            expire_delegation_token.EXPIRE_DELEGATION_TOKEN_API,
+            2,
+            lambda _: {"hmac": b"x", "expiry_time_period": period},
         )
         assert (expired.error_code, expired.expiry_timestamp) == (NOT_ALLOWED, NO_TIME)
-        described = await node.ask(describe_delegation_token.API, 3, lambda _: {"owners": None})
+        described = await node.ask(
+            describe_delegation_token.DESCRIBE_DELEGATION_TOKEN_API, 3, lambda _: {"owners": None}
+        )
         assert (described.error_code, described.tokens) == (NOT_ALLOWED, ())
 
 
@@ -208,7 +212,7 @@ async def test_tokens_of_others_need_rights(tmp_path: Path) -> None:
         rights = Rights()
         node.services.node.access = rights
         node.peer = bob.peer
-        refused = await node.ask(create_delegation_token.API, 3, create_for("ann"))
+        refused = await node.ask(create_delegation_token.CREATE_DELEGATION_TOKEN_API, 3, create_for("ann"))
         assert refused.error_code is ErrorCode.delegation_token_authorization_failed
         assert (refused.principal_name, refused.token_requester_principal_name) == ("ann", "bob")
         rights.allow(Operation.CREATE_TOKENS, ResourceType.USER, "User:ann")

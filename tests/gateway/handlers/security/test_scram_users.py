@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.security import alter_user_scram_credentials, describe_user_scram_credentials
+from gateway.handlers.security import user_scram_credentials
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.rights import Rights
@@ -31,7 +31,7 @@ async def alter(node: Node, *, upsert: tuple[str, ...] = (), delete: tuple[str, 
             ),
         }
 
-    results = (await node.ask(alter_user_scram_credentials.API, 0, make)).results
+    results = (await node.ask(user_scram_credentials.ALTER_USER_SCRAM_CREDENTIALS_API, 0, make)).results
     return {result.user: result.error_code for result in results}
 
 
@@ -39,7 +39,7 @@ async def describe(node: Node, *names: str) -> Any:
     def make(module: ModuleType) -> dict[str, Any]:
         return {"users": tuple(module.UserName(name=name) for name in names) or None}
 
-    return await node.ask(describe_user_scram_credentials.API, 0, make)
+    return await node.ask(user_scram_credentials.DESCRIBE_USER_SCRAM_CREDENTIALS_API, 0, make)
 
 
 async def test_a_user_that_was_set_is_described_until_it_is_deleted(tmp_path: Path) -> None:

@@ -2,6 +2,13 @@
 
 A change counts at once, on open connections, too. Source: Kafka's ControllerApis.handleAlterClientQuotas,
 ClientQuotaControlManager.
+
+DescribeClientQuotas (key 48, versions 0-1): list the quotas of users, client ids and addresses.
+
+Entities and keys are listed in the order of Kafka's hash tables, which follows from the names and their
+number.
+
+Source: Kafka's KafkaApis.handleDescribeClientQuotas, ClientQuotasImage.describe.
 """
 
 from __future__ import annotations
@@ -17,7 +24,9 @@ from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.metadata.client_quotas import (
     QuotaAlteration,
     QuotaChange,
+    QuotaFilter,
     alter_client_quotas,
+    describe_client_quotas,
     entity_of,
     parts_as_answered,
     shown,
@@ -28,10 +37,10 @@ from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.codes import Operation
 
-API_KEY: Final = 49
+ALTER_CLIENT_QUOTAS_API_KEY: Final = 49
 
 
-async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_alter_client_quotas(context: RequestContext[TopicServices], request: Any) -> Any:
     """Alter the quotas of each entity, or only check the changes when `validate_only` is set."""
     alterations = [
         QuotaAlteration(
@@ -41,7 +50,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         for entry in request.entries
     ]
     outcomes = await _alter(context, alterations, validate_only=request.validate_only)
-    module = response_module(API_KEY, context.api_version)
+    module = response_module(ALTER_CLIENT_QUOTAS_API_KEY, context.api_version)
     if isinstance(outcomes, ApiError):
         rows = [
             _row(module, [(part.entity_type, part.entity_name) for part in entry.entity], outcomes)
@@ -90,11 +99,58 @@ def _described(alteration: QuotaAlteration) -> str:
     return f"{shown(alteration.entity)} ({', '.join(changes)})"
 
 
-API = Api(
-    key=API_KEY,
+DESCRIBE_CLIENT_QUOTAS_API_KEY: Final = 48
+
+
+async def handle_describe_client_quotas(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Return the quotas of the entities that match the filter."""
+    module = response_module(DESCRIBE_CLIENT_QUOTAS_API_KEY, context.api_version)
+    found: Any = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+    if context.may_cluster(Operation.DESCRIBE_CONFIGS):
+        filters = [QuotaFilter(part.entity_type, part.match_type, part.match) for part in request.components]
+        found = describe_client_quotas(
+            context.services.metadata_log.image, filters, strict=bool(request.strict)
+        )
+    if isinstance(found, ApiError):
+        return build(
+            module.DescribeClientQuotasResponse,
+            error_code=found.error_code,
+            error_message=found.message,
+            entries=None,
+        )
+    return build(
+        module.DescribeClientQuotasResponse,
+        error_code=ErrorCode.none,
+        error_message="",
+        entries=tuple(
+            build(
+                module.EntryData,
+                entity=tuple(
+                    build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in entity
+                ),
+                values=tuple(build(module.ValueData, key=key, value=value) for key, value in values.items()),
+            )
+            for entity, values in found
+        ),
+    )
+
+
+DESCRIBE_CLIENT_QUOTAS_API = Api(
+    key=DESCRIBE_CLIENT_QUOTAS_API_KEY,
+    name="DescribeClientQuotas",
+    min_version=0,
+    max_version=1,
+    reaches=api.topics,
+    handle=handle_describe_client_quotas,
+    is_long=True,
+)
+
+
+ALTER_CLIENT_QUOTAS_API = Api(
+    key=ALTER_CLIENT_QUOTAS_API_KEY,
     name="AlterClientQuotas",
     min_version=0,
     max_version=1,
     reaches=api.topics,
-    handle=handle,
+    handle=handle_alter_client_quotas,
 )

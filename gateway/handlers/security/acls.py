@@ -1,0 +1,373 @@
+"""CreateAcls (key 30, versions 1-3): create access control entries, which count before the answer leaves.
+
+    entry                                           answer
+    exists already                                  success
+    ANY or MATCH in a field                         UNKNOWN_SERVER_ERROR for all entries of the request, as in Kafka
+    CLUSTER with another name than kafka-cluster    INVALID_REQUEST
+    empty name, principal without ':'               INVALID_REQUEST
+    code beyond an enumeration                      INVALID_REQUEST
+    code 0                                          the connection is closed
+
+Needs ALTER on the cluster. Without an authorizer the answer is SECURITY_DISABLED. The host is any text.
+Source: Kafka's AclApis.handleCreateAcls, AclControlManager.createAcls.
+
+DeleteAcls (key 31, versions 1-3): delete the access control entries that filters find; they no longer count
+when the answer leaves.
+
+Each filter is answered with all entries that it finds, also those that another filter of the request finds.
+Needs ALTER on the cluster. Without an authorizer the answer is SECURITY_DISABLED. Source: Kafka's
+AclApis.handleDeleteAcls, AclControlManager.deleteAcls.
+
+DescribeAcls (key 29, versions 1-3): list the access control entries that a filter finds, by resource pattern.
+
+Needs DESCRIBE on the cluster. Without an authorizer the answer is SECURITY_DISABLED. A filter with a code
+beyond an enumeration finds nothing. Source: Kafka's AclApis.handleDescribeAcls.
+
+Reads entries and filters of requests about access control lists. Source: Kafka's CreateAclsRequest,
+RequestUtils.
+
+code                            entry               filter
+0 (UNKNOWN)                     the connection is closed
+ANY, or MATCH for patterns      refuses the request finds everything
+beyond the enumeration          refused             refused, or finds nothing
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, CloseConnection, RequestContext
+from gateway.handlers.answering.changes import change_metadata, log_change
+from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata import acls
+from gateway.metadata.acls import Found, create_acls, delete_acls
+from gateway.metadata.decision import ApiError
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import TopicServices
+from gateway.security.acls.access import CLUSTER_NAME
+from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
+from gateway.security.acls.entry import AclEntry, AclFilter
+
+CREATE_ACLS_API_KEY: Final = 30
+_FILTER: Final = ApiError(ErrorCode.unknown_server_error)
+
+
+async def handle_create_acls(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Create the entries of the request that may exist, all in one record batch. Raises CloseConnection."""
+    await check_codes(request.creations, *CREATION_CODES)
+    error = refusal(context, Operation.ALTER)
+    if error is None and any(is_a_filter(row) for row in request.creations):
+        error = _FILTER
+    if error is not None:
+        return await _answer(context, [error] * len(request.creations))
+    wanted = [entry_of_row(row) async for row in in_slices(request.creations)]
+    most = context.node.config.int("seqgate.acls.max")
+
+    def note(results: Sequence[ApiError | None]) -> None:
+        created = [entry for entry, result in zip(wanted, results, strict=True) if result is None]
+        log_change(context, "created access control entry:", created)
+
+    results = await change_metadata(
+        context, lambda image: create_acls(image.acls, wanted, uuid.uuid4, most=most), note=note
+    )
+    if isinstance(results, ApiError):
+        return await _answer(context, [entry if isinstance(entry, ApiError) else results for entry in wanted])
+    return await _answer(context, results)
+
+
+async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiError | None]) -> Any:
+    module = response_module(CREATE_ACLS_API_KEY, context.api_version)
+    return build(
+        module.CreateAclsResponse,
+        results=tuple(
+            [
+                build(
+                    module.AclCreationResult,
+                    error_code=ErrorCode.none if result is None else result.error_code,
+                    error_message="" if result is None else result.message,
+                )
+                async for result in in_slices(results)
+            ]
+        ),
+    )
+
+
+DELETE_ACLS_API_KEY: Final = 31
+
+
+async def handle_delete_acls(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Delete the entries that any of the filters finds, in one record batch. Raises CloseConnection."""
+    await check_codes(request.filters, *FILTER_CODES)
+    error = refusal(context, Operation.ALTER)
+    if error is not None:
+        return await _answer_delete(context, [error] * len(request.filters))
+    filters = [filter_of_row(row) async for row in in_slices(request.filters)]
+    found = await _found(context, filters)
+    results = await change_metadata(
+        context, lambda image: delete_acls(image.acls, found), note=lambda results: _note(context, results)
+    )
+    if isinstance(results, ApiError):
+        return await _answer_delete(
+            context, [wanted if isinstance(wanted, ApiError) else results for wanted in filters]
+        )
+    return await _answer_delete(context, results)
+
+
+def _note(context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]) -> None:
+    deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
+    log_change(context, "deleted access control entry:", list(deleted))
+
+
+async def _found(
+    context: RequestContext[TopicServices], filters: Sequence[AclFilter | ApiError]
+) -> list[Found]:
+    """Return what each filter finds, in slices of time: an entry that is created meanwhile may stay."""
+    stored = context.services.metadata_log.image.acls
+    found: list[Found] = []
+    left = acls.MOST_LOOKED_AT
+    for wanted in filters:
+        if isinstance(wanted, ApiError):
+            found.append(wanted)
+            continue
+        candidates = stored.candidates(wanted)
+        left -= len(candidates)
+        if left < 0:
+            found.append(acls.TOO_MANY)
+            continue
+        found.append(
+            {entry_id: entry async for entry_id, entry in in_slices(candidates) if wanted.matches(entry)}
+        )
+    return found
+
+
+async def _answer_delete(
+    context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]
+) -> Any:
+    module = response_module(DELETE_ACLS_API_KEY, context.api_version)
+    return build(
+        module.DeleteAclsResponse,
+        filter_results=tuple([_result(module, result) async for result in in_slices(results)]),
+    )
+
+
+def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
+    if isinstance(result, ApiError):
+        return build(
+            module.DeleteAclsFilterResult,
+            error_code=result.error_code,
+            error_message=result.message,
+            matching_acls=(),
+        )
+    return build(
+        module.DeleteAclsFilterResult,
+        error_code=ErrorCode.none,
+        error_message=None,
+        matching_acls=tuple(
+            build(
+                module.DeleteAclsMatchingAcl,
+                error_code=ErrorCode.none,
+                error_message=None,
+                resource_type=entry.resource_type,
+                resource_name=entry.name,
+                pattern_type=entry.pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+            for entry in result
+        ),
+    )
+
+
+DELETE_ACLS_API = Api(
+    key=DELETE_ACLS_API_KEY,
+    name="DeleteAcls",
+    min_version=1,
+    max_version=3,
+    reaches=api.topics,
+    handle=handle_delete_acls,
+    is_long=True,
+)
+
+
+DESCRIBE_ACLS_API_KEY: Final = 29
+_Pattern = tuple[ResourceType, str, PatternType]
+
+
+async def handle_describe_acls(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Answer with the entries that count now. Raises CloseConnection."""
+    await check_codes([request], *FILTER_CODES)
+    module = response_module(DESCRIBE_ACLS_API_KEY, context.api_version)
+    error = refusal(context, Operation.DESCRIBE)
+    if error is not None:
+        return build(
+            module.DescribeAclsResponse,
+            error_code=error.error_code,
+            error_message=error.message,
+            resources=(),
+        )
+    patterns = await _found_describe(context, filter_of_row(request))
+    return build(
+        module.DescribeAclsResponse,
+        error_code=ErrorCode.none,
+        error_message="",
+        resources=tuple([resource async for resource in in_slices(_resources(module, patterns))]),
+    )
+
+
+async def _found_describe(
+    context: RequestContext[TopicServices], wanted: AclFilter | ApiError
+) -> dict[_Pattern, list[AclEntry]]:
+    """Return the entries that the filter finds, by their patterns."""
+    patterns: dict[_Pattern, list[AclEntry]] = {}
+    if isinstance(wanted, ApiError):
+        return patterns
+    # Other requests change entries between the slices.
+    candidates = context.services.metadata_log.image.acls.candidates(wanted)
+    async for _, entry in in_slices(candidates):
+        if wanted.matches(entry):
+            pattern = (entry.resource_type, entry.name, entry.pattern_type)
+            patterns.setdefault(pattern, []).append(entry)
+    return patterns
+
+
+def _resources(module: Any, patterns: dict[_Pattern, list[AclEntry]]) -> Iterator[Any]:
+    for (resource_type, name, pattern_type), entries in sorted(patterns.items()):
+        yield build(
+            module.DescribeAclsResource,
+            resource_type=resource_type,
+            resource_name=name,
+            pattern_type=pattern_type,
+            acls=tuple(
+                build(
+                    module.AclDescription,
+                    principal=entry.principal,
+                    host=entry.host,
+                    operation=entry.operation,
+                    permission_type=entry.permission,
+                )
+                for entry in entries
+            ),
+        )
+
+
+DESCRIBE_ACLS_API = Api(
+    key=DESCRIBE_ACLS_API_KEY,
+    name="DescribeAcls",
+    min_version=1,
+    max_version=3,
+    reaches=api.topics,
+    handle=handle_describe_acls,
+    is_long=True,
+    may_be_given_up=True,
+)
+
+
+_UNKNOWN: Final = 0
+NO_AUTHORIZER: Final = ApiError(
+    ErrorCode.security_disabled, "The gateway has no authorizer: authorizer.class.name is empty."
+)
+
+E = TypeVar("E", bound=enum.IntEnum)
+
+
+def refusal(context: RequestContext[Any], operation: Operation) -> ApiError | None:
+    """Return why the client may not read or change access control lists at all; None if it may."""
+    refused = cluster_refusal(context, operation)
+    if refused is None and not context.node.access.is_on:
+        return NO_AUTHORIZER
+    return refused
+
+
+async def check_codes(rows: Iterable[Any], *fields: str) -> None:
+    """Check that no row has the code 0 in one of the fields. Raises CloseConnection, as Kafka closes."""
+    async for row in in_slices(rows):
+        for field in fields:
+            if getattr(row, field) == _UNKNOWN:
+                raise CloseConnection(f"{field} must not be 0 (UNKNOWN)")
+
+
+CREATION_CODES: Final = ("resource_type", "resource_pattern_type", "operation", "permission_type")
+FILTER_CODES: Final = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
+
+
+def is_a_filter(row: Any) -> bool:
+    """Return whether a row of CreateAcls has a code that only filters may have: ANY, or MATCH for patterns."""
+    return row.resource_pattern_type in (PatternType.ANY, PatternType.MATCH) or any(
+        code == 1 for code in (row.resource_type, row.operation, row.permission_type)
+    )
+
+
+def entry_of_row(row: Any) -> AclEntry | ApiError:
+    """Return the entry that a row of CreateAcls asks for, or why it can't exist."""
+    if row.resource_type == ResourceType.CLUSTER and row.resource_name != CLUSTER_NAME:
+        return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not row.resource_name:
+        return _invalid("Invalid empty resource name")
+    if ":" not in row.principal:
+        return _invalid(f"The principal {row.principal!r} must have the form User:NAME")
+    resource_type = _known(ResourceType, row.resource_type)
+    pattern_type = _known(PatternType, row.resource_pattern_type)
+    operation = _known(Operation, row.operation)
+    permission = _known(Permission, row.permission_type)
+    if resource_type is None:
+        return _invalid(f"Invalid resource type {row.resource_type}")
+    if pattern_type is None:
+        return _invalid(f"Invalid pattern type {row.resource_pattern_type}")
+    if operation is None:
+        return _invalid(f"Invalid operation {row.operation}")
+    if permission is None:
+        return _invalid(f"Invalid permission type {row.permission_type}")
+    return AclEntry(
+        resource_type, row.resource_name, pattern_type, row.principal, row.host, operation, permission
+    )
+
+
+def filter_of_row(row: Any) -> AclFilter | ApiError:
+    """Return the filter of DescribeAcls or of a row of DeleteAcls, or why it finds nothing."""
+    resource_type = _known(ResourceType, row.resource_type_filter)
+    pattern_type = _known(PatternType, row.pattern_type_filter)
+    if resource_type is None or pattern_type is None:
+        return _invalid("The filter has an unknown resource type or pattern type.")
+    operation = _known(Operation, row.operation)
+    permission = _known(Permission, row.permission_type)
+    if operation is None or permission is None:
+        return _invalid("The filter has an unknown operation or permission type.")
+    return AclFilter(
+        resource_type,
+        row.resource_name_filter,
+        pattern_type,
+        row.principal_filter,
+        row.host_filter,
+        operation,
+        permission,
+    )
+
+
+def _known(codes: type[E], code: int) -> E | None:
+    try:
+        return codes(code)
+    except ValueError:
+        return None
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.invalid_request, message)
+
+
+CREATE_ACLS_API = Api(
+    key=CREATE_ACLS_API_KEY,
+    name="CreateAcls",
+    min_version=1,
+    max_version=3,
+    reaches=api.topics,
+    handle=handle_create_acls,
+)

@@ -1,0 +1,319 @@
+"""CreateDelegationToken (key 38, versions 1-3): make a token with which others log in as its owner.
+
+Source: Kafka's ControllerApis.handleCreateDelegationTokenRequest, DelegationTokenControlManager.
+
+RenewDelegationToken (key 39, versions 1-2): let a token expire later.
+
+Source: Kafka's ControllerApis.handleRenewDelegationTokenRequest, DelegationTokenControlManager.
+
+ExpireDelegationToken (key 40, versions 1-2): let a token expire earlier, or at once.
+
+Source: Kafka's ControllerApis.handleExpireDelegationTokenRequest, DelegationTokenControlManager.
+
+DescribeDelegationToken (key 41, versions 1-3): list tokens with their passwords, to those who own or renew
+them.
+
+Source: Kafka's KafkaApis.handleDescribeTokensRequest, DelegationTokenManager.filterToken.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config.protocols import SecurityProtocol
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import change_metadata, log_change
+from gateway.metadata.decision import ApiError
+from gateway.metadata.records import DelegationTokenRecord
+from gateway.metadata.tokens import create_token, describe_tokens, expire_token, renew_token
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import SecurityServices
+from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.principals import ANONYMOUS
+
+CREATE_DELEGATION_TOKEN_API_KEY: Final = 38
+ID_BYTES: Final = 16
+
+
+async def handle_create_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+    """Create a token, and return it with its password."""
+    requester = context.peer.principal
+    owner = requester
+    if getattr(request, "owner_principal_name", None):
+        owner = principal_of(request.owner_principal_type or "", request.owner_principal_name)
+    if not may_ask(context):
+        return _refusal(context, ErrorCode.delegation_token_request_not_allowed, owner)
+    if owner != requester and not context.may(Operation.CREATE_TOKENS, ResourceType.USER, owner):
+        return _refusal(context, ErrorCode.delegation_token_authorization_failed, owner)
+    tokens = context.services.tokens
+    if not tokens.is_on:
+        return _refusal(context, ErrorCode.delegation_token_auth_disabled, owner, time_ms=0)
+
+    def note(created: DelegationTokenRecord | ApiError) -> None:
+        if not isinstance(created, ApiError):
+            log_change(context, "created delegation token", [f"{created.token_id} of {owner}"])
+
+    created = await change_metadata(
+        context,
+        lambda image: create_token(
+            image.tokens,
+            secrets.token_urlsafe(ID_BYTES),
+            owner,
+            requester,
+            [principal_of(renewer.principal_type, renewer.principal_name) for renewer in request.renewers],
+            tokens.lifetimes(),
+            milliseconds(request.max_lifetime),
+            most=context.node.config.int("seqgate.delegation.tokens.max"),
+        ),
+        note=note,
+    )
+    if isinstance(created, ApiError):
+        time_ms = -1 if created.error_code is ErrorCode.invalid_principal_type else 0
+        return _refusal(context, created.error_code, owner, time_ms=time_ms)
+    return _answer(context, ErrorCode.none, created, tokens.password(created.token_id))
+
+
+def _refusal(
+    context: RequestContext[SecurityServices], error: ErrorCode, owner: str, *, time_ms: int = -1
+) -> Any:
+    nothing = DelegationTokenRecord(owner, context.peer.principal, (), time_ms, time_ms, time_ms, "")
+    return _answer(context, error, nothing, b"")
+
+
+def _answer(
+    context: RequestContext[SecurityServices], error: ErrorCode, token: DelegationTokenRecord, password: bytes
+) -> Any:
+    module = response_module(CREATE_DELEGATION_TOKEN_API_KEY, context.api_version)
+    owner_type, owner = type_and_name(token.owner)
+    requester_type, requester = type_and_name(token.requester)
+    return build(
+        module.CreateDelegationTokenResponse,
+        error_code=error,
+        principal_type=owner_type,
+        principal_name=owner,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester,
+        issue_timestamp=_time(token.issue_timestamp),
+        expiry_timestamp=_time(token.expiration_timestamp),
+        max_timestamp=_time(token.max_timestamp),
+        token_id=token.token_id,
+        hmac=password,
+    )
+
+
+def _time(time_ms: int) -> Any:
+    return NO_TIME if time_ms < 0 else time_of(time_ms)
+
+
+RENEW_DELEGATION_TOKEN_API_KEY: Final = 39
+
+
+async def handle_renew_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+    """Renew a token for a period, and return the time at which the token expires."""
+    module = response_module(RENEW_DELEGATION_TOKEN_API_KEY, context.api_version)
+    error, time = await _renew(context, request)
+    return build(module.RenewDelegationTokenResponse, error_code=error, expiry_timestamp=time)
+
+
+async def _renew(context: RequestContext[SecurityServices], request: Any) -> tuple[ErrorCode, Any]:
+    tokens = context.services.tokens
+    if not may_ask(context):
+        return ErrorCode.delegation_token_request_not_allowed, NO_TIME
+    if not tokens.is_on:
+        return ErrorCode.delegation_token_auth_disabled, time_of(0)
+    token = tokens.with_password(request.hmac)
+
+    def note(expires_at_ms: int | ApiError) -> None:
+        if token is not None and not isinstance(expires_at_ms, ApiError):
+            log_change(context, "renewed delegation token", [token.token_id])
+
+    expires_at_ms = await change_metadata(
+        context,
+        lambda image: renew_token(
+            image.tokens.by_id.get(token.token_id) if token else None,
+            context.peer.principal,
+            tokens.lifetimes(),
+            milliseconds(request.renew_period),
+        ),
+        note=note,
+    )
+    if isinstance(expires_at_ms, ApiError):
+        return expires_at_ms.error_code, time_of(0)
+    return ErrorCode.none, time_of(expires_at_ms)
+
+
+RENEW_DELEGATION_TOKEN_API = Api(
+    key=RENEW_DELEGATION_TOKEN_API_KEY,
+    name="RenewDelegationToken",
+    min_version=1,
+    max_version=2,
+    reaches=api.security,
+    handle=handle_renew_delegation_token,
+)
+
+
+EXPIRE_DELEGATION_TOKEN_API_KEY: Final = 40
+
+
+async def handle_expire_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+    """Set the time at which a token expires, or remove the token at once; return that time."""
+    module = response_module(EXPIRE_DELEGATION_TOKEN_API_KEY, context.api_version)
+    error, time = await _expire(context, request)
+    return build(module.ExpireDelegationTokenResponse, error_code=error, expiry_timestamp=time)
+
+
+async def _expire(context: RequestContext[SecurityServices], request: Any) -> tuple[ErrorCode, Any]:
+    tokens = context.services.tokens
+    if not may_ask(context):
+        return ErrorCode.delegation_token_request_not_allowed, NO_TIME
+    if not tokens.is_on:
+        return ErrorCode.delegation_token_auth_disabled, time_of(0)
+    token = tokens.with_password(request.hmac)
+
+    def note(expires_at_ms: int | ApiError) -> None:
+        if token is not None and not isinstance(expires_at_ms, ApiError):
+            log_change(context, "expired delegation token", [token.token_id])
+
+    expires_at_ms = await change_metadata(
+        context,
+        lambda image: expire_token(
+            image.tokens.by_id.get(token.token_id) if token else None,
+            context.peer.principal,
+            tokens.lifetimes().now_ms,
+            milliseconds(request.expiry_time_period),
+        ),
+        note=note,
+    )
+    if isinstance(expires_at_ms, ApiError):
+        return expires_at_ms.error_code, time_of(0)
+    return ErrorCode.none, time_of(expires_at_ms)
+
+
+EXPIRE_DELEGATION_TOKEN_API = Api(
+    key=EXPIRE_DELEGATION_TOKEN_API_KEY,
+    name="ExpireDelegationToken",
+    min_version=1,
+    max_version=2,
+    reaches=api.security,
+    handle=handle_expire_delegation_token,
+)
+
+
+DESCRIBE_DELEGATION_TOKEN_API_KEY: Final = 41
+
+
+async def handle_describe_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+    """Return the tokens that the client may see."""
+    if not may_ask(context):
+        return _answer_describe_token(context, ErrorCode.delegation_token_request_not_allowed, ())
+    if not context.services.tokens.is_on:
+        return _answer_describe_token(context, ErrorCode.delegation_token_auth_disabled, ())
+    owners = None
+    if request.owners is not None:
+        owners = [principal_of(owner.principal_type, owner.principal_name) for owner in request.owners]
+    found = describe_tokens(
+        context.services.metadata_log.image.tokens,
+        context.peer.principal,
+        owners,
+        lambda token: (
+            context.could(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+            or context.could(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        ),
+    )
+    return _answer_describe_token(context, ErrorCode.none, found)
+
+
+def _answer_describe_token(
+    context: RequestContext[SecurityServices], error: ErrorCode, tokens: Iterable[DelegationTokenRecord]
+) -> Any:
+    module = response_module(DESCRIBE_DELEGATION_TOKEN_API_KEY, context.api_version)
+    return build(
+        module.DescribeDelegationTokenResponse,
+        error_code=error,
+        tokens=tuple(_token(context, module, token) for token in tokens),
+    )
+
+
+def _token(context: RequestContext[SecurityServices], module: Any, token: DelegationTokenRecord) -> Any:
+    owner_type, owner = type_and_name(token.owner)
+    requester_type, requester = type_and_name(token.requester)
+    return build(
+        module.DescribedDelegationToken,
+        principal_type=owner_type,
+        principal_name=owner,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester,
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiration_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        hmac=context.services.tokens.password(token.token_id),
+        renewers=tuple(
+            build(module.DescribedDelegationTokenRenewer, principal_type=kind, principal_name=name)
+            for kind, name in map(type_and_name, token.renewers)
+        ),
+    )
+
+
+DESCRIBE_DELEGATION_TOKEN_API = Api(
+    key=DESCRIBE_DELEGATION_TOKEN_API_KEY,
+    name="DescribeDelegationToken",
+    min_version=1,
+    max_version=3,
+    reaches=api.security,
+    handle=handle_describe_delegation_token,
+    is_long=True,
+)
+
+
+# The parts that all requests about delegation tokens share: who may send such a request, and how requests
+# name principals.
+
+NO_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - dt.timedelta(milliseconds=1)
+"""The time -1, which stands for "no time" in the answer to a request that is not allowed."""
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def may_ask(context: RequestContext[SecurityServices]) -> bool:
+    """Return whether the client may ask about tokens: it must have authenticated itself, and not with a token."""
+    protocol = context.node.config.protocol_of(context.listener_name)
+    if protocol is SecurityProtocol.PLAINTEXT or context.peer.token_id is not None:
+        return False
+    return protocol is not SecurityProtocol.SSL or context.peer.principal != ANONYMOUS
+
+
+def principal_of(principal_type: str, name: str) -> str:
+    """Return the principal of a type and name."""
+    return f"{principal_type}:{name}"
+
+
+def type_and_name(principal: str) -> tuple[str, str]:
+    """Return the type and the name of a principal."""
+    principal_type, _, name = principal.partition(":")
+    return principal_type, name
+
+
+def time_of(time_ms: int) -> dt.datetime:
+    """Return a time in milliseconds as the messages have it."""
+    return _EPOCH + dt.timedelta(milliseconds=time_ms)
+
+
+def milliseconds(period: dt.timedelta) -> int:
+    """Return a period of a message in milliseconds."""
+    return period // dt.timedelta(milliseconds=1)
+
+
+CREATE_DELEGATION_TOKEN_API = Api(
+    key=CREATE_DELEGATION_TOKEN_API_KEY,
+    name="CreateDelegationToken",
+    min_version=1,
+    max_version=3,
+    reaches=api.security,
+    handle=handle_create_delegation_token,
+)

@@ -1,0 +1,142 @@
+"""AlterUserScramCredentials (key 51, version 0): set and delete the SCRAM credentials of users.
+
+A change counts for the next login; open connections keep theirs. Source: Kafka's
+ControllerApis.handleAlterUserScramCredentials, ScramControlManager.
+
+DescribeUserScramCredentials (key 50, version 0): list the SCRAM users, their mechanisms and iterations.
+
+A client without DESCRIBE on the cluster gets a row with CLUSTER_AUTHORIZATION_FAILED for each user that the
+request names. As in Kafka, these rows do not say which user they stand for.
+
+Source: Kafka's KafkaApis.handleDescribeUserScramCredentialsRequest, ScramImage.describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import change_metadata, log_change
+from gateway.metadata.decision import ApiError
+from gateway.metadata.users import Deletion, Upsertion, alter_users, describe_users
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
+from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
+
+ALTER_USER_SCRAM_CREDENTIALS_API_KEY: Final = 51
+
+
+async def handle_alter_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Set and delete the credentials of each user."""
+    deletions = [Deletion(entry.name, entry.mechanism) for entry in request.deletions]
+    upsertions = [
+        Upsertion(entry.name, entry.mechanism, entry.iterations, entry.salt, entry.salted_password)
+        for entry in request.upsertions
+    ]
+    outcomes = await _alter(context, deletions, upsertions)
+    module = response_module(ALTER_USER_SCRAM_CREDENTIALS_API_KEY, context.api_version)
+    return build(
+        module.AlterUserScramCredentialsResponse,
+        results=tuple(
+            build(
+                module.AlterUserScramCredentialsResult,
+                user=name,
+                error_code=error.error_code if error else ErrorCode.none,
+                error_message=error.message if error else None,
+            )
+            for name, error in outcomes.items()
+        ),
+    )
+
+
+async def _alter(
+    context: RequestContext[TopicServices], deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+) -> Mapping[str, ApiError | None]:
+    names = [deletion.name for deletion in deletions] + [upsertion.name for upsertion in upsertions]
+    if not context.may_cluster(Operation.ALTER):
+        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        return dict.fromkeys(names, refusal)
+    most = context.node.config.int("seqgate.scram.users.max")
+
+    def note(outcomes: Mapping[str, ApiError | None]) -> None:
+        deleted = [name for name, _ in deletions if not outcomes[name]]
+        log_change(context, "deleted the SCRAM credential of", deleted)
+        changed = [change.name for change in upsertions if not outcomes[change.name]]
+        log_change(context, "set the SCRAM credential of", changed)
+
+    outcomes = await change_metadata(
+        context, lambda image: alter_users(image.users, deletions, upsertions, most=most), note=note
+    )
+    return dict.fromkeys(names, outcomes) if isinstance(outcomes, ApiError) else outcomes
+
+
+DESCRIBE_USER_SCRAM_CREDENTIALS_API_KEY: Final = 50
+
+
+async def handle_describe_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Return the mechanisms and iterations of the users that the request names, or of all."""
+    module = response_module(DESCRIBE_USER_SCRAM_CREDENTIALS_API_KEY, context.api_version)
+    if not context.may_cluster(Operation.DESCRIBE):
+        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        return build(
+            module.DescribeUserScramCredentialsResponse,
+            error_code=refusal.error_code,
+            error_message=refusal.message,
+            results=tuple(_result(module, "", refusal) for _ in request.users or ()),
+        )
+    found = describe_users(
+        context.services.metadata_log.image.users, [user.name for user in request.users or ()]
+    )
+    return build(
+        module.DescribeUserScramCredentialsResponse,
+        error_code=ErrorCode.none,
+        error_message="",
+        results=tuple(_result(module, name, outcome) for name, outcome in found),
+    )
+
+
+def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> Any:
+    if isinstance(outcome, ApiError):
+        return build(
+            module.DescribeUserScramCredentialsResult,
+            user=name,
+            error_code=outcome.error_code,
+            error_message=outcome.message,
+            credential_infos=(),
+        )
+    return build(
+        module.DescribeUserScramCredentialsResult,
+        user=name,
+        error_code=ErrorCode.none,
+        error_message="",
+        credential_infos=tuple(
+            build(module.CredentialInfo, mechanism=hashing.value, iterations=credential.iterations)
+            for hashing, credential in sorted(outcome.items())
+        ),
+    )
+
+
+DESCRIBE_USER_SCRAM_CREDENTIALS_API = Api(
+    key=DESCRIBE_USER_SCRAM_CREDENTIALS_API_KEY,
+    name="DescribeUserScramCredentials",
+    min_version=0,
+    max_version=0,
+    reaches=api.topics,
+    handle=handle_describe_user_scram_credentials,
+    is_long=True,
+)
+
+
+ALTER_USER_SCRAM_CREDENTIALS_API = Api(
+    key=ALTER_USER_SCRAM_CREDENTIALS_API_KEY,
+    name="AlterUserScramCredentials",
+    min_version=0,
+    max_version=0,
+    reaches=api.topics,
+    handle=handle_alter_user_scram_credentials,
+)
