@@ -1,16 +1,46 @@
-"""The check that AlterShareGroupOffsets and DeleteShareGroupOffsets share: the group must have no members."""
+"""The check that AlterShareGroupOffsets and DeleteShareGroupOffsets share: the group must have no members.
+
+AlterShareGroupOffsets (key 91, version 0): set the start offsets of a share group without members.
+
+A group that does not exist is created. A client needs READ on the group and on each topic. Source: Kafka's
+GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
+
+DeleteShareGroupOffsets (key 92, version 0): delete the offsets of topics in a share group without members.
+
+A client needs DELETE on the group and READ on each topic. Source: Kafka's
+GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
+
+DescribeShareGroupOffsets (key 90, versions 0–1): describe the start offsets and the lag of share groups.
+
+A client needs DESCRIBE on the group and on each topic; a request for all topics gets those that the client
+may describe. The start offsets are those of the share coordinators, and the ends those of the leaders,
+whichever gateways these are.
+Source: Kafka's GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.shard import GroupShard
-from gateway.handlers.answering.api import RequestContext, TimeLimit
+from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.named_twice import to_answer
+from gateway.handlers.answering.rights import refused_topics, refused_topics_now
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.runtime.topics.latest_offsets import LatestOffsets
+from gateway.security.acls.codes import Operation, ResourceType
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
 NOT_READABLE: Final = "Topic authorization failed."
@@ -56,3 +86,315 @@ def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:
     if group is not None and group.members:
         return ErrorCode.non_empty_group, f"Group {group_id} has members."
     return ErrorCode.none, None
+
+
+ALTER_SHARE_GROUP_OFFSETS_API_KEY: Final = 91
+
+
+async def handle_alter_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
+    """Start each partition again at its new offset, durably."""
+    module = response_module(ALTER_SHARE_GROUP_OFFSETS_API_KEY, context.api_version)
+    limit = TimeLimit(context)
+    error, message = await group_error(context, limit, request.group_id, Operation.READ)
+    wanted: dict[str, list[Any]] = {}
+    for topic in request.topics if error is ErrorCode.none else ():
+        wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
+    hidden = await refused_topics(context, Operation.READ, wanted)
+    responses = []
+    for name, entries in wanted.items():
+        # the id of a topic that the client may not read stays secret
+        topic = None if name in hidden else context.services.partitions.registry.by_name.get(name)
+        rows = []
+        for entry in entries:
+            if name in hidden:
+                row_error = ErrorCode.topic_authorization_failed
+            else:
+                row_error = await _begin_in_time(context, limit, request.group_id, topic, entry)
+            rows.append(
+                build(
+                    module.AlterShareGroupOffsetsResponsePartition,
+                    partition_index=entry.partition_index,
+                    error_code=row_error,
+                    error_message=MESSAGES.get(row_error),
+                )
+            )
+        responses.append(
+            build(
+                module.AlterShareGroupOffsetsResponseTopic,
+                topic_name=name,
+                topic_id=None if topic is None else topic.topic_id,
+                partitions=tuple(rows),
+            )
+        )
+    return build(
+        module.AlterShareGroupOffsetsResponse,
+        error_code=error,
+        error_message=message,
+        responses=tuple(responses),
+    )
+
+
+async def _begin_in_time(
+    context: RequestContext[Services], limit: TimeLimit, group_id: str, topic: Any, entry: Any
+) -> ErrorCode:
+    def note(error: ErrorCode) -> None:
+        if error is ErrorCode.none:
+            what = f"{topic.name}-{entry.partition_index} (to {max(0, entry.start_offset)})"
+            log_change(context, f"set the start offset of share group {group_id} in", [what])
+
+    try:
+        error = await limit.run(_begin(context, group_id, topic, entry), group_id, late=note)
+    except TimeoutError:
+        return ErrorCode.request_timed_out
+    note(error)
+    return error
+
+
+async def _begin(context: RequestContext[Services], group_id: str, topic: Any, entry: Any) -> ErrorCode:
+    if topic is None or not topic.has(entry.partition_index):
+        return ErrorCode.unknown_topic_or_partition
+    key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
+    try:
+        await context.services.coordinators.shares.begin_group(key, topic.name, max(0, entry.start_offset))
+    except Unavailable as error:
+        return error.error_code
+    return ErrorCode.none
+
+
+ALTER_SHARE_GROUP_OFFSETS_API = Api(
+    key=ALTER_SHARE_GROUP_OFFSETS_API_KEY,
+    name="AlterShareGroupOffsets",
+    min_version=0,
+    max_version=0,
+    reaches=api.everything,
+    handle=handle_alter_share_group_offsets,
+)
+
+
+DELETE_SHARE_GROUP_OFFSETS_API_KEY: Final = 92
+
+
+async def handle_delete_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
+    """Delete the share group's state of each topic durably."""
+    module = response_module(DELETE_SHARE_GROUP_OFFSETS_API_KEY, context.api_version)
+    limit = TimeLimit(context)
+    error, message = await group_error(context, limit, request.group_id, Operation.DELETE)
+    if error is ErrorCode.none and context.services.coordinators.shares.group(request.group_id) is None:
+        error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
+    hidden = await refused_topics(context, Operation.READ, (topic.topic_name for topic in request.topics))
+    responses = []
+    for topic in request.topics if error is ErrorCode.none else ():
+        note = partial(_note, context, request.group_id, topic.topic_name)
+        try:
+            result = await limit.run(
+                _forget(context, request.group_id, topic.topic_name, hidden), request.group_id, late=note
+            )
+        except TimeoutError:
+            topic_id, row_error = None, ErrorCode.request_timed_out
+        else:
+            note(result)
+            topic_id, row_error = result
+        responses.append(
+            build(
+                module.DeleteShareGroupOffsetsResponseTopic,
+                topic_name=topic.topic_name,
+                topic_id=None if row_error in MESSAGES else topic_id,
+                error_code=row_error,
+                error_message=MESSAGES.get(row_error),
+            )
+        )
+    return build(
+        module.DeleteShareGroupOffsetsResponse,
+        error_code=error,
+        error_message=message,
+        responses=tuple(responses),
+    )
+
+
+def _note(context: RequestContext[Services], group_id: str, name: str, result: tuple[Any, ErrorCode]) -> None:
+    if result[1] is ErrorCode.none:
+        log_change(context, f"deleted the offsets of share group {group_id} for", [name])
+
+
+async def _forget(
+    context: RequestContext[Services], group_id: str, name: str, hidden: AbstractSet[str]
+) -> tuple[Any, ErrorCode]:
+    if name in hidden:
+        return None, ErrorCode.topic_authorization_failed
+    shares = context.services.coordinators.shares
+    topic = context.services.partitions.registry.by_name.get(name)
+    if topic is None:
+        return None, ErrorCode.unknown_topic_or_partition
+    try:
+        if not any(topic_id == topic.topic_id for topic_id, _ in shares.begun(group_id)):
+            return None, ErrorCode.unknown_topic_or_partition
+        await shares.forget_topic(group_id, topic.topic_id)
+    except Unavailable as error:
+        return topic.topic_id, error.error_code
+    return topic.topic_id, ErrorCode.none
+
+
+DELETE_SHARE_GROUP_OFFSETS_API = Api(
+    key=DELETE_SHARE_GROUP_OFFSETS_API_KEY,
+    name="DeleteShareGroupOffsets",
+    min_version=0,
+    max_version=0,
+    reaches=api.everything,
+    handle=handle_delete_share_group_offsets,
+)
+
+
+DESCRIBE_SHARE_GROUP_OFFSETS_API_KEY: Final = 90
+UNKNOWN: Final = -1
+
+
+async def handle_describe_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
+    """Describe each group; null topics mean all partitions that it ever read.
+
+    An unknown partition gets no offset, no error.
+    """
+    module = response_module(DESCRIBE_SHARE_GROUP_OFFSETS_API_KEY, context.api_version)
+    asked = to_answer(request.groups, lambda group: group.group_id)
+    answers = {group: await _group(context, module, group) async for group in in_slices(dict.fromkeys(asked))}
+    return build(module.DescribeShareGroupOffsetsResponse, groups=tuple(answers[group] for group in asked))
+
+
+async def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
+    if not context.may_group(Operation.DESCRIBE, asked.group_id):
+        return _described(module, asked.group_id, (), ErrorCode.group_authorization_failed)
+    shares = context.services.coordinators.shares
+    if context.services.coordinators.groups.shards.is_elsewhere(asked.group_id):
+        return _described(module, asked.group_id, (), ErrorCode.not_coordinator)
+    wanted: dict[str, list[int]] = {}
+    if asked.topics is None:
+        found = context.services.partitions.registry.by_id
+        try:
+            begun = shares.begun(asked.group_id)
+        except Unavailable as error:
+            return _described(module, asked.group_id, (), error.error_code)
+        for topic_id, index in sorted(begun):
+            if topic_id in found:
+                wanted.setdefault(found[topic_id].name, []).append(index)
+    else:
+        wanted = {topic.topic_name: list(dict.fromkeys(topic.partitions)) for topic in asked.topics}
+    hidden: AbstractSet[str]
+    if asked.topics is None:
+        hidden = {name for name in wanted if not context.could(Operation.DESCRIBE, ResourceType.TOPIC, name)}
+    else:
+        hidden = refused_topics_now(context, Operation.DESCRIBE, wanted)
+    try:
+        progress = await _progress(context, asked.group_id, wanted, hidden)
+    except Unavailable as error:
+        return _described(module, asked.group_id, (), error.error_code)
+    topics = tuple(
+        _hidden_topic(module, name, indexes)
+        if name in hidden
+        else _topic(context, module, name, indexes, progress)
+        for name, indexes in wanted.items()
+        if asked.topics is not None or name not in hidden
+    )
+    return _described(module, asked.group_id, topics, ErrorCode.none)
+
+
+def _described(module: Any, group_id: str, topics: tuple[Any, ...], error: ErrorCode) -> Any:
+    return build(
+        module.DescribeShareGroupOffsetsResponseGroup,
+        group_id=group_id,
+        topics=topics,
+        error_code=error,
+        error_message=None,
+    )
+
+
+async def _progress(
+    context: RequestContext[Services],
+    group_id: str,
+    wanted: Mapping[str, list[int]],
+    hidden: AbstractSet[str],
+) -> Mapping[TopicPartition, tuple[int, int]]:
+    """Return the start offset and the lag of each partition that the group reads; UNKNOWN for a lag that is not known. Raises Unavailable."""
+    by_name = context.services.partitions.registry.by_name
+    keys = {
+        SharePartitionKey(group_id, topic.topic_id, index): (name, index)
+        for name, indexes in wanted.items()
+        if name not in hidden and (topic := by_name.get(name)) is not None
+        for index in indexes
+    }
+    found = await context.services.coordinators.shares.persister.progress(keys)
+    begun = {keys[key]: summary for key, summary in found.items() if summary.start_offset >= 0}
+    node = context.node
+    ends = await LatestOffsets(
+        context.services.partitions.registry,
+        context.services.topics.metadata_log.image,
+        node.brokers,
+        node.peers,
+    ).of(begun)
+    return {
+        place: (
+            summary.start_offset,
+            max(0, ends[place] - summary.start_offset - summary.done) if place in ends else UNKNOWN,
+        )
+        for place, summary in begun.items()
+    }
+
+
+def _topic(
+    context: RequestContext[Services],
+    module: Any,
+    name: str,
+    indexes: list[int],
+    progress: Mapping[TopicPartition, tuple[int, int]],
+) -> Any:
+    topic = context.services.partitions.registry.by_name.get(name)
+    rows = []
+    for index in indexes:
+        start_offset, lag = progress.get((name, index), (UNKNOWN, UNKNOWN))
+        rows.append(
+            build(
+                module.DescribeShareGroupOffsetsResponsePartition,
+                partition_index=index,
+                start_offset=start_offset,
+                leader_epoch=0,
+                lag=lag,
+                error_code=ErrorCode.none,
+                error_message=None,
+            )
+        )
+    return build(
+        module.DescribeShareGroupOffsetsResponseTopic,
+        topic_name=name,
+        topic_id=None if topic is None else topic.topic_id,
+        partitions=tuple(rows),
+    )
+
+
+def _hidden_topic(module: Any, name: str, indexes: list[int]) -> Any:
+    """Return the answer for a topic that the client may not describe, whether or not it exists."""
+    return build(
+        module.DescribeShareGroupOffsetsResponseTopic,
+        topic_name=name,
+        topic_id=None,
+        partitions=tuple(
+            build(
+                module.DescribeShareGroupOffsetsResponsePartition,
+                partition_index=index,
+                start_offset=UNKNOWN,
+                leader_epoch=0,
+                lag=UNKNOWN,
+                error_code=ErrorCode.topic_authorization_failed,
+                error_message=NOT_READABLE,
+            )
+            for index in indexes
+        ),
+    )
+
+
+DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(
+    key=DESCRIBE_SHARE_GROUP_OFFSETS_API_KEY,
+    name="DescribeShareGroupOffsets",
+    min_version=0,
+    max_version=1,
+    reaches=api.everything,
+    handle=handle_describe_share_group_offsets,
+    may_be_given_up=True,
+)

@@ -1,4 +1,5 @@
-"""The shared part of ShareFetch and ShareAcknowledge: the session, the acknowledgements, and the frame of the answer.
+"""The shared part of ShareFetch and ShareAcknowledge: the session, the acknowledgements, and the frame of the
+answer.
 
     share_session_epoch   the request
     0                     begins a session; it can't acknowledge anything yet
@@ -6,6 +7,15 @@
     −1                    ends the session, and releases the acquired records
 
 Source: Kafka's SharePartitionManager.newContext, ShareSession, KIP-932.
+
+Tells members of share groups that asked the wrong gateway who leads a partition, and at which address.
+
+Source: Kafka's KafkaApis.processShareFetchResponse, processShareAcknowledgeResponse.
+
+ShareAcknowledge (key 79, versions 1–2): accept, release, reject or renew acquired records one by one
+(KIP-932).
+
+A client needs READ on the group and on each topic. Source: Kafka's KafkaApis.handleShareAcknowledgeRequest.
 """
 
 from __future__ import annotations
@@ -13,7 +23,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import timedelta
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -27,10 +39,10 @@ from gateway.coordinator.share.share_partition import (
     InvalidRecordState,
     NeverAcquired,
 )
-from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import NOTHING, refused_ids
-from gateway.handlers.sharing.share_leaders import ShareLeaders
-from gateway.protocol.messages import build
+from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
@@ -253,3 +265,98 @@ def refused(response_type: Any, error: ErrorCode, message: str | None) -> Any:
         responses=(),
         node_endpoints=(),
     )
+
+
+_LED_ELSEWHERE: Final = frozenset((int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)))
+
+
+def no_leader(module: ModuleType) -> Any:
+    """Return the leader of a row that names none. Kafka sends zeros here, too."""
+    return build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0)
+
+
+class ShareLeaders:
+    """The leaders that one answer names."""
+
+    def __init__(self, context: RequestContext[Any], module: ModuleType) -> None:
+        """Begin without leaders. `module` has the classes of the answer."""
+        self._brokers = context.node.brokers
+        self._listener_name = context.listener_name
+        self._module = module
+        self._endpoints: dict[int, Any] = {}
+
+    def named_in(self, place: Place, row: Any) -> Any:
+        """Return the row, with the partition's leader if the row has an error about leadership."""
+        codes = {int(row.error_code), int(getattr(row, "acknowledge_error_code", 0))}
+        leader = None if codes.isdisjoint(_LED_ELSEWHERE) else self._leader_of(place)
+        if leader is None:
+            return row
+        node_id, leader_epoch = leader
+        named = build(self._module.LeaderIdAndEpoch, leader_id=node_id, leader_epoch=leader_epoch)
+        return replace(row, current_leader=named)
+
+    @property
+    def endpoints(self) -> tuple[Any, ...]:
+        """Return the addresses of the leaders that were named."""
+        return tuple(self._endpoints.values())
+
+    def _leader_of(self, place: Place) -> tuple[int, int] | None:
+        leader = self._brokers.leader_in(place[0].bytes, place[1])
+        broker = None if leader is None else self._brokers.find_live(leader[0], self._listener_name)
+        if broker is not None:
+            self._endpoints[broker.node_id] = build(
+                self._module.NodeEndpoint,
+                node_id=broker.node_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+            )
+        return leader
+
+
+API_KEY: Final = 79
+
+
+async def handle(context: RequestContext[Services], request: Any) -> Any:
+    """Apply the acknowledgements; the answer leaves when they are durable."""
+    module = response_module(API_KEY, context.api_version)
+    shares = context.services.coordinators.shares
+    try:
+        check_request(context, request)
+        continue_session(context, request)
+    except ShareRequestRefused as error:
+        return refused(module.ShareAcknowledgeResponse, error.error_code, str(error))
+    except Unavailable as error:
+        return refused(module.ShareAcknowledgeResponse, error.error_code, None)
+    hidden = await unreadable(context, request, ())
+    outcomes = await acknowledge(context, request, request.topics, hidden)
+    if request.share_session_epoch == FINAL_EPOCH:
+        shares.release_member(request.group_id, request.member_id)
+    rows = ((place, _partition(module, place[1], outcome)) for place, outcome in outcomes.items())
+    return answer(
+        module.ShareAcknowledgeResponse,
+        module.ShareAcknowledgeTopicResponse,
+        rows,
+        shares.limits(request.group_id).lock_duration_ms,
+        ShareLeaders(context, module),
+    )
+
+
+def _partition(module: Any, index: int, outcome: Outcome) -> Any:
+    return build(
+        module.PartitionData,
+        partition_index=index,
+        error_code=outcome.error_code,
+        error_message=outcome.message,
+        current_leader=no_leader(module),
+    )
+
+
+API = Api(
+    key=API_KEY,
+    name="ShareAcknowledge",
+    min_version=1,
+    max_version=2,
+    reaches=api.everything,
+    handle=handle,
+)

@@ -22,7 +22,7 @@ from gateway.coordinator.transaction.rules import Producer
 from gateway.handlers.admin import describe_log_dirs
 from gateway.handlers.groups import delete_groups, list_groups, offset_delete
 from gateway.handlers.records import delete_records
-from gateway.handlers.sharing import alter_share_group_offsets, delete_share_group_offsets
+from gateway.handlers.sharing import share_group_offsets
 from gateway.handlers.transactions import describe_producers, list_transactions
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.topic_names import OFFSETS_TOPIC
@@ -171,7 +171,12 @@ async def begin_elsewhere(node: Node) -> Any:
         topic = module.AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=(partition,))
         return {"group_id": "sharers", "topics": (topic,)}
 
-    return (await node.ask(alter_share_group_offsets.API, 0, make)).responses[0].partitions[0].error_code
+    return (
+        (await node.ask(share_group_offsets.ALTER_SHARE_GROUP_OFFSETS_API, 0, make))
+        .responses[0]
+        .partitions[0]
+        .error_code
+    )
 
 
 async def forget_topic(node: Node) -> Any:
@@ -179,7 +184,9 @@ async def forget_topic(node: Node) -> Any:
         topic = module.DeleteShareGroupOffsetsRequestTopic(topic_name="orders")
         return {"group_id": "sharers", "topics": (topic,)}
 
-    return (await node.ask(delete_share_group_offsets.API, 0, make)).responses[0].error_code
+    return (
+        (await node.ask(share_group_offsets.DELETE_SHARE_GROUP_OFFSETS_API, 0, make)).responses[0].error_code
+    )
 
 
 def offsets_of(node: Node) -> Any:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.sharing import share_acknowledge, share_fetch, share_group_heartbeat
+from gateway.handlers.sharing import share_fetch, share_group, share_session
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.protocol.messages import build
 from log.format.records import NewRecord, build_batch
@@ -41,7 +41,7 @@ async def beat(node: Node, member_id: str, member_epoch: int, *names: str, group
         asked = {"group_id": group_id, "member_id": member_id, "member_epoch": member_epoch, "rack_id": None}
         return {**asked, "subscribed_topic_names": names or None}
 
-    return await node.ask(share_group_heartbeat.API, 1, make)
+    return await node.ask(share_group.SHARE_GROUP_HEARTBEAT_API, 1, make)
 
 
 async def write(node: Node, count: int, timestamp: int = NOW_MS) -> None:
@@ -95,7 +95,7 @@ async def acknowledge(
         }
         return {**asked, "topics": (topic,)}
 
-    return await node.ask(share_acknowledge.API, 2, make)
+    return await node.ask(share_session.API, 2, make)
 
 
 def acquired(response: Any) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
 from gateway.handlers.sharing import share_fetch
-from gateway.handlers.sharing.share_reading import read_batches
+from gateway.handlers.sharing.share_fetch import read_batches
 from gateway.metadata.image import GROUP_RESOURCE as GROUP
 from gateway.runtime.partitions.partition import Partition
 from log.format.records import NewRecord, build_batch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.sharing import share_group_heartbeat
+from gateway.handlers.sharing import share_group
 from gateway.metadata.image import GROUP_RESOURCE
 from log import PartitionLog
 from tests.gateway.handlers.requests import alter
@@ -61,7 +61,7 @@ async def test_members_are_told_their_groups_interval_and_have_its_session(node:
         member = {"group_id": GROUP, "member_id": "m", "member_epoch": 0}
         return {**member, "rack_id": None, "subscribed_topic_names": (TOPIC,)}
 
-    answer = await node.ask(share_group_heartbeat.API, 1, joins)
+    answer = await node.ask(share_group.SHARE_GROUP_HEARTBEAT_API, 1, joins)
     assert answer.heartbeat_interval.total_seconds() == 7
     group = node.services.coordinators.shares.group(GROUP)
     assert group is not None

@@ -1,0 +1,140 @@
+"""ShareGroupDescribe (key 77, version 1): describe share groups, their members and assignments.
+
+A client needs DESCRIBE on each topic of which a member is assigned a partition. Otherwise the group gets
+TOPIC_AUTHORIZATION_FAILED and is described without its members. Topics to which members only subscribe do
+not count.
+
+Source: Kafka's KafkaApis.handleShareGroupDescribe, GroupMetadataManager.shareGroupDescribe.
+
+ShareGroupHeartbeat (key 76, version 1): join, stay in and leave a share group (KIP-932).
+
+A client needs READ on the group, and DESCRIBE on every topic that it names.
+
+Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
+from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.described_group import (
+    GroupDescription,
+    Topics,
+    accepted,
+    assigned_topics,
+    describe_each,
+    named_assignment,
+    refused,
+)
+from gateway.handlers.answering.rights import describes_all
+from gateway.protocol.messages import build
+from gateway.runtime.coordinators.group_log import log_refused
+from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices, Services
+from gateway.security.acls.codes import Operation
+
+SHARE_GROUP_DESCRIBE_API_KEY: Final = 77
+
+
+async def handle_share_group_describe(context: RequestContext[Services], request: Any) -> Any:
+    """Describe each group of the request."""
+    topics = context.services.partitions.registry.by_id
+
+    def describe(module: Any, group: ShareGroup) -> GroupDescription:
+        return GroupDescription(
+            group.state_text,
+            group.group_epoch,
+            group.assignment_epoch,
+            ASSIGNOR,
+            tuple(_member(module, member, topics) for member in group.members.values()),
+        )
+
+    return await describe_each(
+        context,
+        request,
+        SHARE_GROUP_DESCRIBE_API_KEY,
+        context.services.coordinators.shares.group,
+        describe,
+        _topics_of,
+    )
+
+
+def _topics_of(description: GroupDescription) -> Iterable[str]:
+    return assigned_topics(*(member.assignment for member in description.members))
+
+
+def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
+    return build(
+        module.Member,
+        member_id=member.member_id,
+        rack_id=member.value.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.value.client_id,
+        client_host=member.value.client_host,
+        subscribed_topic_names=member.value.subscribed_names,
+        assignment=named_assignment(module, member.assigned, topics),
+    )
+
+
+SHARE_GROUP_HEARTBEAT_API_KEY: Final = 76
+
+
+async def handle_share_group_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Handle the heartbeat; the answer leaves when its effects are durable."""
+    version, services = context.api_version, context.services
+    names = request.subscribed_topic_names
+    if not context.may_group(Operation.READ, request.group_id):
+        return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.group_authorization_failed, None)
+    heartbeat = ShareHeartbeat(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        client_id=context.client_id,
+        client_host=f"/{context.peer_host}",
+        subscribed_names=None if names is None else tuple(names),
+    )
+    try:
+        check_member_id(heartbeat)
+        if not await describes_all(context, names or ()):
+            return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.topic_authorization_failed, None)
+        check(heartbeat)
+        await services.groups.ensure_topic()
+        await services.shares.ensure_topic()
+        reply = await services.shares.heartbeat(heartbeat)
+    except HeartbeatRefused as error:
+        log_refused(heartbeat.group_id, heartbeat.member_id, error)
+        return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, error.error_code, str(error))
+    except Unavailable as error:
+        return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, error.error_code, None)
+    interval_ms = services.group_configs.of(request.group_id).share_heartbeat_interval_ms
+    return accepted(SHARE_GROUP_HEARTBEAT_API_KEY, version, reply, interval_ms)
+
+
+SHARE_GROUP_HEARTBEAT_API = Api(
+    key=SHARE_GROUP_HEARTBEAT_API_KEY,
+    name="ShareGroupHeartbeat",
+    min_version=1,
+    max_version=1,
+    reaches=api.coordinators,
+    handle=handle_share_group_heartbeat,
+)
+
+
+SHARE_GROUP_DESCRIBE_API = Api(
+    key=SHARE_GROUP_DESCRIBE_API_KEY,
+    name="ShareGroupDescribe",
+    min_version=1,
+    max_version=1,
+    reaches=api.everything,
+    handle=handle_share_group_describe,
+    may_be_given_up=True,
+)

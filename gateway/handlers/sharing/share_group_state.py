@@ -1,0 +1,327 @@
+"""InitializeShareGroupState (key 83, version 0): begin the delivery state of partitions in a share group, or
+begin it anew.
+
+Group coordinators and share-partition leaders of other gateways send it. A start offset of -1 leaves it to
+the partition's leader where the group begins. Source: KIP-932, Kafka's ShareCoordinatorShard.initializeState.
+
+ReadShareGroupState (key 84, version 0): return the delivery state of partitions to their leader.
+
+A leader in a new leader epoch takes the partition over: the changes of the leader before are refused from
+then on, and what its members had acquired is available. Source: KIP-932, Kafka's
+ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch.
+
+ReadShareGroupStateSummary (key 87, versions 0-1): return the start offsets of partitions in a share group.
+
+The group coordinator sends it to describe the group. A state that has not begun has the start offset -1. From
+v1 on the answer counts the deliveries that are completed from the start offset on. Source: KIP-932, KIP-1226,
+Kafka's ShareCoordinatorShard.readStateSummary.
+
+WriteShareGroupState (key 85, versions 0-1): store changes of the delivery state of partitions, sent by their
+leader.
+
+A leader of an earlier leader epoch gets FENCED_LEADER_EPOCH; changes of a state that has begun anew get
+FENCED_STATE_EPOCH. The number of completed deliveries (v1) is not stored, because it follows from the state.
+Batches that no state can have get INVALID_REQUEST; Kafka stores them. Source: KIP-932, Kafka's
+ShareCoordinatorShard.writeState.
+
+DeleteShareGroupState (key 86, version 0): delete the delivery state of partitions in a share group.
+
+The group coordinator sends it when the group, or its offsets in a topic, are deleted. A state that does not
+exist is deleted already. Source: KIP-932, Kafka's ShareCoordinatorShard.deleteState.
+
+The shared part of the five APIs between gateways about the delivery state of share groups (KIP-932).
+
+Each request names partitions of one group. A request without a group or partitions gets an empty answer, as
+in Kafka; a partition that is named twice is answered once, and partitions are answered in their order. The
+client needs CLUSTER_ACTION on the cluster. Source: Kafka's ShareCoordinatorService, KafkaApis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.change import Change
+from gateway.coordinator.share.records import (
+    Refusal,
+    SharePartitionKey,
+    ShareState,
+    ShareStates,
+    Summary,
+    Write,
+    delete,
+    initialize,
+    read,
+    summarize,
+    write,
+)
+from gateway.coordinator.share.share_partition import StateBatch
+from gateway.handlers.answering import api
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
+from gateway.protocol.messages import build, response_module, response_type
+from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
+
+NO_TOPIC: Final = uuid.UUID(int=0)
+NEGATIVE: Final = Refusal(ErrorCode.invalid_request, "The partition id cannot be a negative number.")
+UNKNOWN: Final = Refusal(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
+PARTITIONS_AT_ONCE: Final = 1_000
+"""Partitions of one request that are carried out together; the rest follow when they are durable."""
+
+Decide = Callable[[ShareStates, SharePartitionKey, Any, int], Change[Any]]
+"""Decides about one partition: the states, the key, the request's entry for the partition, and the time (ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateApi:
+    """The parts in which the APIs differ.
+
+    `checks_topics`: a partition that does not exist is refused before the decision. `fields` returns the fields of an answer's row for
+    the outcome of a decision; `refused_fields` are those of a refused row.
+    """
+
+    api_key: int
+    topic_class: str
+    decide: Decide
+    checks_topics: bool
+    fields: Callable[[Any, Any], dict[str, Any]] = lambda _, __: {}
+    refused_fields: dict[str, Any] | None = None
+
+
+async def answer_states(context: RequestContext[Services], request: Any, api: StateApi) -> Any:
+    """Carry out the decision for each partition of the request, durably."""
+    module = response_module(api.api_key, context.api_version)
+    denied = cluster_refusal(context, Operation.CLUSTER_ACTION)
+    refusal = None if denied is None else Refusal(denied.error_code, denied.message)
+    is_empty = not request.group_id or not all(topic.partitions for topic in request.topics)
+    asked: dict[tuple[uuid.UUID, int], Any] = {}
+    for topic in () if is_empty else request.topics:
+        for entry in sorted(topic.partitions, key=lambda entry: entry.partition):
+            asked[topic.topic_id or NO_TOPIC, entry.partition] = entry
+    outcomes = dict.fromkeys(asked, refusal)
+    places = list(asked) if refusal is None else []
+    for start in range(0, len(places), PARTITIONS_AT_ONCE):
+        some = places[start : start + PARTITIONS_AT_ONCE]
+        found = await asyncio.gather(*(_one(context, request, api, place, asked[place]) for place in some))
+        outcomes.update(zip(some, found, strict=True))
+    rows: dict[uuid.UUID, list[Any]] = {}
+    for place, outcome in outcomes.items():
+        rows.setdefault(place[0], []).append(_row(module, api, place[1], outcome))
+    results = tuple(
+        build(
+            getattr(module, api.topic_class),
+            topic_id=None if topic_id == NO_TOPIC else topic_id,
+            partitions=tuple(of_topic),
+        )
+        for topic_id, of_topic in rows.items()
+    )
+    return build(response_type(api.api_key, context.api_version), results=results)
+
+
+async def _one(
+    context: RequestContext[Services], request: Any, api: StateApi, place: tuple[uuid.UUID, int], entry: Any
+) -> Any:
+    """Return the outcome for one partition: a Refusal, or the answer of the decision."""
+    if place[1] < 0:
+        return NEGATIVE
+    topic = context.services.partitions.registry.by_id.get(place[0])
+    if api.checks_topics and (topic is None or not topic.has(place[1])):
+        return UNKNOWN
+    key = SharePartitionKey(request.group_id, *place)
+    shares = context.services.coordinators.shares
+    try:
+        await shares.ensure_topic()
+        return await shares.stored.run(key, lambda states, now_ms: api.decide(states, key, entry, now_ms))
+    except Unavailable as error:
+        return Refusal(error.error_code)
+
+
+def _row(module: Any, api: StateApi, partition: int, outcome: Any) -> Any:
+    if isinstance(outcome, Refusal):
+        return build(
+            module.PartitionResult,
+            partition=partition,
+            error_code=outcome.error_code,
+            error_message=outcome.message,
+            **(api.refused_fields or {}),
+        )
+    return build(
+        module.PartitionResult,
+        partition=partition,
+        error_code=ErrorCode.none,
+        error_message=None,
+        **api.fields(module, outcome),
+    )
+
+
+INITIALIZE_SHARE_GROUP_STATE_API_KEY: Final = 83
+_STATES: Final = StateApi(
+    INITIALIZE_SHARE_GROUP_STATE_API_KEY,
+    "InitializeStateResult",
+    lambda states, key, entry, now_ms: initialize(states, key, entry.state_epoch, entry.start_offset, now_ms),
+    checks_topics=True,
+)
+
+
+async def handle_initialize_share_group_state(context: RequestContext[Services], request: Any) -> Any:
+    """Begin each state at its start offset."""
+    return await answer_states(context, request, _STATES)
+
+
+READ_SHARE_GROUP_STATE_API_KEY: Final = 84
+
+
+def _fields(module: Any, state: ShareState) -> dict[str, Any]:
+    batches = tuple(
+        build(
+            module.StateBatch,
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.state,
+            delivery_count=batch.delivery_count,
+        )
+        for batch in state.batches
+    )
+    return {
+        "state_epoch": state.state_epoch,
+        "start_offset": state.start_offset,
+        "state_batches": batches,
+    }
+
+
+_READ_STATES: Final = StateApi(
+    READ_SHARE_GROUP_STATE_API_KEY,
+    "ReadStateResult",
+    lambda states, key, entry, _: read(states, key, entry.leader_epoch),
+    checks_topics=False,
+    fields=_fields,
+    refused_fields={"state_epoch": 0, "start_offset": 0, "state_batches": ()},
+)
+
+
+async def handle_read_share_group_state(context: RequestContext[Services], request: Any) -> Any:
+    """Return each state, once a new leader epoch is durable."""
+    return await answer_states(context, request, _READ_STATES)
+
+
+READ_SHARE_GROUP_STATE_API = Api(
+    key=READ_SHARE_GROUP_STATE_API_KEY,
+    name="ReadShareGroupState",
+    min_version=0,
+    max_version=0,
+    reaches=api.everything,
+    handle=handle_read_share_group_state,
+)
+
+
+READ_SHARE_GROUP_STATE_SUMMARY_API_KEY: Final = 87
+
+
+def _fields_read_summary(_: Any, summary: Summary) -> dict[str, Any]:
+    return {
+        "state_epoch": summary.state_epoch,
+        "leader_epoch": summary.leader_epoch,
+        "start_offset": summary.start_offset,
+        "delivery_complete_count": summary.done,
+    }
+
+
+_READ_SUMMARY_STATES: Final = StateApi(
+    READ_SHARE_GROUP_STATE_SUMMARY_API_KEY,
+    "ReadStateSummaryResult",
+    lambda states, key, _, __: summarize(states, key),
+    checks_topics=True,
+    fields=_fields_read_summary,
+    refused_fields={"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "delivery_complete_count": -1},
+)
+
+
+async def handle_read_share_group_state_summary(context: RequestContext[Services], request: Any) -> Any:
+    """Return the start offset of each state."""
+    return await answer_states(context, request, _READ_SUMMARY_STATES)
+
+
+READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
+    key=READ_SHARE_GROUP_STATE_SUMMARY_API_KEY,
+    name="ReadShareGroupStateSummary",
+    min_version=0,
+    max_version=1,
+    reaches=api.everything,
+    handle=handle_read_share_group_state_summary,
+)
+
+
+WRITE_SHARE_GROUP_STATE_API_KEY: Final = 85
+
+
+def _wanted(entry: Any) -> Write:
+    batches = [
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in entry.state_batches
+    ]
+    return Write(entry.state_epoch, entry.leader_epoch, entry.start_offset, batches)
+
+
+_WRITE_STATES: Final = StateApi(
+    WRITE_SHARE_GROUP_STATE_API_KEY,
+    "WriteStateResult",
+    lambda states, key, entry, _: write(states, key, _wanted(entry)),
+    checks_topics=False,
+)
+
+
+async def handle_write_share_group_state(context: RequestContext[Services], request: Any) -> Any:
+    """Store the changes of each partition; the answer leaves when they are durable."""
+    return await answer_states(context, request, _WRITE_STATES)
+
+
+WRITE_SHARE_GROUP_STATE_API = Api(
+    key=WRITE_SHARE_GROUP_STATE_API_KEY,
+    name="WriteShareGroupState",
+    min_version=0,
+    max_version=1,
+    reaches=api.everything,
+    handle=handle_write_share_group_state,
+)
+
+
+DELETE_SHARE_GROUP_STATE_API_KEY: Final = 86
+_DELETE_STATES: Final = StateApi(
+    DELETE_SHARE_GROUP_STATE_API_KEY,
+    "DeleteStateResult",
+    lambda states, key, _, __: delete(states, key),
+    checks_topics=True,
+)
+
+
+async def handle_delete_share_group_state(context: RequestContext[Services], request: Any) -> Any:
+    """Delete each state durably."""
+    return await answer_states(context, request, _DELETE_STATES)
+
+
+DELETE_SHARE_GROUP_STATE_API = Api(
+    key=DELETE_SHARE_GROUP_STATE_API_KEY,
+    name="DeleteShareGroupState",
+    min_version=0,
+    max_version=0,
+    reaches=api.everything,
+    handle=handle_delete_share_group_state,
+)
+
+
+INITIALIZE_SHARE_GROUP_STATE_API = Api(
+    key=INITIALIZE_SHARE_GROUP_STATE_API_KEY,
+    name="InitializeShareGroupState",
+    min_version=0,
+    max_version=0,
+    reaches=api.everything,
+    handle=handle_initialize_share_group_state,
+)
