@@ -58,7 +58,7 @@ from gateway.handlers.sharing import (
     share_group_state,
     share_session,
 )
-from gateway.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
+from gateway.handlers.telemetry import client_telemetry
 from gateway.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -129,8 +129,8 @@ _SERVED: tuple[Api[Any], ...] = (
     list_transactions.API,
     consumer_group.CONSUMER_GROUP_HEARTBEAT_API,
     consumer_group.CONSUMER_GROUP_DESCRIBE_API,
-    get_telemetry_subscriptions.API,
-    push_telemetry.API,
+    client_telemetry.GET_TELEMETRY_SUBSCRIPTIONS_API,
+    client_telemetry.PUSH_TELEMETRY_API,
     list_config_resources.API,
     describe_topic_partitions.API,
     share_group.SHARE_GROUP_HEARTBEAT_API,

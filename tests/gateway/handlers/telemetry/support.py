@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from gateway.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
+from gateway.handlers.telemetry import client_telemetry
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.support import Node
 
@@ -21,7 +21,9 @@ async def subscribe(node: Node, name: str = "s", **values: str | None) -> None:
 async def ask(node: Node, client_instance_id: uuid.UUID | None = None) -> Any:
     """Return the answer to GetTelemetrySubscriptions."""
     return await node.ask(
-        get_telemetry_subscriptions.API, 0, lambda _: {"client_instance_id": client_instance_id}
+        client_telemetry.GET_TELEMETRY_SUBSCRIPTIONS_API,
+        0,
+        lambda _: {"client_instance_id": client_instance_id},
     )
 
 
@@ -35,5 +37,5 @@ async def push(node: Node, asked: Any, metrics: bytes = b"", **changes: Any) -> 
         "metrics": metrics,
         **changes,
     }
-    answer = await node.ask(push_telemetry.API, 0, lambda _: fields)
+    answer = await node.ask(client_telemetry.PUSH_TELEMETRY_API, 0, lambda _: fields)
     return str(answer.error_code.name)
