@@ -14,8 +14,7 @@ from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.transactions.late_requests import refuse_late
-from gateway.handlers.transactions.transaction_errors import error_code_for
+from gateway.handlers.transactions.end_txn import error_code_for, refuse_late
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices

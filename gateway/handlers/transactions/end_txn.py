@@ -2,6 +2,10 @@
 
 From v5 on each end raises the epoch, and the answer has the new one (KIP-890).
 Source: Kafka's KafkaApis.handleEndTxnRequest.
+
+Maps refusals of the transaction coordinator to the error codes that clients of each version understand.
+
+Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations
@@ -10,11 +14,15 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.rules import VERSION_2, EndRequest, Producer, TransactionRefused
+from gateway.coordinator.transaction.rules import (
+    VERSION_2,
+    EndRequest,
+    NewestConnections,
+    Producer,
+    TransactionRefused,
+)
 from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.transactions.late_requests import refuse_late
-from gateway.handlers.transactions.transaction_errors import error_code_for
+from gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
@@ -51,6 +59,49 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
     )
+
+
+# Refuses requests of transactions that arrive after the client has given up their connection.
+
+
+def refuse_late(connections: NewestConnections, peer: Peer, producer: Producer) -> None:
+    """Close the connection of a request of version 1 if its producer uses a newer connection. Raises CloseConnection.
+
+    A client that uses both connections connects again, and then the request is in time.
+    """
+    if connections.is_late(producer, peer.number):
+        raise CloseConnection(
+            f"the producer {producer.producer_id} (epoch {producer.producer_epoch}) uses a newer connection for its transactions"
+        )
+
+
+FIRST_OFFSETS_WITH_ABORTABLE: Final = 4
+FIRST_OFFSETS_THAT_ADD: Final = 5
+"""First version of TxnOffsetCommit in which the commit adds its partition to the transaction."""
+
+
+def error_code_for(
+    error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int
+) -> ErrorCode:
+    """Return the code for a version; before `first_with_fenced`, INVALID_PRODUCER_EPOCH stands for PRODUCER_FENCED."""
+    if error.error_code is ErrorCode.producer_fenced and api_version < first_with_fenced:
+        return ErrorCode.invalid_producer_epoch
+    return error.error_code
+
+
+def offset_commit_error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
+    """Return the code for offsets of a transaction.
+
+    COORDINATOR_NOT_AVAILABLE takes the place of NOT_ENOUGH_REPLICAS.
+    """
+    code = error.error_code
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and api_version < FIRST_OFFSETS_WITH_ABORTABLE:
+        return ErrorCode.invalid_txn_state
+    if code is ErrorCode.concurrent_transactions and api_version < FIRST_OFFSETS_THAT_ADD:
+        return ErrorCode.coordinator_not_available
+    return code
 
 
 API = Api(key=API_KEY, name="EndTxn", min_version=0, max_version=5, reaches=api.coordinators, handle=handle)

@@ -18,7 +18,7 @@ from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import has_on_cluster
-from gateway.handlers.transactions.transaction_errors import error_code_for
+from gateway.handlers.transactions.end_txn import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices

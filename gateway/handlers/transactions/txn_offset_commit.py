@@ -19,8 +19,11 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import metadata_fits
 from gateway.handlers.answering.rights import refused_topics
-from gateway.handlers.transactions.late_requests import refuse_late
-from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
+from gateway.handlers.transactions.end_txn import (
+    FIRST_OFFSETS_THAT_ADD,
+    offset_commit_error_code,
+    refuse_late,
+)
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
