@@ -18,10 +18,9 @@ from gateway.config.exposure import exposure_complaint, is_exposed
 from gateway.config.metrics import METRICS_LISTENER
 from gateway.config.otlp import OTLP_ENDPOINT, missing_package
 from gateway.handlers import APIS
-from gateway.homes.choice import home_of
 from gateway.homes.home import StartFailed
 from gateway.homes.local_home import LocalHome
-from gateway.homes.worker_home import WorkerHome
+from gateway.homes.worker_home import WorkerHome, home_of
 from gateway.process import open_files_limit
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine

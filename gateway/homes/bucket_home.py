@@ -1,16 +1,23 @@
-"""A home in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk is a cache.
+"""A home in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk is
+a cache.
 
-A start registers a session and seals the earlier sessions of its own node, which then can't acknowledge anything any more (`BucketStart`).
-Then the data directory is rebuilt from the bucket, unless the last session of the cluster ended on this very disk by a clean stop. Once the
-gateway serves, it joins the other gateways of the bucket (`ClusterMembership`) and adopts the partitions that they give it (`Adoptions`).
+A start registers a session and seals the earlier sessions of its own node, which then can't acknowledge
+anything any more (`BucketStart`). Then the data directory is rebuilt from the bucket, unless the last session
+of the cluster ended on this very disk by a clean stop. Once the gateway serves, it joins the other gateways
+of the bucket (`ClusterMembership`) and adopts the partitions that they give it (`Adoptions`).
+
+Uploads what only the write-ahead log of a session has, before its gateway stops and others take over.
+
+Requests are served meanwhile. Who takes over reads the rest of that log, and until then nobody serves.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -20,12 +27,14 @@ from gateway.admin.system_errors import in_words
 from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.membership.silence import Lease
 from gateway.cluster.metadata.change import CorruptChange
-from gateway.cluster.objects.objects import CountedObjects, Counts, ObjectStore, Refused
+from gateway.cluster.objects.objects import CountedObjects, Counts, ObjectStore, Refused, StoreFailed
 from gateway.cluster.objects.probe import probe
+from gateway.cluster.parts.manifest import Overtaken, PartitionKey
 from gateway.cluster.parts.part_object import CorruptPart
+from gateway.cluster.reading.bucket_reads import BucketReads
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.uploads.collection import Coverage
-from gateway.cluster.uploads.partition_uploads import UploadLimits
+from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.ended import StoredSessions
@@ -38,18 +47,13 @@ from gateway.cluster.wal.sessions import (
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
+from gateway.config.cluster import LEADER_SELECTOR
 from gateway.homes.adoptions import Adoptions
-from gateway.homes.bucket_start import FIRST_WITH_BROKERS, BucketStart, Started
+from gateway.homes.bucket_start import FIRST_WITH_BROKERS, BucketStart, StartChecks, Started, session_state
 from gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
 from gateway.homes.home import Ended, Hold, StartFailed
-from gateway.homes.last_upload import upload_before_stop
 from gateway.homes.local_cache import LocalCache
 from gateway.homes.metadata_snapshots import MetadataSnapshots
-from gateway.homes.metadata_tail import MetadataTail
-from gateway.homes.replica_reading import ReplicaReading, replica_reading
-from gateway.homes.session_states import session_state
-from gateway.homes.start_checks import StartChecks
-from gateway.homes.uploaded_partitions import uploaded_partitions
 from gateway.metadata.records import UnknownRecordError
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import Fetcher
@@ -57,6 +61,8 @@ from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.services import Services
 from gateway.runtime.topics.follow_settings import put_limits
+from gateway.runtime.topics.leader_starts import LeaderStarts
+from gateway.runtime.topics.read_replicas import ReadReplicas
 from gateway.runtime.topics.shared_journal import SharedJournal
 from gateway.server.server import RECEIVE_BUFFER_BYTES
 from log import (
@@ -67,7 +73,9 @@ from log import (
     KeptWrites,
     LocalDurability,
     LogError,
+    NeedsRecovery,
     PartitionLog,
+    StorageFailed,
 )
 from log.rebuilding import BUCKET_SESSION
 from log.stopped import LOCK
@@ -390,3 +398,159 @@ class BucketHome:
         """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises OSError."""
         durability = LocalDurability(self._machine.storage)
         durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
+
+
+UPLOADED_WITHIN_S: Final = 10.0
+"""How long a gateway that is told to stop serves on while it uploads. What is unfinished is read by who takes over."""
+
+
+async def upload_before_stop(uploads: Uploads) -> None:
+    """Upload as far as possible in UPLOADED_WITHIN_S. A failure is logged: the stop goes on."""
+    logger.info(
+        "uploads what only the write-ahead log has, for %.0f s at most, and serves meanwhile",
+        UPLOADED_WITHIN_S,
+    )
+    try:
+        async with asyncio.timeout(UPLOADED_WITHIN_S):
+            await uploads.round()
+    except TimeoutError:
+        logger.info("the last upload did not end within %.0f s", UPLOADED_WITHIN_S)
+    except (SessionFenced, Overtaken, Refused, StoreFailed, StorageFailed) as error:
+        logger.warning("the last upload ended early: %s", error)
+    except Exception:
+        logger.exception("the last upload failed in an unexpected way")
+
+
+# The reads of uploaded records at other gateways than the leader, as `replica.selector.class` says (KIP-392).
+
+
+class ReplicaReading:
+    """The reads here of what others lead, and the decisions where consumers read what this gateway leads."""
+
+    def __init__(self, config: Config, services: Services, objects: ObjectStore, uploads: Uploads) -> None:
+        """Let fetches use both from now on."""
+        node, image = services.node, services.topics.metadata_log.image
+        self._partitions = services.partitions
+        self._starts = LeaderStarts(image, node.brokers, node.peers)
+        self._reads = BucketReads(
+            objects, self._starts.ask, cache_bytes=config.int("seqgate.cluster.reading.cache.bytes")
+        )
+        self._partitions.bucket_reads = self._reads
+        self._partitions.replicas = ReadReplicas(
+            config.str("replica.selector.class"),
+            node.node_id,
+            image,
+            node.brokers,
+            uploads.counting,
+            node.loop.time,
+        )
+
+    async def stop(self) -> None:
+        """Let only leaders serve; end what is being fetched."""
+        self._partitions.replicas = self._partitions.bucket_reads = None
+        await self._reads.stop()
+        await self._starts.stop()
+
+
+def replica_reading(
+    config: Config, services: Services, objects: ObjectStore, uploads: Uploads
+) -> ReplicaReading | None:
+    """Begin the reads; None where only leaders serve."""
+    selector = config.optional_str("replica.selector.class")
+    if selector is None or selector == LEADER_SELECTOR:
+        return None
+    return ReplicaReading(config, services, objects, uploads)
+
+
+# Follows the shared metadata log: folds in what other gateways have changed, soon after they did.
+
+
+class MetadataTail:
+    """The task that looks for changes of others. It takes the turn of a change only when there is something to fold in."""
+
+    def __init__(
+        self,
+        has_more: Callable[[], Awaitable[bool]],
+        catch_up: Callable[[], Awaitable[None]],
+        interval_s: Callable[[], float],
+    ) -> None:
+        self._has_more = has_more
+        self._catch_up = catch_up
+        self._interval_s = interval_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="tail of the metadata")
+
+    async def stop(self) -> None:
+        """End the looks. A change that is being folded in is finished."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s())
+            try:
+                if await self._has_more():
+                    await self._catch_up()
+            except (StoreFailed, Refused) as error:
+                logger.debug("no look at the metadata of the cluster now: %s", error)
+            except LogError as error:
+                logger.info("the metadata of the cluster is not followed any more: %s", error)
+                return
+            except Exception:
+                logger.exception("a change of the metadata can't be folded in")
+
+
+# The partitions of a gateway, as the uploads into its bucket see them.
+
+
+def uploaded_partitions(services: Services) -> Partitions:
+    """Return the port to the partitions of these services."""
+    found = _Uploaded(services)
+    return Partitions(
+        found.led, found.open_log, found.flushed, found.exists, services.topics.metadata_log.catch_up
+    )
+
+
+class _Uploaded:
+    """The partitions that this gateway leads, and the metadata."""
+
+    def __init__(self, services: Services) -> None:
+        self._partitions = services.partitions
+        self._directory = services.partitions.log_directory
+        self._lifecycle = services.topics.lifecycle
+        self._image = services.topics.metadata_log.image
+
+    def led(self) -> Iterable[PartitionKey]:
+        for topic in self._image.topics_by_id.values():
+            for index in topic.partitions:
+                if self._lifecycle.leads(topic.name, index):
+                    yield PartitionKey(topic.topic_id, index)
+
+    def exists(self, partition: PartitionKey) -> bool:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        return topic is not None and partition.partition in topic.partitions
+
+    async def open_log(self, partition: PartitionKey) -> PartitionLog | None:
+        topic, index = self._image.topics_by_id.get(partition.topic_id), partition.partition
+        if topic is None or not self._lifecycle.leads(topic.name, index):
+            return None
+        try:
+            log = self._directory.get(topic.name, index)
+        except NeedsRecovery:
+            await self._partitions.recoveries.open(self._directory, (topic.name, index))
+            log = self._directory.get(topic.name, index)
+        if log is None or log.topic_id != partition.topic_id or not self._lifecycle.leads(topic.name, index):
+            return None
+        # The manifest names the leader epoch that the log has begun, and an open partition begins it.
+        served = self._partitions.registry.get(topic.name, index)
+        if served is not None and served.log is log:
+            log.begin_leader_epoch(served.leader_epoch)
+        return log
+
+    async def flushed(self, log: PartitionLog) -> None:
+        await self._partitions.flusher.flushed(log, self._partitions.registry.serving(log))

@@ -1,24 +1,32 @@
-"""The start of a gateway over a bucket: it gets its node id and its session, ends its earlier ones, and makes its data directory.
+"""The start of a gateway over a bucket: it gets its node id and its session, ends its earlier ones, and makes
+its data directory.
 
-A gateway seals the earlier sessions of its own node id, and those that the metadata shows as ended. Sessions of other live gateways stay. The
-directory gets the metadata, and the partitions that this gateway leads; where others are live, it adopts later what they gave it.
+A gateway seals the earlier sessions of its own node id, and those that the metadata shows as ended. Sessions
+of other live gateways stay. The directory gets the metadata, and the partitions that this gateway leads;
+where others are live, it adopts later what they gave it.
 """
 
 from __future__ import annotations
 
 import logging
 import platform
+import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.cluster.membership.silence import end_earlier
-from gateway.cluster.metadata.shared_log import SharedLog, is_copied, read_metadata
+from gateway.cluster.metadata.change import decode_change
+from gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied, read_metadata
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
-from gateway.cluster.wal.ended import SealedWal, SessionState, seal_all, sealed_at
+from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild, write_metadata
+from gateway.cluster.rebuild.unfinished_import import read_import
+from gateway.cluster.wal.ended import SealedWal, SessionState, WalRange, seal_all, sealed_at
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import (
     CLUSTER_VERSION,
@@ -31,18 +39,21 @@ from gateway.cluster.wal.sessions import (
     written_version,
 )
 from gateway.config import Config
-from gateway.homes.bucket_rebuild import rebuild_directory
 from gateway.homes.home import StartFailed
 from gateway.homes.local_cache import LocalCache
-from gateway.homes.session_states import session_state
-from gateway.homes.start_checks import StartChecks
+from gateway.metadata.brokers import StoredBrokers
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.membership import ANY_EPOCH, choose_node_id
+from gateway.metadata.records import decode_record
+from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.topics.brokers import advertised_endpoint
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from gateway.runtime.topics.stored_image import image_of
-from log import Durability
-from log.rebuilding import fresh_id, is_as_stopped
+from log import Durability, IncompatibleFormat, Storage
+from log.format.records import iterate_records
+from log.rebuilding import RebuiltDirectory, check_empty, fresh_id, is_as_stopped
+from log.stopped import LOCK, stored_batches
 
 logger = logging.getLogger(__name__)
 
@@ -285,3 +296,151 @@ def _release() -> str:
         return metadata.version("seqgate")
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+# Makes the data directory of a gateway from its bucket: the metadata first, then all that it names.
+
+METADATA: Final = MetadataPlace(METADATA_TOPIC_ID, METADATA_TOPIC)
+
+
+async def rebuild_directory(
+    objects: ObjectStore,
+    storage: Storage,
+    path: Path,
+    local_session: bytes,
+    session: Session,
+    known: SharedLogContent,
+    sealed: Sequence[tuple[RegisteredSession, SealedWal]],
+    durability: Durability,
+    wanted: Collection[PartitionKey] | None = None,
+) -> tuple[Rebuilt, SharedLog]:
+    """Make the directory anew; return what was read, and the shared metadata log behind what the directory has of it.
+
+    `known` is all of `meta/`, or a snapshot and what is behind it, read after the logs in `sealed` had ended. Where an older release kept the metadata in write-ahead
+    logs and parts, the metadata is copied into the shared log, before anything else is written. Raises CorruptChange and as `rebuild`.
+    """
+    begun_s = time.monotonic()
+    ranges = [
+        WalRange(ended.node_id, ended.session, ended.nonce, log.first_seq, log.end_seq)
+        for ended, log in sealed
+    ]
+    changes = [decode_change(content, seq) for seq, content in known.changes]
+    directory = RebuiltDirectory.begin(storage, path, local_session)
+    try:
+        is_whole = is_copied(known)
+        end_offset = write_metadata(directory, METADATA, changes, known.base) if is_whole else 0
+        rebuilt = await rebuild(objects, ranges, directory, METADATA, partial(_read_topics, storage), wanted)
+        directory.finish(durability, session.cluster_id, session.node_id)
+    except BaseException:
+        directory.abandon()
+        raise
+    if not is_whole:
+        end_offset = changes[-1].end_offset if changes else 0
+    shared = SharedLog(objects, session, next_seq=known.end_seq, next_offset=end_offset)
+    if not is_whole:
+        logger.info("the metadata of the cluster, which an older release has written, is copied to meta/")
+        place = path / f"{METADATA_TOPIC}-0"
+        await copy_log(shared, stored_batches(storage, place) if storage.exists(str(place)) else ())
+    logger.info(
+        "%s: rebuilt from the bucket: sessions %d, objects %d, bytes %d, partitions %d, in %.2f s",
+        path,
+        len(ranges),
+        *rebuilt[:3],
+        time.monotonic() - begun_s,
+    )
+    return rebuilt, shared
+
+
+def _read_topics(storage: Storage, directory: Path) -> Mapping[uuid.UUID, StoredTopic]:
+    image = MetadataImage()
+    for _, batch in stored_batches(storage, directory):
+        for record in iterate_records(batch):
+            image.replay(decode_record(record.value or b""))
+    return {
+        topic_id: StoredTopic(topic.name, len(topic.partitions))
+        for topic_id, topic in image.topics_by_id.items()
+    }
+
+
+# What the metadata says about the sessions of the cluster: which run, and which have ended.
+
+
+def session_state(
+    brokers: StoredBrokers, session: RegisteredSession, first_with_brokers: int
+) -> SessionState:
+    """Return whether a session runs as a broker, has ended, or is none.
+
+    A start seals all earlier sessions of its node, so a session has ended once a later one of its node is a broker. Sessions of releases before the
+    cluster version `first_with_brokers` never became brokers; the first start of a later release has sealed them.
+    """
+    broker = brokers.by_id.get(session.node_id)
+    if session.session in brokers.ended or session.cluster_version < first_with_brokers:
+        return SessionState.ENDED
+    if broker is None or broker.broker_epoch < session.session:
+        return SessionState.NO_BROKER
+    if broker.broker_epoch > session.session or broker.fenced:
+        return SessionState.ENDED
+    return SessionState.RUNNING
+
+
+# Checks of a data directory and a bucket before a start changes either.
+
+
+class StartChecks:
+    """Checks the data directory `path` and the bucket at `address`, whose cache the directory is or becomes."""
+
+    def __init__(self, storage: Storage, path: Path, address: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._address = address
+
+    def check_directory(self) -> None:
+        """Check that the data directory is empty or a cache of this bucket. Raises StartFailed, OSError, IncompatibleFormat."""
+        local = read_local_session(self._storage, str(self._path))
+        if local is None:
+            try:
+                check_empty(self._storage, str(self._path))
+            except IncompatibleFormat as error:
+                raise StartFailed(
+                    f"the data directory {self._path} holds files that are no cache of {self._address} ({error}); name an empty directory"
+                ) from error
+        elif local.address != self._address:
+            raise StartFailed(
+                f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; name another directory"
+            )
+
+    def check_unlocked(self) -> None:
+        """Check that no gateway uses the data directory; otherwise this start would end that gateway's session, and then fail itself.
+
+        Raises DirectoryLocked, OSError.
+        """
+        lock = str(self._path / LOCK)
+        self._storage.make_directories(str(self._path))
+        self._storage.lock(lock)
+        self._storage.unlock(lock)
+
+    async def check_imported(self, reads: PersistentReads) -> None:
+        """Check that the bucket is whole. Raises StartFailed, CorruptRegistration, IncompatibleFormat, Refused."""
+        begun = await read_import(reads)
+        if begun is not None:
+            raise StartFailed(
+                f"an import of {begun.path} on {begun.host} into {self._address} is not finished; run `seqgate cluster import` again"
+            )
+
+    def check_bucket(self, known: SharedLogContent) -> None:
+        """Check that the bucket has the session that used the data directory last. Raises StartFailed, OSError, IncompatibleFormat.
+
+        A bucket that was emptied or replaced has not what the directory has: the directory may be all that is left.
+        """
+        local = read_local_session(self._storage, str(self._path))
+        if local is None:
+            return
+        last = known.of(local.session)
+        is_dropped = last is None and known.base is not None and local.session < known.base.seq
+        if (last is not None or is_dropped) and known.cluster_id == local.cluster_id:
+            return
+        raise StartFailed(
+            f"the data directory {self._path} is a cache of the cluster {local.cluster_id}, and {self._address} has no session "
+            f"{local.session} of this cluster, so somebody emptied or replaced the bucket; put its objects back, or name an empty "
+            "directory"
+        )

@@ -1,4 +1,6 @@
-"""The home of one of several workers: the local disk, of which the worker has a share, and the process that supervises it."""
+"""The home of one of several workers: the local disk, of which the worker has a share, and the process that
+supervises it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from gateway.config import Config
-from gateway.homes.home import Ended
+from gateway.homes.home import Ended, Home
+from gateway.homes.local_home import LocalHome
 from gateway.metadata.image import TopicImage
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
@@ -149,3 +152,17 @@ def ready_of(services: Services) -> Ready:
         {name: (place.host, place.port) for name, place in node.brokers.advertised.items()},
         [place.shown for place in node.bound.values()],
     )
+
+
+# Chooses the home of a gateway's records.
+
+
+def home_of(config: Config, machine: Machine, seat: Seat | None = None) -> Home:
+    """Return the home that `seqgate.cluster` names: the local disk without it, and a worker's share of the disk with a `seat`."""
+    if seat is not None:
+        return WorkerHome(config, machine, seat)
+    if config.optional_str("seqgate.cluster") is None:
+        return LocalHome(config, machine)
+    from gateway.homes.bucket_home import BucketHome  # noqa: PLC0415 - a gateway without a cluster starts without its imports
+
+    return BucketHome(config, machine)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.config import Config, load_config
 from gateway.gateway import Gateway
-from gateway.homes.bucket_rebuild import rebuild_directory
+from gateway.homes.bucket_start import rebuild_directory
 from gateway.homes.cluster_membership import ClusterMembership
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.test_stop_in_a_cluster import TOPIC, create, write

@@ -20,7 +20,7 @@ from gateway.cluster.wal.ended import EndedSession, seal
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
 from gateway.homes.adoptions import Adoptions
-from gateway.homes.uploaded_partitions import uploaded_partitions
+from gateway.homes.bucket_home import uploaded_partitions
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID

@@ -19,7 +19,7 @@ from gateway.cluster.objects.objects import Refused
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
 from gateway.cluster.wal import sessions
 from gateway.cluster.wal.sessions import Session, read_shared_log
-from gateway.homes import bucket_rebuild
+from gateway.homes import bucket_start
 from gateway.homes.bucket_home import BucketHome
 from gateway.homes.home import StartFailed
 from tests.gateway.admin.cluster.test_importing import _write, imported, verified
@@ -46,7 +46,7 @@ def older_release() -> Iterator[None]:
         patch.setattr(sessions, "CLUSTER_VERSION", 2)
         patch.setattr(sessions, "LEAST_VERSION", 2)
         patch.setattr(BucketHome, "open_journal", None)
-        patch.setattr(bucket_rebuild, "copy_log", copy_nothing)
+        patch.setattr(bucket_start, "copy_log", copy_nothing)
         patch.setattr(_Import, "_copy_metadata", upload_metadata)
         yield
 

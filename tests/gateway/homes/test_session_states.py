@@ -4,7 +4,7 @@ import pytest
 
 from gateway.cluster.wal.ended import SessionState
 from gateway.cluster.wal.sessions import RegisteredSession
-from gateway.homes.session_states import session_state
+from gateway.homes.bucket_start import session_state
 from gateway.metadata.membership import end_session, register_broker, unregister_broker
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 

@@ -19,7 +19,7 @@ from gateway.cluster.wal.session_wal import Outcome, Step
 from gateway.cluster.wal.wal_object import Seal
 from gateway.coordinator.places import TopicPartition
 from gateway.homes import bucket_home
-from gateway.homes.uploaded_partitions import uploaded_partitions
+from gateway.homes.bucket_home import uploaded_partitions
 from gateway.metadata import leadership
 from gateway.metadata.records import MetadataRecord
 from gateway.runtime.coordinators.remote_markers import RemoteMarkers

@@ -16,7 +16,7 @@ from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
 from gateway.cluster.wal.sessions import RegisteredSession, Session
 from gateway.cluster.wal.wal_object import Seal
-from gateway.homes import bucket_rebuild, bucket_start
+from gateway.homes import bucket_start
 from gateway.homes.bucket_start import BucketStart
 from gateway.runtime.partitions.round_reader import RoundReader
 from log.stopped import stored_batches
@@ -76,7 +76,7 @@ def taken_over_without_a_seal() -> list[Change]:
 @bucket_fault
 def log_read_before_its_seal() -> list[Change]:
     """a gateway that takes over reads the records first, and seals the log then"""
-    end_earlier, rebuild = bucket_start.end_earlier, bucket_rebuild.rebuild
+    end_earlier, rebuild = bucket_start.end_earlier, bucket_start.rebuild
     waiting: dict[ObjectStore, Callable[[], Any]] = {}
 
     async def ends(
@@ -90,7 +90,7 @@ def log_read_before_its_seal() -> list[Change]:
         await waiting.pop(objects)()
         return rebuilt
 
-    return [(bucket_start, "end_earlier", ends), (bucket_rebuild, "rebuild", rebuild_first)]
+    return [(bucket_start, "end_earlier", ends), (bucket_start, "rebuild", rebuild_first)]
 
 
 async def _end_of(objects: ObjectStore, earlier: RegisteredSession, own: Session, reason: str) -> SealedWal:
@@ -167,8 +167,8 @@ def changes_of_others_left_out() -> list[Change]:
         earlier = [each for each in changes if each.session < last]
         return write_metadata(directory, metadata, earlier, snapshot)
 
-    write_metadata = bucket_rebuild.write_metadata
-    return [(bucket_rebuild, "write_metadata", write)]
+    write_metadata = bucket_start.write_metadata
+    return [(bucket_start, "write_metadata", write)]
 
 
 @bucket_fault
