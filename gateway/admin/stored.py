@@ -10,9 +10,8 @@ from typing import Final
 
 from gateway.admin.request import ControlError
 from gateway.admin.system_errors import in_words
-from gateway.metadata.image import MetadataImage
+from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
-from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.clock import SystemClock
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.topics.metadata_journal import LocalJournal

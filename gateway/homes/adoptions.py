@@ -23,14 +23,13 @@ from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.ended import EndedSessions
 from gateway.cluster.wal.sessions import CorruptRegistration
 from gateway.cluster.wal.wal_object import CorruptWalObject
-from gateway.metadata.image import MetadataImage
+from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
 from gateway.metadata.records import (
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
 )
-from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.services import Services
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
 from log.rebuilding import StagedPartitions

@@ -42,10 +42,9 @@ from gateway.config import Config
 from gateway.homes.home import StartFailed
 from gateway.homes.local_cache import LocalCache
 from gateway.metadata.brokers import StoredBrokers
-from gateway.metadata.image import MetadataImage
+from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.metadata.membership import ANY_EPOCH, choose_node_id
 from gateway.metadata.records import decode_record
-from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.topics.brokers import advertised_endpoint
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID

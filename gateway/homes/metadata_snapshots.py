@@ -29,8 +29,7 @@ from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import SNAPSHOTS_SINCE, RegisteredSession, SharedLogContent, Snapshot
 from gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.image_records import records_of
+from gateway.metadata.image import MetadataImage, records_of
 from gateway.metadata.records import encode_record
 from gateway.runtime.topics.stored_image import image_of
 from log import IncompatibleFormat

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.metadata.decision import Decision
+import re
+from typing import Final
+
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import ProducerIdsRecord
+from gateway.metadata.users import Decision
 
 _LAST_ID = 2**63 - 1
 
@@ -47,3 +50,17 @@ def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) ->
         return Decision((), image.next_producer_id)
     record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=0, next_producer_id=next_producer_id)
     return Decision((record,), image.next_producer_id)
+
+
+# Reads a node id from text: requests name a broker's configuration or quota resource by its node id.
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_INT32: Final = range(-(2**31), 2**31)
+
+
+def node_id_of(text: str) -> int | None:
+    """Return the node id that a client wrote; None when the text is no 32-bit number."""
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if number in _INT32 else None

@@ -1,35 +1,43 @@
 """Decisions about topics: create them, add partitions.
 
-Rules and order of checks: Kafka's ControllerApis and ReplicationControlManager. Each request is decided as a whole; a
-refused topic does not affect the other topics of the request.
+Rules and order of checks: Kafka's ControllerApis and ReplicationControlManager. Each request is decided as a
+whole; a refused topic does not affect the other topics of the request.
+
+Decisions about topics: delete them.
+
+Rules and order of checks: Kafka's ControllerApis.deleteTopics. A refused topic does not affect the other
+topics of the request.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config.config import Config
 from gateway.metadata.configs import topic_config_error
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
-from gateway.metadata.placement import default_replication_factor, new_partition, new_partitions
+from gateway.metadata.image import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    TOPIC_RESOURCE,
+    MetadataImage,
+    TopicImage,
+    has_collision_characters,
+    name_complaint,
+)
 from gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
-from gateway.metadata.topic_names import (
-    INTERNAL_TOPICS,
-    METADATA_TOPIC,
-    has_collision_characters,
-    name_complaint,
-)
+from gateway.metadata.users import UNKNOWN_TOPIC_ID_MESSAGE, UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 
 #: Partitions that one request may create; Kafka refuses more, too (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -380,3 +388,154 @@ def _increase_error(
         if error:
             return error
     return None
+
+
+# Chooses the brokers of new partitions: neighbouring partitions of a topic go to different brokers.
+
+MOST_REPLICAS_BY_DEFAULT: Final = 3
+"""Replicas of a partition that is created without a number of them, where as many gateways are live. All gateways share the records, so
+the replicas only say which of them lead the partition first."""
+
+
+def default_replication_factor(brokers: Sequence[int]) -> int:
+    """Return the number of replicas of a partition that is created without one."""
+    return min(MOST_REPLICAS_BY_DEFAULT, len(brokers))
+
+
+def new_partitions(
+    topic_id: uuid.UUID,
+    indexes: Iterable[int],
+    brokers: Sequence[int],
+    replication_factor: int = 1,
+    avoided: Collection[int] = (),
+) -> Iterator[PartitionRecord]:
+    """Yield the records of new partitions. The first replica leads, from leader epoch 0 on.
+
+    The brokers take turns; the topic id chooses which of them has partition 0, so that topics of one partition are
+    spread, too. Partitions that are added later continue the turns. The `avoided` brokers lead none, unless all are avoided. Source:
+    Kafka's StripedReplicaPlacer, without racks.
+    """
+    first = int.from_bytes(topic_id.bytes[-8:], "big")
+    leaders = [broker for broker in brokers if broker not in avoided] or brokers
+    last = [broker for broker in brokers if broker not in leaders]
+    for index in indexes:
+        begin = (first + index) % len(leaders)
+        replicas = (*leaders[begin:], *leaders[:begin], *last)[:replication_factor]
+        yield new_partition(topic_id, index, replicas)
+
+
+def new_partition(topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) -> PartitionRecord:
+    """Return the record of a new partition on these replicas. The first one leads."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=replicas,
+        leader=replicas[0],
+        leader_epoch=0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicToDelete:
+    """A topic to delete, by name or by id."""
+
+    name: str | None = None
+    topic_id: uuid.UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionRight:
+    """The rights of a client on a topic that the client wants to delete."""
+
+    describe: bool
+    delete: bool
+
+
+def delete_topics(
+    image: MetadataImage,
+    topics: Sequence[TopicToDelete],
+    right: Callable[[str], DeletionRight] | None = None,
+) -> Decision[list[TopicResult]]:
+    """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
+
+    `right` returns the client's rights on the topic of a name; None if the client may delete all topics.
+    """
+    names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
+    ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
+    results: dict[tuple[str | None, uuid.UUID | None], TopicResult] = {}
+    records: list[MetadataRecord] = []
+    deleted: set[uuid.UUID] = set()
+    for topic in topics:
+        key = (topic.name, topic.topic_id)
+        if key in results:
+            continue
+        error = _deletion_error(topic, names, ids)
+        found = None if error else _find(image, topic)
+        denied = None if error or right is None else _denial(topic, found, right)
+        if denied is not None:
+            results[key] = denied
+        elif found is None:
+            results[key] = TopicResult(
+                name=topic.name, topic_id=topic.topic_id, error=error or _not_found(topic)
+            )
+        elif found.topic_id in deleted:
+            text = "The provided topic name maps to an ID that was already supplied."
+            results[key] = TopicResult(
+                name=found.name,
+                topic_id=found.topic_id,
+                error=ApiError(ErrorCode.invalid_request, text),
+            )
+        else:
+            deleted.add(found.topic_id)
+            records.append(RemoveTopicRecord(found.topic_id))
+            results[key] = TopicResult(name=found.name, topic_id=found.topic_id)
+    return Decision(records, list(results.values()))
+
+
+def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
+    if topic.name is not None:
+        return image.topics_by_name.get(topic.name)
+    return None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
+
+
+def _denial(
+    topic: TopicToDelete, found: TopicImage | None, right: Callable[[str], DeletionRight]
+) -> TopicResult | None:
+    """Return the result of a topic that the client may not delete, or must not find.
+
+    A client that may not describe the topic learns neither whether its name exists nor the name of its id.
+    """
+    error = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+    if topic.name is not None:
+        allowed = right(topic.name)
+        if allowed.describe and (found is None or allowed.delete):
+            return None
+        return TopicResult(name=topic.name, error=error)
+    if found is None:
+        return None
+    allowed = right(found.name)
+    if allowed.delete:
+        return None
+    return TopicResult(name=found.name if allowed.describe else None, topic_id=found.topic_id, error=error)
+
+
+def _not_found(topic: TopicToDelete) -> ApiError:
+    if topic.name is not None:
+        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
+    return ApiError(ErrorCode.unknown_topic_id, UNKNOWN_TOPIC_ID_MESSAGE)
+
+
+def _deletion_error(
+    topic: TopicToDelete, names: Mapping[str, int], ids: Mapping[uuid.UUID, int]
+) -> ApiError | None:
+    text = None
+    if topic.name is None and topic.topic_id is None:
+        text = "Neither topic name nor id were specified."
+    elif topic.name is not None and topic.topic_id is not None:
+        text = "You may not specify both topic name and topic id."
+    elif topic.name is not None and names[topic.name] > 1:
+        text = "Duplicate topic name."
+    elif topic.topic_id is not None and ids[topic.topic_id] > 1:
+        text = "Duplicate topic id."
+    return ApiError(ErrorCode.invalid_request, text) if text else None

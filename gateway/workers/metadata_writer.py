@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from gateway.metadata.image import MetadataImage, TopicImage
+from gateway.metadata.image import METADATA_TOPIC, MetadataImage, TopicImage
 from gateway.metadata.leadership import NO_MOVE
 from gateway.metadata.records import (
     MetadataRecord,
@@ -18,7 +18,6 @@ from gateway.metadata.records import (
     decode_record,
     encode_record,
 )
-from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_journal import read_records, replay_log
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID
 from log import (

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.metadata.image import MetadataImage
+from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.metadata.records import RegisterBrokerRecord
-from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_log import open_metadata_log
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from gateway.workers.leaving_topics import LeftDirectory

@@ -42,7 +42,7 @@ from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
 from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, by_subtopology
-from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
 from gateway.runtime.topics.latest_offsets import LatestOffsets

@@ -19,7 +19,7 @@ from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
-from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services

@@ -12,7 +12,7 @@ from gateway.admin.operation import LiveGateway
 from gateway.admin.producers.live import producer_counters
 from gateway.admin.status.messages import BucketState, Certificate, OfflinePartition, Status, StatusRequest
 from gateway.admin.traffic import Traffic
-from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import NodeServices, Services
 from gateway.security.certificate_age import age_warning

@@ -38,7 +38,7 @@ from gateway.admin.transactions.messages import (
 )
 from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.rules import Producer
-from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.services import Services

@@ -25,7 +25,7 @@ from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import CoordinatorServices, Services

@@ -21,7 +21,6 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
-from gateway.metadata.decision import ApiError
 from gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -29,6 +28,7 @@ from gateway.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
+from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop import loggers
 from gateway.runtime.services import TopicServices
@@ -134,7 +134,7 @@ def _change(resource_type: int, change: ConfigChange) -> str:
 def _setting(resource_type: int, name: str) -> Setting | None:
     if resource_type == TOPIC_RESOURCE:
         return BY_TOPIC_NAME.get(name)
-    from gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - it has a large table
+    from gateway.metadata.configs import broker_setting  # noqa: PLC0415 - it has a large table
 
     return broker_setting(name)
 

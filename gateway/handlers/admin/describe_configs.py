@@ -16,7 +16,6 @@ from gateway.handlers.admin.config_rights import description_refusal
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
-from gateway.metadata.decision import ApiError
 from gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
@@ -33,9 +32,10 @@ from gateway.metadata.image import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    name_complaint,
 )
-from gateway.metadata.node_ids import node_id_of
-from gateway.metadata.topic_names import name_complaint
+from gateway.metadata.producer_ids import node_id_of
+from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop import loggers
 from gateway.runtime.services import TopicServices

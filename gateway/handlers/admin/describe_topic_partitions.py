@@ -17,8 +17,7 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import partition_state
 from gateway.handlers.answering.rights import NOT_ASKED, refused_topics, topic_operations, unseen_topics
-from gateway.metadata.image import TopicImage
-from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
+from gateway.metadata.image import INTERNAL_TOPICS, TopicImage, name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import Services
 from gateway.security.acls.codes import Operation

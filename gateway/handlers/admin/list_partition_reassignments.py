@@ -16,8 +16,8 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.decision import ApiError
 from gateway.metadata.leadership import is_reassigned
+from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices

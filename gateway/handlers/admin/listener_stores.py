@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 from gateway.config.table import BY_NAME, listener_of, without_listener
 from gateway.handlers.answering.api import RequestContext, TimeLimit
 from gateway.metadata.configs import Alteration, alter_configs, proposed_values
-from gateway.metadata.decision import ApiError
 from gateway.metadata.image import BROKER_RESOURCE
+from gateway.metadata.users import ApiError
 from gateway.runtime.services import NodeServices, TopicServices
 from gateway.security.errors import StoreError
 from gateway.security.renewal import RenewableListener

@@ -8,10 +8,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext, TimeLimit
-from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import order_move
 from gateway.metadata.records import MetadataRecord
+from gateway.metadata.users import ApiError, Decision
 from gateway.runtime.services import Services
 from log import LogError
 

@@ -21,7 +21,7 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.rights import refused_topics
-from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.removal import remove

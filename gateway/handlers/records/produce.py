@@ -60,7 +60,7 @@ from gateway.handlers.records.produce_late import (
 )
 from gateway.handlers.records.produce_order import Refusals, note_stored, refused_before
 from gateway.handlers.records.produce_repeats import ProduceRepeats
-from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
     PartitionRecords,
     ProduceRequest,

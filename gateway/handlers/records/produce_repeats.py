@@ -21,7 +21,7 @@ from gateway.handlers.records.produce_append import (
     final_refusal,
 )
 from gateway.handlers.records.produce_order import Refusals
-from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from gateway.protocol.produce_prefix import (
     FIRST_VERSION,

@@ -15,7 +15,7 @@ from gateway.coordinator.transaction.rules import VERSION_2, Producer
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import has_on_cluster
-from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.metrics.metric import Samples, Subject, counter, gauge
 from gateway.metrics.sources import Sources
 

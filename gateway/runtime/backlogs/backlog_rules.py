@@ -6,9 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Final, cast
 
 from gateway.config import Config
-from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from gateway.metadata.image import BROKER_RESOURCE, INTERNAL_TOPICS, TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
-from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.quota.backlog import BacklogRules, Policy
 
 SETTINGS: Final = ("backlog.quota.bytes", "backlog.quota.ms", "backlog.quota.policy", "message.ttl.ms")

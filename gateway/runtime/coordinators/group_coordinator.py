@@ -28,8 +28,8 @@ from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
+from gateway.metadata.image import OFFSETS_TOPIC
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_log import change_of, log_events
 from gateway.runtime.coordinators.group_timers import GroupTimers

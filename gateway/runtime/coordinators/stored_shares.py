@@ -23,7 +23,7 @@ from gateway.coordinator.share.records import (
     read,
 )
 from gateway.coordinator.share.share_partition import SharePartition, StateBatch
-from gateway.metadata.topic_names import SHARE_STATE_TOPIC
+from gateway.metadata.image import SHARE_STATE_TOPIC
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.share_changes import changed, forgetting
 from gateway.runtime.loop.clock import Clock

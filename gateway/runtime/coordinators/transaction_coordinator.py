@@ -30,7 +30,7 @@ from gateway.coordinator.transaction.rules import (
     TransactionRefused,
 )
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.transaction_endings import TransactionEndings, wait_for_end
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers

@@ -14,7 +14,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import NO_PRODUCER_ID
 from gateway.coordinator.transaction.rules import Producer
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 

@@ -21,7 +21,7 @@ from kio.static.primitive import i16, i32
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import by_topic
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from gateway.peer.asking import AsksPeers
 from gateway.peer.errors import PeerUnavailable
 from gateway.runtime.operations.operations import Unavailable

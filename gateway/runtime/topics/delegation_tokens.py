@@ -17,7 +17,7 @@ from typing import Final
 from gateway.config import Config
 from gateway.config.delegation_tokens import KEY_SETTING, OLD_KEY_SETTING
 from gateway.metadata.records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
-from gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired, remove_expired
+from gateway.metadata.users import USER_TYPE, Lifetimes, StoredTokens, is_expired, remove_expired
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.security.sasl.scram import TokenLogin

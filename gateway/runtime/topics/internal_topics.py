@@ -6,11 +6,10 @@ import uuid
 from functools import lru_cache
 from typing import Final
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
+from gateway.metadata.image import TRANSACTION_STATE_TOPIC, MetadataImage
 from gateway.metadata.java_hash_map import string_hash
-from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.metadata.topics import create_internal_topic
+from gateway.metadata.users import Decision
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog

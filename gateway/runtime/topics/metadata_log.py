@@ -13,9 +13,8 @@ import uuid
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from gateway.metadata.users import Decision
 from gateway.runtime.operations.durable_first import DurableFirst
 from gateway.runtime.topics.metadata_journal import Listener, MetadataJournal
 from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, settings

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.reading.bucket_reads import left_bytes
 from gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.brokers import Brokers
 

@@ -14,7 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gateway.config import Config
-from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE, TopicImage
+from gateway.metadata.image import (
+    ALL_BROKERS,
+    BROKER_RESOURCE,
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    TOPIC_RESOURCE,
+    TopicImage,
+)
 from gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
@@ -23,7 +30,6 @@ from gateway.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
 from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition

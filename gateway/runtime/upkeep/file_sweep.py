@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.runtime.loop.tasks import Task
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, parse_partition_directory

@@ -8,8 +8,7 @@ from itertools import repeat
 from typing import Final
 
 from gateway.config import Config
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition

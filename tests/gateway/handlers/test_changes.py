@@ -13,7 +13,7 @@ from gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
 from gateway.handlers.groups import delete_groups
 from gateway.handlers.records import delete_records
 from gateway.metadata.configs import Operation
-from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.metadata.image import METADATA_TOPIC
 from gateway.runtime.loop.log_rate_limit import UNLIMITED
 from tests.gateway.handlers.requests import TIMEOUT, alter, ask_metadata, create, delete, grow
 from tests.gateway.handlers.support import Node, open_node

@@ -13,7 +13,7 @@ from gateway.handlers.admin import (
     incremental_alter_configs,
     list_config_resources,
 )
-from gateway.metadata.logger_configs import LEVELS
+from gateway.metadata.configs import LEVELS
 from gateway.runtime.loop import loggers
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions

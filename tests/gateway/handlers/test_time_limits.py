@@ -24,8 +24,7 @@ from gateway.handlers.groups import delete_groups, list_groups, offset_delete
 from gateway.handlers.records import delete_records
 from gateway.handlers.sharing import share_group_offsets
 from gateway.handlers.transactions import describe_producers, list_transactions
-from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
 from gateway.runtime.loop import slices
 from gateway.runtime.loop.log_rate_limit import UNLIMITED
 from log import Storage

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.image_records import records_of
+from gateway.metadata.image import MetadataImage, records_of
 from gateway.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,

@@ -14,8 +14,7 @@ from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
 from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.producer_ids import claim_block, move_next
 from gateway.metadata.records import decode_record, encode_record
-from gateway.metadata.topic_deletion import TopicToDelete, delete_topics
-from gateway.metadata.topics import MorePartitions, NewTopic, create_partitions
+from gateway.metadata.topics import MorePartitions, NewTopic, TopicToDelete, create_partitions, delete_topics
 from tests.gateway.metadata.support import decide_topics
 
 CONFIG = load_config(overrides=["seqgate.max.partitions=20"])

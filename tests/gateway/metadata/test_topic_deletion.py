@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gateway.metadata.records import RemoveTopicRecord
-from gateway.metadata.topic_deletion import DeletionRight, TopicToDelete, delete_topics
-from gateway.metadata.topics import NewTopic, TopicResult
+from gateway.metadata.topics import DeletionRight, NewTopic, TopicResult, TopicToDelete, delete_topics
 from tests.gateway.metadata.support import image_with, replay, topic_id
 
 RIGHTS = {

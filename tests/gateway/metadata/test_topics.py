@@ -4,8 +4,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.config import load_config
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topic_names import name_complaint
+from gateway.metadata.image import MetadataImage, name_complaint
 from gateway.metadata.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     MorePartitions,

@@ -14,8 +14,8 @@ from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
-from gateway.metadata.decision import Decision
 from gateway.metadata.records import UserScramCredentialRecord
+from gateway.metadata.users import Decision
 from gateway.peer.address import PeerAddress
 from gateway.peer.errors import PeerUnavailable
 from gateway.peer.peers import Peers

@@ -14,8 +14,8 @@ from pathlib import Path
 from gateway.config import load_config
 from gateway.config.workers import worker_config
 from gateway.gateway import Gateway
-from gateway.metadata.decision import Decision
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from gateway.metadata.users import Decision
 from gateway.runtime.partitions.partition import Partition
 from gateway.workers.commits import Commits
 from gateway.workers.messages import Commit, FromSupervisor, FromWorker, Left

@@ -9,7 +9,7 @@ from gateway.coordinator.group import consumer_group, shard
 from gateway.coordinator.group.consumer_group import ConsumerMember
 from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.transactional import Pending, TransactionEnd
-from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.operations.loaded_shard import LoadedShard

@@ -19,7 +19,7 @@ from gateway.admin.transactions.messages import (
     ListTransactionsRequest,
 )
 from gateway.coordinator.transaction.rules import TransactionLimits
-from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators import transaction_endings
 from gateway.runtime.partitions.partition import Partition
 from log import Storage

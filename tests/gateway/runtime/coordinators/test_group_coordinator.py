@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC
 from gateway.runtime.coordinators import rewriting
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.operations.operations import Unavailable

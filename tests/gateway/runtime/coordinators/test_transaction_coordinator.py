@@ -21,7 +21,7 @@ from gateway.coordinator.transaction.records import (
     TransactionRecord,
 )
 from gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
-from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators import transaction_endings
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_replay import replay_batches

@@ -15,7 +15,7 @@ from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
-from gateway.metadata.topic_names import OFFSETS_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_replay import replay_batches

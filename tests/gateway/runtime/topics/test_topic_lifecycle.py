@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
 from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage, reopening
 from log.directory.directory_files import RECOVERY_POINTS
