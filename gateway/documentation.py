@@ -27,7 +27,7 @@ from gateway.config.documentation import configuration_page
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
 from gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
-from gateway.metrics.documentation import metrics_page
+from gateway.metrics.exposition import metrics_page
 from gateway.testing.control.openapi import description
 
 AREAS: Final = (

@@ -51,8 +51,7 @@ from pid_allocator import BlockStore
 from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
-    from gateway.metrics.composition import Metrics
-    from gateway.metrics.listener import MetricsListener
+    from gateway.metrics.listener import Metrics, MetricsListener
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +206,7 @@ class Gateway:
     def _make_metrics(self, services: Services, dispatcher: Dispatcher) -> Metrics:
         """Create what shows the metrics, and let the parts time what they do."""
         # a gateway without metrics starts without these modules
-        from gateway.metrics.composition import compose_metrics  # noqa: PLC0415
+        from gateway.metrics.listener import compose_metrics  # noqa: PLC0415
 
         return compose_metrics(
             self.config,

@@ -1,10 +1,21 @@
-"""The values of all metrics as text, in the format that the client asks for."""
+"""The values of all metrics as text, in the format that the client asks for.
+
+The series that clients have pushed (KIP-714), as families of Prometheus.
+
+A client chooses the names of its metrics. So each name gets a prefix, and no client can write over a metric
+of the gateway:
+
+    org.apache.kafka.producer.record.send.total     kafka_client_producer_record_send_total
+    my.metric                                       client_my_metric
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeVar
 
 from prometheus_client.core import (
@@ -19,10 +30,22 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 
 from gateway.durations import BOUNDS_S, Durations
-from gateway.metrics.metric import Kind, Metric, Sample
-from gateway.metrics.pushed import pushed_families
-from gateway.metrics.sources import Sources
-from gateway.metrics.table import SUBJECTS
+from gateway.metrics.metric import Kind, Metric, Sample, Sources, Subject
+from gateway.metrics.subjects import (
+    bucket,
+    clients,
+    groups,
+    limits,
+    node,
+    producers,
+    requests,
+    storage,
+    topics,
+    transactions,
+)
+from gateway.telemetry.points import HistogramValue
+from gateway.telemetry.points import Kind as PointsKind
+from gateway.telemetry.series import PushedSeries
 
 STEP: Final = 500
 """Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because they come less often."""
@@ -135,3 +158,122 @@ def process_families() -> Iterator[Family]:
 
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         yield from collector.collect()
+
+
+_OF_KAFKA: Final = "org.apache.kafka."
+_OTHER_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_]+")
+_TOTAL: Final = "_total"
+_LongName = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def pushed_families(found: Iterable[PushedSeries]) -> Iterator[Family]:
+    """Yield a family for each name.
+
+    Of two kinds of one name, and of two series that differ only in characters which Prometheus does not know, the later one is left out.
+    """
+    families: dict[str, Family] = {}
+    kinds: dict[str, PointsKind] = {}
+    seen: set[_LongName] = set()
+    for series in found:
+        name = family_name(series.name, series.kind)
+        key = name, tuple(sorted(series.labels.items()))
+        if kinds.setdefault(name, series.kind) is not series.kind or key in seen:
+            continue
+        seen.add(key)
+        family = families.get(name)
+        if family is None:
+            family = families[name] = Family(name, series.help or series.name, series.kind.value)
+        _add(family, name, series)
+    yield from families.values()
+
+
+def family_name(pushed: str, kind: PointsKind) -> str:
+    """Return the name of the family for the name that a client gave a metric."""
+    prefix = "kafka_client_" if pushed.startswith(_OF_KAFKA) else "client_"
+    name = prefix + _OTHER_CHARACTERS.sub("_", pushed.removeprefix(_OF_KAFKA))
+    return name.removesuffix(_TOTAL) if kind is PointsKind.COUNTER else name
+
+
+def _add(family: Family, name: str, series: PushedSeries) -> None:
+    if isinstance(series.value, HistogramValue):
+        _add_histogram(family, name, series.labels, series.value)
+    else:
+        suffix = _TOTAL if series.kind is PointsKind.COUNTER else ""
+        family.add_sample(name + suffix, series.labels, series.value)
+
+
+def _add_histogram(family: Family, name: str, labels: dict[str, str], value: HistogramValue) -> None:
+    bounds = (*map(repr, value.bounds), "+Inf")
+    for bound, count in zip(bounds, accumulate(value.counts), strict=True):
+        family.add_sample(f"{name}_bucket", {**labels, "le": bound}, count)
+    family.add_sample(f"{name}_count", labels, value.observations)
+    family.add_sample(f"{name}_sum", labels, value.sum)
+
+
+# The one list of metrics, by subject. The exposition, docs/metrics.md and the tests read it.
+
+SUBJECTS: Final[tuple[Subject, ...]] = (
+    node.SUBJECT,
+    requests.SUBJECT,
+    topics.SUBJECT,
+    producers.SUBJECT,
+    groups.SUBJECT,
+    transactions.SUBJECT,
+    clients.SUBJECT,
+    storage.SUBJECT,
+    bucket.SUBJECT,
+    limits.SUBJECT,
+)
+METRICS: Final[dict[str, Metric]] = {
+    metric.name: metric for subject in SUBJECTS for metric in subject.metrics
+}
+
+
+# Writes docs/metrics.md from the table of metrics.
+
+_INTRODUCTION: Final = """\
+# Metrics
+
+Let Prometheus scrape a gateway, and look up here what each metric tells.
+
+```bash
+seqgate serve --set seqgate.metrics.listener=127.0.0.1:9644
+curl http://127.0.0.1:9644/metrics
+```
+
+`/metrics` answers in the text format of Prometheus, or of OpenMetrics where the client asks for that. `/healthz` answers 200 while the
+process answers. `/readyz` answers 200 while the gateway can take writes, otherwise 503 with a sentence for each reason. The listener has no
+login: let only trusted programs reach it. [observability.md](observability.md) says what to watch, and which alert means what.
+
+Each of several workers listens on a port of its own, one after the other, and tells what it does itself. Counters begin at zero with each
+start of the gateway. Durations are histograms in seconds with buckets from 0.1 ms to 30 s.
+
+Written by `python -m gateway.documentation docs` (`make docs`) from the table in `gateway/metrics/exposition.py`; a test compares the two.
+"""
+
+
+def metrics_page() -> str:
+    """Return the page of all metrics as Markdown."""
+    return (
+        "\n".join([_INTRODUCTION, *(line for subject in SUBJECTS for line in _section(subject)), *_PROCESS])
+        + "\n"
+    )
+
+
+_PROCESS: Final = (
+    "## The process",
+    "",
+    "`prometheus-client` adds what it tells of every Python process: `process_cpu_seconds_total`, `process_resident_memory_bytes`,",
+    "`process_open_fds`, `process_max_fds`, `process_start_time_seconds`, `python_gc_*` and `python_info`.",
+)
+
+
+def _section(subject: Subject) -> Iterator[str]:
+    yield f"## {subject.title}"
+    yield ""
+    yield "| metric | type | labels | what it tells |"
+    yield "| --- | --- | --- | --- |"
+    for metric in subject.metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.doc} |"
+    yield ""

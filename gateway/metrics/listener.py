@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Union
 
 import msgspec
 
-from gateway.admin.request import ControlError
+from gateway.admin.operation import LiveGateway
+from gateway.admin.operations import OPERATIONS, answer_live, changes_something
+from gateway.admin.request import ControlError, Request
 from gateway.config import Config, Listener
 from gateway.config.exposure import is_loopback
 from gateway.config.listeners import parse_listener
 from gateway.config.metrics import METRICS_LISTENER
+from gateway.config.otlp import OTLP_ENDPOINT
 from gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
 from gateway.metrics.exposition import text_of
 from gateway.metrics.health import complaints
-from gateway.metrics.sources import Sources
-from gateway.metrics.views import NoView, RefusedFields, view
+from gateway.metrics.metric import LoopDelay, Sources, TopicTraffic
+from gateway.runtime.services import Services
+from gateway.runtime.upkeep.compaction import Compaction
+from gateway.runtime.upkeep.retention import Retention
+from gateway.server.dispatcher import Dispatcher
+from gateway.server.request_times import RequestTimes
+from gateway.server.server import Server
+
+if TYPE_CHECKING:
+    from gateway.metrics.otlp.exporter import OtlpExporter
+
 
 _VIEW: Final = "/view/"
 VIEW_TIMEOUT_S: Final = 30.0
@@ -108,3 +123,134 @@ class MetricsListener:
 
 def _error(status: int, error: Exception) -> HttpAnswer:
     return HttpAnswer(status, JSON, msgspec.json.encode({"error": str(error)}))
+
+
+# Puts together what shows the metrics of a gateway.
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What shows the metrics: the listener that programs ask, the exporter that tells a collector, or both."""
+
+    listener: MetricsListener | None
+    exporter: OtlpExporter | None
+
+    async def stop(self) -> None:
+        """Export the last values, and stop answering."""
+        if self.exporter is not None:
+            await self.exporter.stop()
+        if self.listener is not None:
+            await self.listener.stop()
+
+
+def compose_metrics(
+    config: Config,
+    services: Services,
+    server: Server,
+    dispatcher: Dispatcher,
+    retention: Retention,
+    compaction: Compaction,
+    live: Callable[[], LiveGateway],
+) -> Metrics:
+    """Return what shows the metrics, started later. From now on requests are counted and timed by API."""
+    requests = dispatcher.time_requests()
+    sources = Sources(
+        services=services,
+        live=live,
+        server=server,
+        requests=requests,
+        retention=retention,
+        compaction=compaction,
+        topics=TopicTraffic(services.partitions.registry, config.int("seqgate.metrics.topics.max")),
+        loop_delay=LoopDelay(services.node.loop, partial(_arm, requests, services)),
+    )
+    return Metrics(
+        None if config.optional_str(METRICS_LISTENER) is None else MetricsListener(config, sources),
+        None if config.optional_str(OTLP_ENDPOINT) is None else _exporter(config, sources),
+    )
+
+
+def _arm(requests: RequestTimes, services: Services) -> None:
+    """Time the next repeated requests and the next append."""
+    requests.arm()
+    if services.partitions.append_times is not None:
+        services.partitions.append_times.arm()
+
+
+def _exporter(config: Config, sources: Sources) -> OtlpExporter:
+    from gateway.metrics.otlp.exporter import OtlpExporter  # noqa: PLC0415 - an extra
+
+    return OtlpExporter(config, sources)
+
+
+# The answers of the control socket that change nothing, for programs that reach only the metrics listener,
+# such as the console.
+
+VIEWS: Final = frozenset(
+    {
+        "status",
+        "cluster.gateways",
+        "producers",
+        "verdicts",
+        "names",
+        "backlog",
+        "pids.list",
+        "pids.owner",
+        "pids.overlaps",
+        "groups.list",
+        "groups.describe",
+        "transactions.list",
+        "transactions.describe",
+        "transactions.hanging",
+        "tasks",
+        "log-lines",
+    }
+)
+"""The operations that a view may ask for: those that only read, and tell no credentials."""
+_REQUESTS: Final = {
+    operation.request.operation_name(): operation.request
+    for operation in OPERATIONS
+    if operation.request.operation_name() in VIEWS
+}
+_TYPE: Final[Any] = Union[tuple(_REQUESTS.values())]  # noqa: UP007 - `|` takes no list
+
+
+class NoView(Exception):
+    """There is no view of this name; the message is a sentence."""
+
+
+class RefusedFields(Exception):
+    """The view refuses its fields; the message is a sentence."""
+
+
+async def view(gateway: LiveGateway, name: str, fields: Mapping[str, Sequence[str]]) -> bytes:
+    """Return the answer of an operation as JSON: what this gateway knows, also where others of a cluster know more.
+
+    `fields` are those of the request, as texts; a field that is a list has several. Raises NoView, RefusedFields,
+    ControlError.
+    """
+    request = _request(name, fields)
+    return msgspec.json.encode(await answer_live(gateway, request))
+
+
+def _request(name: str, fields: Mapping[str, Sequence[str]]) -> Request[Any]:
+    wanted = _REQUESTS.get(name)
+    if wanted is None:
+        raise NoView(f"there is no view {name!r}; there are {', '.join(sorted(VIEWS))}")
+    if "operation" in fields:
+        raise RefusedFields("the path names the view; leave the field operation out")
+    lists = {
+        field.name
+        for field in msgspec.structs.fields(wanted)
+        if any(kind in str(field.type) for kind in ("list", "tuple"))
+    }
+    values: dict[str, Any] = {
+        field: list(texts) if field in lists else texts[-1] for field, texts in fields.items()
+    }
+    try:
+        request: Request[Any] = msgspec.convert({"operation": name, **values}, _TYPE, strict=False)
+    except msgspec.ValidationError as error:
+        raise RefusedFields(f"the view {name} refuses its fields: {error}") from None
+    if changes_something(request):
+        raise ControlError(f"{name} changes something, and a view does not")
+    return request

@@ -1,14 +1,29 @@
-"""One row of the table of metrics, and the values that are read for it."""
+"""One row of the table of metrics, and the values that are read for it.
+
+The records and bytes of each topic since the start, for a bounded number of topics.
+
+An open partition counts what was appended and fetched since it was opened. When it is closed, its counts are
+added to those of its topic's series. So a series never falls, whatever moves to another gateway or is
+deleted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
+from gateway.admin.operation import LiveGateway
 from gateway.durations import Durations
-from gateway.metrics.sources import Sources
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import Services
+from gateway.runtime.upkeep.compaction import Compaction
+from gateway.runtime.upkeep.retention import Retention
+from gateway.server.request_times import RequestTimes
+from gateway.server.server import Server
 
 
 class Kind(enum.StrEnum):
@@ -74,3 +89,148 @@ def gauge(name: str, doc: str, *labels: str) -> Metric:
 def histogram(name: str, doc: str, *labels: str) -> Metric:
     """Return a metric of durations in seconds."""
     return Metric(name, Kind.HISTOGRAM, doc, labels)
+
+
+# Measures how late the event loop runs what is due: the time that every request may wait for its turn.
+
+PROBE_EVERY_S: Final = 0.1
+"""The time between two measurements."""
+
+
+class LoopDelay:
+    """Asks the loop to call back after a fixed time, again and again, and counts by how much it was late."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], object] = lambda: None) -> None:
+        """`then` is called after each measurement."""
+        self.durations = Durations()
+        self._then = then
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to measure, unless this object already does."""
+        if self._timer is None:
+            self._wait(self._loop.time() + PROBE_EVERY_S)
+
+    def stop(self) -> None:
+        """Measure no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self, due_s: float) -> None:
+        self._timer = self._loop.call_at(due_s, self._measure, due_s)
+
+    def _measure(self, due_s: float) -> None:
+        now_s = self._loop.time()
+        self.durations.add(max(0.0, now_s - due_s))
+        self._then()
+        self._wait(now_s + PROBE_EVERY_S)
+
+
+# The parts of a gateway that metrics are read from.
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """A running gateway, its listeners, and what is timed for metrics only."""
+
+    services: Services
+    live: Callable[[], LiveGateway]
+    server: Server
+    requests: RequestTimes
+    retention: Retention
+    compaction: Compaction
+    topics: TopicTraffic
+    loop_delay: LoopDelay
+
+    @property
+    def gateway(self) -> LiveGateway:
+        """Return the gateway as operations see it, the same as the control socket uses."""
+        return self.live()
+
+
+OTHERS: Final = "(other topics)"
+"""The series of all topics beyond the limit; no topic can have this name."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went through the partitions of one series, and what they hold now."""
+
+    records: int = 0
+    """Appended since the start."""
+    bytes: int = 0
+    """Appended since the start."""
+    fetched_bytes: int = 0
+    partitions: int = 0
+    """Open partitions now."""
+    size_bytes: int = 0
+    """The size of the open partitions now."""
+
+    def count(self, partition: Partition) -> None:
+        """Add what was appended to and fetched from a partition since it was opened."""
+        self.records += partition.appended_records
+        self.bytes += partition.appended_bytes
+        self.fetched_bytes += partition.fetched_bytes
+
+    def add(self, closed: Traffic) -> None:
+        """Add the counts of closed partitions."""
+        self.records += closed.records
+        self.bytes += closed.bytes
+        self.fetched_bytes += closed.fetched_bytes
+
+
+class TopicTraffic:
+    """Sums the traffic of partitions by topic. The first `most` topics have series of their own, the rest share one."""
+
+    def __init__(self, partitions: Partitions, most: int) -> None:
+        self._partitions = partitions
+        self._most = most
+        self._own = 0
+        """The topics with series of their own."""
+        self._series: dict[str, str] = {}
+        """The series of each topic. A topic keeps its series, because a counter must not fall."""
+        self._closed: dict[str, Traffic] = {}
+        """The counts of closed partitions, by series."""
+        partitions.when_closed.append(self._note_closed)
+
+    def read(self) -> Iterator[dict[str, Traffic] | None]:
+        """Yield None after each partition, and at the end the traffic by series."""
+        self._forget_deleted()
+        # Partitions open and close between two slices. Count those that are open now, and the closed ones up to now. Otherwise a partition
+        # that closes meanwhile counts twice or not at all, and a counter falls at the next read.
+        opened = list(self._partitions)
+        found = {series: replace(closed) for series, closed in self._closed.items()}
+        for partition in opened:
+            traffic = found.setdefault(self._series_of(partition.topic), Traffic())
+            traffic.count(partition)
+            if not partition.closed:
+                traffic.partitions += 1
+                traffic.size_bytes += partition.log.size_bytes
+            yield None
+        yield found
+
+    def _note_closed(self, partition: Partition) -> None:
+        topic = partition.topic
+        if topic in self._series or topic in self._partitions.by_name:
+            series = self._series_of(topic)
+        elif self._own < self._most:
+            return  # a deleted topic whose series nobody has read; keep nothing of it
+        else:
+            series = OTHERS
+        self._closed.setdefault(series, Traffic()).count(partition)
+
+    def _series_of(self, topic: str) -> str:
+        series = self._series.get(topic)
+        if series is None:
+            series = self._series[topic] = topic if self._own < self._most else OTHERS
+            self._own += series != OTHERS
+        return series
+
+    def _forget_deleted(self) -> None:
+        """Drop the series of deleted topics. What deleted topics have added to the common series stays there."""
+        for topic in [topic for topic in self._series if topic not in self._partitions.by_name]:
+            if self._series.pop(topic) != OTHERS:
+                self._own -= 1
+                self._closed.pop(topic, None)

@@ -12,11 +12,10 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from gateway.admin.status.live import gateway_version
 from gateway.config import Config
 from gateway.config.otlp import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
-from gateway.metrics.exposition import process_families
+from gateway.metrics.exposition import SUBJECTS, process_families
+from gateway.metrics.metric import Sources
 from gateway.metrics.otlp.collector import Collector, ExportFailed
 from gateway.metrics.otlp.encoding import Moment, encoded_families, encoded_request, encoded_samples
-from gateway.metrics.sources import Sources
-from gateway.metrics.table import SUBJECTS
 from gateway.runtime.loop.slices import in_slices
 
 logger = logging.getLogger(__name__)

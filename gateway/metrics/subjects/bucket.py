@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.admin.status.live import bucket_state
-from gateway.metrics.metric import Samples, Subject, counter, gauge, histogram
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
 
 CALLS: Final = counter(
     "seqgate_bucket_calls_total", "Calls to the bucket: put, get, list (a page each) and delete.", "call"

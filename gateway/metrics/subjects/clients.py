@@ -1,11 +1,10 @@
-"""What is known of the clients that push metrics of their own (KIP-714). The pushed series themselves are in `gateway.metrics.pushed`."""
+"""What is known of the clients that push metrics of their own (KIP-714). The pushed series themselves are in `gateway.metrics.exposition`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from gateway.metrics.metric import Samples, Subject, counter, gauge
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
 
 CLIENTS: Final = gauge("seqgate_telemetry_clients", "Clients that asked for subscriptions lately.")
 SERIES: Final = gauge("seqgate_telemetry_series", "Series that clients have pushed and that are shown.")

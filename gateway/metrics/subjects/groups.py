@@ -10,8 +10,7 @@ from typing import Final
 from gateway.coordinator.group.any_group import Group, all_groups
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup
-from gateway.metrics.metric import Samples, Subject, counter, gauge
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
 from gateway.runtime.partitions.registry import Partitions
 
 OTHERS: Final = "(other groups)"

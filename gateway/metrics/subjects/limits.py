@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.metrics.metric import Samples, Subject, gauge
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, gauge
 
 USED: Final = gauge(
     "seqgate_limit_used", "What counts towards a limit now. The label is the setting of the limit.", "setting"

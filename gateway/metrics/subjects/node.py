@@ -6,8 +6,7 @@ from typing import Final
 
 from gateway.admin.status.live import gateway_version
 from gateway.metrics.health import each_complaint
-from gateway.metrics.metric import Kind, Metric, Samples, Subject, gauge, histogram
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Kind, Metric, Samples, Sources, Subject, gauge, histogram
 
 NODE: Final = Metric(
     "seqgate_node_info",

@@ -6,8 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metrics.metric import Samples, Subject, counter, gauge
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
 
 KNOWN: Final = gauge(
     "seqgate_producers", "Producers that partitions remember, each counted in each of its partitions."

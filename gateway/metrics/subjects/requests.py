@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.handlers import APIS
-from gateway.metrics.metric import Samples, Subject, counter, gauge, histogram
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
 
 REQUESTS: Final = counter(
     "seqgate_requests_total", "Requests since the start, by API, without the messages of logins.", "api"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.metrics.metric import Samples, Subject, counter, gauge, histogram
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
 from log import known_cut_bytes, known_damage
 
 APPEND: Final = histogram(

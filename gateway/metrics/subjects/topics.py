@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.metrics.metric import Samples, Subject, counter, gauge
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
 
 RECORDS: Final = counter(
     "seqgate_topic_records_total",

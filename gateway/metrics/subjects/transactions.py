@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.metrics.metric import Samples, Subject, counter, gauge
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
 
 IDS: Final = gauge("seqgate_transactional_ids", "Transactional ids that this gateway coordinates.")
 OPEN: Final = gauge("seqgate_transactions_open", "Transactions that are open.")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway.metrics.metric import OTHERS
 from gateway.metrics.subjects import groups
-from gateway.metrics.topic_traffic import OTHERS
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.metrics.scene import AsyncWire, Scene, running
 from tests.support.batches import Batch, records

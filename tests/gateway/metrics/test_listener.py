@@ -15,7 +15,7 @@ from gateway.gateway import Gateway
 from gateway.homes.home import StartFailed
 from gateway.http import server as http
 from gateway.metrics.exposition import text_of
-from gateway.metrics.views import VIEWS
+from gateway.metrics.listener import VIEWS
 from tests.gateway.metrics.scene import Scene, running
 from tests.support.metrics_text import OPENMETRICS, values_of
 
@@ -225,7 +225,7 @@ class TestViews:
     async def test_a_view_that_would_change_something_is_refused(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gateway.metrics.views.changes_something", lambda _: True)
+        monkeypatch.setattr("gateway.metrics.listener.changes_something", lambda _: True)
         reply = await scene.get("/view/status")
         assert (reply.status, reply.json["error"]) == (
             409,

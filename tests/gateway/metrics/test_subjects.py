@@ -10,7 +10,7 @@ import pytest
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.metrics.exposition import text_of
-from gateway.metrics.sources import Sources
+from gateway.metrics.metric import Sources
 from tests.support.certificates import Authority
 
 
