@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gateway.metrics.dashboard.grafana import dashboard_json
+from gateway.metrics.dashboard.panels import dashboard_json
 
 if __name__ == "__main__":
     sys.stdout.write(dashboard_json())

@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from gateway.durations import BOUNDS_S
-from gateway.metrics.dashboard.grafana import COLUMNS, dashboard_json
-from gateway.metrics.dashboard.machinery import PROCESS_METRICS
+from gateway.metrics.dashboard.panels import COLUMNS, PROCESS_METRICS, dashboard_json
 from gateway.metrics.exposition import METRICS
 from gateway.metrics.metric import Kind, Metric
 from tests.support.prometheus import promtool
@@ -143,10 +142,10 @@ class TestTheDashboard:
                 assert panel["description"] or "up{" in panel["targets"][0]["expr"]
 
     def test_no_query_of_a_panel_is_lost(self) -> None:
-        from gateway.metrics.dashboard.grafana import ROWS
+        from gateway.metrics.dashboard.panels import GRAFANA_ROWS
 
         assert [
-            expression for row in ROWS for panel in row.panels for expression, *_ in panel.queries
+            expression for row in GRAFANA_ROWS for panel in row.panels for expression, *_ in panel.queries
         ] == queries()
 
     def test_panels_do_not_overlap(self) -> None:
