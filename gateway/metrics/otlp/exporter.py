@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+import httpx
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from prometheus_client.core import Metric as Family
 
 from gateway.admin.status.live import gateway_version
 from gateway.config import Config
 from gateway.config.otlp import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
+from gateway.durations import BOUNDS_S, Durations
 from gateway.metrics.exposition import SUBJECTS, process_families
-from gateway.metrics.metric import Sources
-from gateway.metrics.otlp.collector import Collector, ExportFailed
-from gateway.metrics.otlp.encoding import Moment, encoded_families, encoded_request, encoded_samples
+from gateway.metrics.metric import Kind, Metric, Sample, Sources
 from gateway.runtime.loop.slices import in_slices
 
 logger = logging.getLogger(__name__)
@@ -118,3 +130,220 @@ class OtlpExporter:
 
 def _with_process(attributes: dict[str, str], metrics: list[otlp.Metric], moment: Moment) -> bytes:
     return encoded_request(attributes, [*metrics, *encoded_families(process_families(), moment)])
+
+
+# One export as an HTTP request to the collector, and what the answer means.
+
+TIMEOUT_S: Final = 10.0
+"""Time for an export, from the connection to the whole answer; then the export has failed."""
+MAX_ANSWER_BYTES: Final = 64 * 1024
+"""Bytes of an answer; a longer one is taken for something else than OTLP."""
+MAX_PAUSE_S: Final = 300.0
+"""The longest pause that a collector can ask for."""
+_PAUSING: Final = (429, 502, 503, 504)
+"""The answers whose `Retry-After` counts."""
+_TYPE: Final = "application/x-protobuf"
+_MAX_DETAIL: Final = 200
+
+
+class ExportFailed(Exception):
+    """The collector has not taken an export, or not all of it. The message is a sentence for the log.
+
+    `kind` is the same for failures that one line of the log tells. `pause_s` is the time for which the collector wants no further export.
+    """
+
+    def __init__(self, kind: str, detail: str = "", pause_s: float = 0.0) -> None:
+        super().__init__(f"{kind}: {_shown(detail)}" if detail else kind)
+        self.kind = kind
+        self.pause_s = pause_s
+
+
+class Collector:
+    """A collector behind a URL, over at most one connection."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        # httpx writes a line for each request, with its whole URL
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        self._url = url
+        self._headers = headers
+        self._client: httpx.AsyncClient | None = None
+
+    async def send(self, body: bytes) -> None:
+        """Send an export. Raises ExportFailed."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                status, pause, answer = await self._post(body)
+        except (TimeoutError, httpx.TimeoutException):
+            raise ExportFailed(f"it does not answer within {TIMEOUT_S:g} s") from None
+        except (httpx.HTTPError, OSError, ValueError, ImportError) as error:
+            # the last two: the environment names a proxy that httpx does not know
+            raise ExportFailed("it can't be reached", str(error) or type(error).__name__) from None
+        if status != httpx.codes.OK:
+            raise ExportFailed(f"it answers with status {status}", pause_s=_pause_s(status, pause))
+        _check(answer)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _open(self) -> httpx.AsyncClient:
+        """Read certificates and proxies, which takes tens of milliseconds. Raises OSError, ValueError, ImportError."""
+        own = {"content-type": _TYPE, "content-encoding": "gzip", "accept-encoding": "identity"}
+        return httpx.AsyncClient(
+            headers={**self._headers, **own},
+            verify=ssl.create_default_context(),
+            timeout=TIMEOUT_S,
+            limits=httpx.Limits(max_connections=1),
+        )
+
+    async def _post(self, body: bytes) -> tuple[int, str, bytes]:
+        """Return the status of the answer, its `Retry-After`, and the beginning of its content."""
+        content = bytearray()
+        if self._client is None:
+            self._client = await asyncio.to_thread(self._open)
+        async with self._client.stream("POST", self._url, content=body) as answer:
+            async for piece in answer.aiter_raw():
+                content += piece
+                if len(content) > MAX_ANSWER_BYTES:
+                    break
+            return answer.status_code, answer.headers.get("retry-after", ""), bytes(content)
+
+
+def _check(answer: bytes) -> None:
+    """Raise ExportFailed unless the collector has taken all values."""
+    message = _message(answer)
+    if message is None:
+        raise ExportFailed("it answers with something else than OTLP; does the URL lead to a collector?")
+    refused = message.partial_success.rejected_data_points
+    if refused:
+        raise ExportFailed(
+            "it refuses some values", f"{refused} values; {message.partial_success.error_message}"
+        )
+
+
+def _message(answer: bytes) -> ExportMetricsServiceResponse | None:
+    message = ExportMetricsServiceResponse()
+    try:
+        message.ParseFromString(answer)
+    except DecodeError:
+        return None
+    return message if len(answer) <= MAX_ANSWER_BYTES else None
+
+
+def _pause_s(status: int, retry_after: str) -> float:
+    is_number = retry_after.isascii() and retry_after.isdecimal()
+    return min(float(retry_after), MAX_PAUSE_S) if status in _PAUSING and is_number else 0.0
+
+
+def _shown(detail: str) -> str:
+    """Return a text of the other side for one line of the log."""
+    return "".join(letter if letter.isprintable() else " " for letter in detail[:_MAX_DETAIL])
+
+
+# The values of metrics as messages of OTLP.
+
+_SCOPE: Final = "seqgate"
+_CUMULATIVE: Final = otlp.AGGREGATION_TEMPORALITY_CUMULATIVE
+_UNITS: Final = {"seconds": "s", "bytes": "By"}
+"""OpenTelemetry's unit for the word in the name of a metric. A collector that writes for Prometheus adds no second one to the name."""
+_OF_FAMILIES: Final = {"counter": Kind.COUNTER, "gauge": Kind.GAUGE, "info": Kind.INFO}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time of an export, and the start of the gateway, since which counters count, in nanoseconds."""
+
+    now_ns: int
+    started_at_ns: int
+
+
+def encoded_request(attributes: Mapping[str, str], metrics: Iterable[otlp.Metric]) -> bytes:
+    """Return an export as bytes, compressed by gzip. `attributes` are those of the resource."""
+    scope = InstrumentationScope(name=_SCOPE, version=attributes.get("service.version", ""))
+    of_scope = otlp.ScopeMetrics(scope=scope, metrics=metrics)
+    resource = Resource(attributes=_attributes(attributes))
+    request = ExportMetricsServiceRequest(
+        resource_metrics=[otlp.ResourceMetrics(resource=resource, scope_metrics=[of_scope])]
+    )
+    return gzip.compress(request.SerializeToString(), compresslevel=1)
+
+
+def encoded_samples(samples: Iterable[Sample], moment: Moment) -> list[otlp.Metric]:
+    """Return the metrics that have values."""
+    by_metric: dict[Metric, list[Sample]] = {}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    return [_metric(metric, found, moment) for metric, found in by_metric.items()]
+
+
+def encoded_families(families: Iterable[Family], moment: Moment) -> Iterator[otlp.Metric]:
+    """Yield the metrics of the process as prometheus_client gives them. None of them is a histogram."""
+    for family in families:
+        kind = _OF_FAMILIES.get(family.type)
+        # A family of counters also has the times at which its series began.
+        values = [entry for entry in family.samples if not entry.name.endswith("_created")]
+        if kind is None or not values:
+            continue
+        labels = tuple(values[0].labels)
+        metric = Metric(values[0].name, kind, family.documentation, labels)
+        samples = [metric.at(entry.value, *(entry.labels[label] for label in labels)) for entry in values]
+        yield _metric(metric, samples, moment)
+
+
+def _metric(metric: Metric, samples: Iterable[Sample], moment: Moment) -> otlp.Metric:
+    found = otlp.Metric(name=metric.name, description=metric.doc, unit=_unit(metric))
+    match metric.kind:
+        case Kind.HISTOGRAM:
+            found.histogram.aggregation_temporality = _CUMULATIVE
+            found.histogram.data_points.extend(_histogram(sample, moment) for sample in samples)
+        case Kind.COUNTER:
+            found.sum.aggregation_temporality = _CUMULATIVE
+            found.sum.is_monotonic = True
+            found.sum.data_points.extend(
+                _number(sample, moment.now_ns, moment.started_at_ns) for sample in samples
+            )
+        case Kind.GAUGE | Kind.INFO:
+            found.gauge.data_points.extend(_number(sample, moment.now_ns) for sample in samples)
+    return found
+
+
+def _unit(metric: Metric) -> str:
+    words = metric.name.split("_")
+    return next((unit for word, unit in _UNITS.items() if word in words), "")
+
+
+def _number(sample: Sample, now_ns: int, started_at_ns: int = 0) -> otlp.NumberDataPoint:
+    value = sample.value
+    assert not isinstance(value, Durations)
+    point = otlp.NumberDataPoint(
+        attributes=_labels(sample), start_time_unix_nano=started_at_ns, time_unix_nano=now_ns
+    )
+    if isinstance(value, int):
+        point.as_int = int(value)  # a bool counts as 0 or 1
+    else:
+        point.as_double = value
+    return point
+
+
+def _histogram(sample: Sample, moment: Moment) -> otlp.HistogramDataPoint:
+    durations = sample.value
+    assert isinstance(durations, Durations)
+    counts = list(durations.counts)  # the event loop may count meanwhile
+    return otlp.HistogramDataPoint(
+        attributes=_labels(sample),
+        count=sum(counts),
+        sum=durations.sum_s,
+        bucket_counts=counts,
+        explicit_bounds=BOUNDS_S,
+        start_time_unix_nano=moment.started_at_ns,
+        time_unix_nano=moment.now_ns,
+    )
+
+
+def _labels(sample: Sample) -> list[KeyValue]:
+    return _attributes(dict(zip(sample.metric.labels, sample.labels, strict=True)))
+
+
+def _attributes(values: Mapping[str, str]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in values.items()]

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from gateway.durations import BOUNDS_S, Durations
 from gateway.metrics.exposition import METRICS, process_families
 from gateway.metrics.metric import Kind, Metric, counter, gauge, histogram
-from gateway.metrics.otlp.encoding import Moment, encoded_families, encoded_request, encoded_samples
+from gateway.metrics.otlp.exporter import Moment, encoded_families, encoded_request, encoded_samples
 from tests.support.otlp_receiver import attributes, decoded
 
 MOMENT = Moment(now_ns=2_000, started_at_ns=1_000)
