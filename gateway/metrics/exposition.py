@@ -31,18 +31,7 @@ from prometheus_client.exposition import choose_encoder
 
 from gateway.durations import BOUNDS_S, Durations
 from gateway.metrics.metric import Kind, Metric, Sample, Sources, Subject
-from gateway.metrics.subjects import (
-    bucket,
-    clients,
-    groups,
-    limits,
-    node,
-    producers,
-    requests,
-    storage,
-    topics,
-    transactions,
-)
+from gateway.metrics.subjects import groups, requests, storage
 from gateway.telemetry.points import HistogramValue
 from gateway.telemetry.points import Kind as PointsKind
 from gateway.telemetry.series import PushedSeries
@@ -213,16 +202,16 @@ def _add_histogram(family: Family, name: str, labels: dict[str, str], value: His
 # The one list of metrics, by subject. The exposition, docs/metrics.md and the tests read it.
 
 SUBJECTS: Final[tuple[Subject, ...]] = (
-    node.SUBJECT,
-    requests.SUBJECT,
-    topics.SUBJECT,
-    producers.SUBJECT,
-    groups.SUBJECT,
-    transactions.SUBJECT,
-    clients.SUBJECT,
-    storage.SUBJECT,
-    bucket.SUBJECT,
-    limits.SUBJECT,
+    requests.NODE_SUBJECT,
+    requests.REQUESTS_SUBJECT,
+    storage.TOPICS_SUBJECT,
+    groups.PRODUCERS_SUBJECT,
+    groups.GROUPS_SUBJECT,
+    groups.TRANSACTIONS_SUBJECT,
+    requests.CLIENTS_SUBJECT,
+    storage.STORAGE_SUBJECT,
+    storage.BUCKET_SUBJECT,
+    requests.LIMITS_SUBJECT,
 )
 METRICS: Final[dict[str, Metric]] = {
     metric.name: metric for subject in SUBJECTS for metric in subject.metrics

@@ -10,18 +10,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from gateway.metrics.metric import Kind, Metric, counter, gauge
-from gateway.metrics.subjects import (
-    bucket,
-    clients,
-    groups,
-    limits,
-    node,
-    producers,
-    requests,
-    storage,
-    topics,
-    transactions,
-)
+from gateway.metrics.subjects import groups, requests, storage
 
 _GATEWAYS: Final = 'instance=~"$instance"'
 _VARIABLES: Final = {"topic": 'topic=~"$topic"', "group": 'group=~"$group"'}
@@ -208,16 +197,16 @@ LIMITS: Final = Row(
         lines(
             "Used share of each limit",
             raw(
-                f"{selected(limits.USED)} / on (instance, setting) {selected(limits.MOST)}",
+                f"{selected(requests.USED)} / on (instance, setting) {selected(requests.MOST)}",
                 "{{instance}} {{setting}}",
-                limits.USED,
-                limits.MOST,
+                requests.USED,
+                requests.MOST,
             ),
             unit="percentunit",
             width=12,
             note="docs/limits.md says what happens at each limit.",
         ),
-        lines("Used", now(limits.USED, "setting"), width=12),
+        lines("Used", now(requests.USED, "setting"), width=12),
         lines("Fetch sessions that made room", each_second(requests.EVICTED_SESSIONS), unit="ops"),
     ),
 )
@@ -225,45 +214,45 @@ LIMITS: Final = Row(
 BUCKET: Final = Row(
     "Bucket and cluster",
     (
-        lines("Gateways of the cluster", now(bucket.GATEWAYS)),
+        lines("Gateways of the cluster", now(storage.GATEWAYS)),
         lines(
             "What waits for the bucket",
-            now(bucket.UNWRITTEN, legend="unwritten records"),
-            now(bucket.WAL_BYTES, legend="write-ahead log"),
+            now(storage.UNWRITTEN, legend="unwritten records"),
+            now(storage.WAL_BYTES, legend="write-ahead log"),
             unit="bytes",
         ),
         lines(
             "Is something wrong",
-            now(bucket.BEHIND, legend="is behind"),
-            now(bucket.UPLOAD_FAILED, legend="upload failed"),
+            now(storage.BEHIND, legend="is behind"),
+            now(storage.UPLOAD_FAILED, legend="upload failed"),
         ),
-        lines("Calls", each_second(bucket.CALLS, "call"), unit="ops"),
-        lines("Failed calls", each_second(bucket.FAILURES), unit="ops"),
-        lines("Put", *(quantile(share, bucket.PUT_TIME) for share in (0.5, 0.99)), unit="s"),
+        lines("Calls", each_second(storage.CALLS, "call"), unit="ops"),
+        lines("Failed calls", each_second(storage.FAILURES), unit="ops"),
+        lines("Put", *(quantile(share, storage.PUT_TIME) for share in (0.5, 0.99)), unit="s"),
         lines(
             "Bytes",
-            each_second(bucket.UP, legend="sent"),
-            each_second(bucket.DOWN, legend="received"),
+            each_second(storage.UP, legend="sent"),
+            each_second(storage.DOWN, legend="received"),
             unit="Bps",
         ),
         lines(
             "Price of the calls in a day",
             raw(
-                f"sum by (instance) (increase({selected(bucket.DOLLARS)}[1d]))",
+                f"sum by (instance) (increase({selected(storage.DOLLARS)}[1d]))",
                 "{{instance}}",
-                bucket.DOLLARS,
+                storage.DOLLARS,
             ),
             unit="currencyUSD",
         ),
-        lines("Objects of the write-ahead log", now(bucket.WAL_OBJECTS)),
+        lines("Objects of the write-ahead log", now(storage.WAL_OBJECTS)),
         lines(
             "Blocks read into the cache",
-            each_second(bucket.FETCHED, legend="fetched"),
-            each_second(bucket.WAITED, legend="waited for"),
+            each_second(storage.BUCKET_FETCHED, legend="fetched"),
+            each_second(storage.WAITED, legend="waited for"),
             unit="ops",
         ),
-        lines("Bytes evicted from the cache", each_second(bucket.EVICTED), unit="Bps"),
-        lines("Size of the cache", now(bucket.CACHED), unit="bytes"),
+        lines("Bytes evicted from the cache", each_second(storage.EVICTED), unit="Bps"),
+        lines("Size of the cache", now(storage.CACHED), unit="bytes"),
     ),
 )
 
@@ -279,10 +268,14 @@ PROCESS: Final = Row(
         lines("Memory", now(RESIDENT), unit="bytes"),
         lines("File handles", now(HANDLES, legend="open"), now(MOST_HANDLES, legend="limit")),
         lines("Garbage collections", each_second(COLLECTIONS, "generation"), unit="ops"),
-        lines("Uptime", now(node.UPTIME), unit="s"),
+        lines("Uptime", now(requests.UPTIME), unit="s"),
         lines(
             "Certificates expire in",
-            raw(f"{selected(node.CERTIFICATE)} - time()", "{{instance}} {{listener}}", node.CERTIFICATE),
+            raw(
+                f"{selected(requests.CERTIFICATE)} - time()",
+                "{{instance}} {{listener}}",
+                requests.CERTIFICATE,
+            ),
             unit="s",
         ),
     ),
@@ -295,7 +288,7 @@ MACHINERY_ROWS: Final = (STORAGE, LIMITS, BUCKET, PROCESS)
 
 _PRODUCE: Final = 'api="Produce"'
 _FETCH: Final = 'api="Fetch"'
-_OF_LIMIT: Final = f"{selected(limits.USED)} / on (instance, setting) {selected(limits.MOST)}"
+_OF_LIMIT: Final = f"{selected(requests.USED)} / on (instance, setting) {selected(requests.MOST)}"
 
 OVERVIEW: Final = Row(
     "Overview: what is wrong",
@@ -307,10 +300,10 @@ OVERVIEW: Final = Row(
         ),
         number(
             "Gateways that are not ready",
-            raw(f"count({selected(node.READY)} == 0) or vector(0)", "not ready", node.READY),
+            raw(f"count({selected(requests.READY)} == 0) or vector(0)", "not ready", requests.READY),
             bad_from=1,
         ),
-        number("Offline partitions", over_all("sum", topics.OFFLINE), bad_from=1),
+        number("Offline partitions", over_all("sum", storage.OFFLINE), bad_from=1),
         number("Disks that are short", over_all("sum", storage.SHORT), bad_from=1),
         number(
             "Damaged or cut stretches",
@@ -326,24 +319,24 @@ OVERVIEW: Final = Row(
         number(
             "Refused batches, last hour",
             raw(
-                f"sum(increase({selected(producers.REFUSED_BATCHES)}[1h])) or vector(0)",
+                f"sum(increase({selected(groups.REFUSED_BATCHES)}[1h])) or vector(0)",
                 "refused",
-                producers.REFUSED_BATCHES,
+                groups.REFUSED_BATCHES,
             ),
             bad_from=1,
         ),
         number("Largest lag", over_all("max", groups.LAG), bad_from=100_000),
-        number("Oldest transaction", over_all("max", transactions.OLDEST), unit="s", bad_from=600),
+        number("Oldest transaction", over_all("max", groups.OLDEST), unit="s", bad_from=600),
         number(
             "Nearest limit",
-            raw(f"max({_OF_LIMIT})", "used", limits.USED, limits.MOST),
+            raw(f"max({_OF_LIMIT})", "used", requests.USED, requests.MOST),
             unit="percentunit",
             bad_from=0.9,
         ),
-        number("Fewest producer ids left", over_all("min", producers.IDS_LEFT), bad_from=50, is_low_bad=True),
+        number("Fewest producer ids left", over_all("min", groups.IDS_LEFT), bad_from=50, is_low_bad=True),
         number(
             "First certificate expires in",
-            raw(f"min({selected(node.CERTIFICATE)}) - time()", "certificate", node.CERTIFICATE),
+            raw(f"min({selected(requests.CERTIFICATE)}) - time()", "certificate", requests.CERTIFICATE),
             unit="s",
             bad_from=14 * 86_400,
             is_low_bad=True,
@@ -354,7 +347,7 @@ OVERVIEW: Final = Row(
             width=16,
             note="The alerts of deploy/prometheus/alerts.yml that fire now. docs/observability.md says what to do.",
         ),
-        table("Gateways", raw(selected(node.NODE), "{{instance}}", node.NODE), width=8),
+        table("Gateways", raw(selected(requests.NODE), "{{instance}}", requests.NODE), width=8),
     ),
     is_folded=False,
 )
@@ -362,9 +355,9 @@ OVERVIEW: Final = Row(
 THROUGHPUT: Final = Row(
     "Throughput",
     (
-        lines("Records in", each_second(topics.RECORDS, "topic"), unit="ops", is_stacked=True),
-        lines("Bytes in", each_second(topics.BYTES, "topic"), unit="Bps", is_stacked=True),
-        lines("Bytes out", each_second(topics.FETCHED, "topic"), unit="Bps", is_stacked=True),
+        lines("Records in", each_second(storage.RECORDS, "topic"), unit="ops", is_stacked=True),
+        lines("Bytes in", each_second(storage.BYTES, "topic"), unit="Bps", is_stacked=True),
+        lines("Bytes out", each_second(storage.TOPICS_FETCHED, "topic"), unit="Bps", is_stacked=True),
         lines("Requests", each_second(requests.REQUESTS, "api"), unit="reqps", is_stacked=True),
         lines("Connections", now(requests.CONNECTIONS)),
         lines(
@@ -374,14 +367,14 @@ THROUGHPUT: Final = Row(
             each_second(requests.DROPPED_READERS, legend="dropped readers"),
             unit="ops",
         ),
-        lines("Size of logs", now(topics.SIZE, "topic"), unit="bytes", is_stacked=True),
-        lines("Open partitions", now(topics.OPEN, "topic"), is_stacked=True),
+        lines("Size of logs", now(storage.SIZE, "topic"), unit="bytes", is_stacked=True),
+        lines("Open partitions", now(storage.OPEN, "topic"), is_stacked=True),
         lines(
             "Topics and partitions",
-            now(topics.TOPICS, legend="topics"),
-            now(topics.PARTITIONS, legend="partitions"),
-            now(topics.LED, legend="led here"),
-            now(topics.OFFLINE, legend="offline"),
+            now(storage.TOPICS, legend="topics"),
+            now(storage.PARTITIONS, legend="partitions"),
+            now(storage.LED, legend="led here"),
+            now(storage.OFFLINE, legend="offline"),
         ),
     ),
     is_folded=False,
@@ -408,7 +401,9 @@ LATENCY: Final = Row(
         ),
         lines("Append", *(quantile(share, storage.APPEND) for share in (0.5, 0.99)), unit="s"),
         lines("Flush round", *(quantile(share, storage.FLUSH) for share in (0.5, 0.99)), unit="s"),
-        lines("Delay of the event loop", *(quantile(share, node.DELAY) for share in (0.5, 0.99)), unit="s"),
+        lines(
+            "Delay of the event loop", *(quantile(share, requests.DELAY) for share in (0.5, 0.99)), unit="s"
+        ),
     ),
     is_folded=False,
 )
@@ -416,23 +411,23 @@ LATENCY: Final = Row(
 PRODUCERS: Final = Row(
     "Producers and sequences",
     (
-        lines("Refused batches by error", each_second(producers.REFUSED_BATCHES, "error"), unit="ops"),
-        lines("Duplicate batches", each_second(producers.DUPLICATES), unit="ops"),
-        lines("Known producers", now(producers.KNOWN)),
+        lines("Refused batches by error", each_second(groups.REFUSED_BATCHES, "error"), unit="ops"),
+        lines("Duplicate batches", each_second(groups.DUPLICATES), unit="ops"),
+        lines("Known producers", now(groups.KNOWN)),
         lines(
             "Producers that came to a limit",
-            each_second(producers.EVICTED, legend="evicted"),
-            each_second(producers.EXPIRED, legend="expired"),
-            each_second(producers.REFUSED, legend="refused"),
+            each_second(groups.EVICTED, legend="evicted"),
+            each_second(groups.EXPIRED, legend="expired"),
+            each_second(groups.REFUSED, legend="refused"),
             unit="ops",
         ),
-        lines("Producer names", now(producers.NAMES)),
+        lines("Producer names", now(groups.NAMES)),
         lines(
             "Deduplication by name",
-            each_second(producers.NAMES_DROPPED, legend="records dropped"),
-            each_second(producers.NAMES_EVICTED, legend="names evicted"),
-            each_second(producers.NAMES_EXPIRED, legend="names expired"),
-            each_second(producers.NAMES_REFUSED, legend="names refused"),
+            each_second(groups.NAMES_DROPPED, legend="records dropped"),
+            each_second(groups.NAMES_EVICTED, legend="names evicted"),
+            each_second(groups.NAMES_EXPIRED, legend="names expired"),
+            each_second(groups.NAMES_REFUSED, legend="names refused"),
             unit="ops",
         ),
     ),
@@ -443,11 +438,11 @@ PRODUCER_IDS: Final = Row(
     (
         lines(
             "Ids left",
-            now(producers.IDS_LEFT, legend="left"),
-            now(producers.BLOCK_SIZE, legend="a block"),
+            now(groups.IDS_LEFT, legend="left"),
+            now(groups.BLOCK_SIZE, legend="a block"),
         ),
-        lines("Claimed blocks", now(producers.BLOCKS)),
-        lines("Failed claims", each_second(producers.FAILED_CLAIMS), unit="ops"),
+        lines("Claimed blocks", now(groups.BLOCKS)),
+        lines("Failed claims", each_second(groups.FAILED_CLAIMS), unit="ops"),
     ),
 )
 
@@ -462,8 +457,8 @@ GROUPS: Final = Row(
             now(groups.SHARE_SESSIONS, legend="share sessions"),
         ),
         lines("Committed offsets", now(groups.OFFSETS)),
-        lines("Delayed records", now(topics.WAITING)),
-        lines("Partitions over a backlog quota", now(topics.REFUSING)),
+        lines("Delayed records", now(storage.WAITING)),
+        lines("Partitions over a backlog quota", now(storage.REFUSING)),
         lines("Requests that wait for a backlog", now(groups.HELD)),
         lines("Bytes that wait for a backlog", now(groups.HELD_BYTES), unit="bytes"),
         lines("Requests that waited in vain", each_second(groups.HELD_TIMED_OUT), unit="ops"),
@@ -473,14 +468,14 @@ GROUPS: Final = Row(
 TRANSACTIONS: Final = Row(
     "Transactions",
     (
-        lines("Oldest open transaction", now(transactions.OLDEST), unit="s"),
+        lines("Oldest open transaction", now(groups.OLDEST), unit="s"),
         lines(
             "Transactions",
-            now(transactions.OPEN, legend="open"),
-            now(transactions.ENDING, legend="ending"),
+            now(groups.OPEN, legend="open"),
+            now(groups.ENDING, legend="ending"),
         ),
-        lines("Transactional ids", now(transactions.IDS)),
-        lines("Timed-out transactions", each_second(transactions.TIMED_OUT), unit="ops"),
+        lines("Transactional ids", now(groups.IDS)),
+        lines("Timed-out transactions", each_second(groups.TIMED_OUT), unit="ops"),
     ),
 )
 
@@ -489,15 +484,15 @@ CLIENTS: Final = Row(
     (
         lines(
             "Clients and series",
-            now(clients.CLIENTS, legend="clients"),
-            now(clients.SERIES, legend="series"),
+            now(requests.CLIENTS, legend="clients"),
+            now(requests.SERIES, legend="series"),
             note="What clients push comes out as kafka_client_... and client_... (docs/client-metrics.md).",
         ),
         lines(
             "Pushes",
-            each_second(clients.PUSHES, legend="accepted"),
-            each_second(clients.REFUSED, "error"),
-            each_second(clients.DROPPED, legend="dropped points"),
+            each_second(requests.PUSHES, legend="accepted"),
+            each_second(requests.REFUSED, "error"),
+            each_second(requests.DROPPED, legend="dropped points"),
             unit="ops",
         ),
     ),
@@ -547,8 +542,8 @@ def _variables() -> list[dict[str, Any]]:
     in_gateways = '{instance=~"$instance"}'
     return [
         {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-        _variable("instance", "Gateway", node.UPTIME.name, every=None),
-        _variable("topic", "Topic", topics.RECORDS.name + in_gateways, every=".*"),
+        _variable("instance", "Gateway", requests.UPTIME.name, every=None),
+        _variable("topic", "Topic", storage.RECORDS.name + in_gateways, every=".*"),
         _variable("group", "Group", groups.LAG.name + in_gateways, every=".*"),
     ]
 

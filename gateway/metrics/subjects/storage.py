@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.admin.status.live import bucket_state
+from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
 from log import known_cut_bytes, known_damage
 
@@ -97,7 +99,174 @@ def _compaction(sources: Sources) -> Samples:
     yield CLEANING_TIME.at(counts.took_s)
 
 
-SUBJECT: Final = Subject(
+# The bucket of a gateway in a cluster; a gateway without one has no values here.
+
+CALLS: Final = counter(
+    "seqgate_bucket_calls_total", "Calls to the bucket: put, get, list (a page each) and delete.", "call"
+)
+FAILURES: Final = counter(
+    "seqgate_bucket_failed_calls_total", "Calls to the bucket that failed or were refused."
+)
+PUT_TIME: Final = histogram(
+    "seqgate_bucket_put_duration_seconds", "Time of a put of an object, failed ones included."
+)
+UP: Final = counter("seqgate_bucket_sent_bytes_total", "Bytes sent to the bucket.")
+DOWN: Final = counter("seqgate_bucket_received_bytes_total", "Bytes received from the bucket.")
+DOLLARS: Final = counter(
+    "seqgate_bucket_us_dollars_total",
+    "Price of the calls by Amazon's list for S3 Standard in us-east-1; storage comes on top.",
+)
+UNWRITTEN: Final = gauge(
+    "seqgate_bucket_unwritten_bytes", "Bytes of records that are not durable in the bucket yet."
+)
+BEHIND: Final = gauge(
+    "seqgate_bucket_is_behind", "1 while too many bytes wait for the bucket and producers are refused."
+)
+CACHED: Final = gauge("seqgate_bucket_cache_bytes", "Bytes of records in the local cache.")
+BUCKET_FETCHED: Final = counter(
+    "seqgate_bucket_cache_fetched_blocks_total",
+    "Blocks fetched from the bucket because the cache lacked them.",
+)
+WAITED: Final = counter("seqgate_bucket_cache_waited_blocks_total", "Blocks that a reader had to wait for.")
+EVICTED: Final = counter("seqgate_bucket_cache_evicted_bytes_total", "Bytes evicted from the local cache.")
+WAL_OBJECTS: Final = gauge(
+    "seqgate_bucket_wal_objects", "Objects of the write-ahead log that are not merged into parts yet."
+)
+WAL_BYTES: Final = gauge("seqgate_bucket_wal_bytes", "Bytes of these objects.")
+UPLOAD_FAILED: Final = gauge("seqgate_bucket_upload_failed", "1 when the last round of uploads has failed.")
+GATEWAYS: Final = gauge("seqgate_cluster_gateways", "Gateways of the cluster that live, this one included.")
+
+
+def _read_bucket(sources: Sources) -> Samples:
+    state = bucket_state(sources.services, sources.gateway.traffic())
+    if state is None:
+        return
+    for call, count in (
+        ("put", state.puts),
+        ("get", state.gets),
+        ("list", state.lists),
+        ("delete", state.deletes),
+    ):
+        yield CALLS.at(count, call)
+    yield FAILURES.at(state.failures)
+    calls = sources.gateway.traffic().calls
+    if calls is not None:
+        yield PUT_TIME.at(calls.put_times)
+    yield UP.at(state.bytes_up)
+    yield DOWN.at(state.bytes_down)
+    yield DOLLARS.at(state.us_dollars)
+    yield UNWRITTEN.at(state.unwritten_bytes)
+    yield BEHIND.at(state.is_behind)
+    if state.cache is not None:
+        yield CACHED.at(state.cache.local_bytes)
+        yield BUCKET_FETCHED.at(state.cache.blocks_fetched)
+        yield WAITED.at(state.cache.blocks_waited_for)
+        yield EVICTED.at(state.cache.bytes_evicted)
+    if state.uploads is not None:
+        yield WAL_OBJECTS.at(state.uploads.wal_objects)
+        yield WAL_BYTES.at(state.uploads.wal_bytes)
+        yield UPLOAD_FAILED.at(state.uploads.error is not None)
+    yield GATEWAYS.at(1 + len(sources.services.node.brokers.others()))
+
+
+BUCKET_SUBJECT: Final = Subject(
+    "Bucket and cluster",
+    (
+        CALLS,
+        FAILURES,
+        PUT_TIME,
+        UP,
+        DOWN,
+        DOLLARS,
+        UNWRITTEN,
+        BEHIND,
+        CACHED,
+        BUCKET_FETCHED,
+        WAITED,
+        EVICTED,
+        WAL_OBJECTS,
+        WAL_BYTES,
+        UPLOAD_FAILED,
+        GATEWAYS,
+    ),
+    _read_bucket,
+)
+
+
+# Topics and partitions.
+
+RECORDS: Final = counter(
+    "seqgate_topic_records_total",
+    "Records appended since the start, with markers of transactions. Topics beyond seqgate.metrics.topics.max share one series.",
+    "topic",
+)
+BYTES: Final = counter("seqgate_topic_bytes_total", "Bytes of batches appended since the start.", "topic")
+TOPICS_FETCHED: Final = counter(
+    "seqgate_topic_fetched_bytes_total", "Bytes of records in answers to fetches since the start.", "topic"
+)
+OPEN: Final = gauge(
+    "seqgate_topic_open_partitions",
+    "Partitions that are open here. A partition is opened by the first request for it.",
+    "topic",
+)
+SIZE: Final = gauge("seqgate_topic_size_bytes", "Size of the logs of the open partitions.", "topic")
+TOPICS: Final = gauge("seqgate_topics", "Topics, without internal topics.")
+PARTITIONS: Final = gauge("seqgate_partitions", "Partitions of all topics, led here or elsewhere.")
+LED: Final = gauge("seqgate_led_partitions", "Partitions that this gateway leads.")
+OFFLINE: Final = gauge(
+    "seqgate_offline_partitions",
+    "Partitions that can't be used: a write or a flush has failed, or their files can't be opened.",
+)
+REFUSING: Final = gauge(
+    "seqgate_backlog_refusing_partitions",
+    "Partitions that refuse or hold producers because a group's backlog is over the topic's quota.",
+)
+WAITING: Final = gauge("seqgate_delayed_records", "Delayed records that are not due yet.")
+
+
+def _read_topics(sources: Sources) -> Samples:
+    services = sources.services
+    registry = services.partitions.registry
+    for found in sources.topics.read():
+        if found is None:
+            yield None
+            continue
+        for series, traffic in found.items():
+            yield RECORDS.at(traffic.records, series)
+            yield BYTES.at(traffic.bytes, series)
+            yield TOPICS_FETCHED.at(traffic.fetched_bytes, series)
+            yield OPEN.at(traffic.partitions, series)
+            yield SIZE.at(traffic.size_bytes, series)
+    offline = refusing = 0
+    for partition in registry:
+        offline += partition.log.offline
+        refusing += partition.gate is not None and partition.gate.is_closed
+        yield None
+    led = partitions = topics = 0
+    for topic in list(registry.by_name.values()):
+        topics += topic.name not in INTERNAL_TOPICS
+        offline += len(topic.failed)
+        partitions += topic.count
+        for index in range(topic.count):
+            led += topic.refusal(index) is None
+            yield None
+        yield None
+    yield TOPICS.at(topics)
+    yield PARTITIONS.at(partitions)
+    yield LED.at(led)
+    yield OFFLINE.at(offline)
+    yield REFUSING.at(refusing)
+    yield WAITING.at(services.partitions.log_directory.environment.delayed_limit.in_all)
+
+
+TOPICS_SUBJECT: Final = Subject(
+    "Topics and partitions",
+    (RECORDS, BYTES, TOPICS_FETCHED, OPEN, SIZE, TOPICS, PARTITIONS, LED, OFFLINE, REFUSING, WAITING),
+    _read_topics,
+)
+
+
+STORAGE_SUBJECT: Final = Subject(
     "Storage",
     (
         APPEND,

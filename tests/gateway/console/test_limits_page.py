@@ -6,7 +6,7 @@ import pytest
 
 from gateway.console.metrics.listener import Sample
 from gateway.console.pages.delayed import MOST, USED, Limit, limits_of
-from gateway.metrics.subjects import limits as shown
+from gateway.metrics.subjects import requests as shown
 
 
 def sample(name: str, setting: str, value: float) -> Sample:
