@@ -1,4 +1,5 @@
-"""The encoder of Fetch answers, written by hand so that the bytes of records go to the socket without another copy.
+"""The encoder of Fetch answers, written by hand so that the bytes of records go to the socket without another
+copy.
 
     v4–v6    throttle, topics[name, partitions[index, error, high_watermark, last_stable_offset,
              (v5: log_start_offset), aborted_transactions, records]]
@@ -9,16 +10,38 @@
     v16–v18  … node_endpoints (tagged)
 
 Source: Kafka's FetchResponse.json.
+
+The decoder of Fetch requests, written by hand because consumers send one for every answer.
+
+    v4       int32 replica_id, int32 max_wait_ms, int32 min_bytes, int32 max_bytes, int8 isolation_level,
+             topics[name, partitions[int32 index, int64 fetch_offset, int32 partition_max_bytes]]
+    v5       … int64 log_start_offset after fetch_offset
+    v7       session_id and session_epoch before topics, forgotten topics after them
+    v9       int32 current_leader_epoch before fetch_offset
+    v11      rack_id at the end
+    v12      compact lengths and tagged fields, int32 last_fetched_epoch after fetch_offset
+    v13      topic_id (16 bytes) instead of the name
+    v15      replica_id moves into a tagged field
+
+Source: Kafka's FetchRequest.json.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from gateway.protocol.node_endpoints import NodeEndpoint, tagged_node_endpoints
-from gateway.protocol.primitives import string, unsigned_varint
+from gateway.protocol.frames import (
+    MalformedRequest,
+    check_items,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    text_of,
+)
+from gateway.protocol.primitives import NodeEndpoint, string, tagged_node_endpoints, unsigned_varint
+from gateway.protocol.schema import Read
 from log import FileRegion
 
 Piece = bytes | FileRegion
@@ -150,3 +173,193 @@ def _legacy_row(version: int, row: FetchRow, head: bytearray) -> None:
     if version >= 11:
         head += _preferred(row)
     head += _INT32.pack(len(row.records))
+
+
+TopicKey = str | bytes
+"""The topic name, or from v13 on the 16 bytes of the topic id."""
+_LIMITS = Struct(">iiib")
+_SESSION = Struct(">ii")
+_TOPIC_ID_BYTES = 16
+_REPLICA_STATE_TAG = 1
+
+
+class FetchPosition(NamedTuple):
+    """The position of a read in one partition. A leader epoch is −1 when the reader names none."""
+
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+class FetchRequest(NamedTuple):
+    """A Fetch request. In versions without fetch sessions `session_id` is 0 and `session_epoch` −1."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    positions: dict[tuple[TopicKey, int], FetchPosition]
+    forgotten: list[tuple[TopicKey, int]]
+    replica_id: int
+    """The node id of a follower; -1 for a consumer."""
+    rack_id: str = ""
+    """The rack of the consumer; empty when it names none."""
+
+
+def fetch_reader(version: int) -> Read:
+    """Return the reader of requests of one version. The reader raises MalformedRequest."""
+
+    def read_request(frame: memoryview, position: int) -> tuple[FetchRequest, int]:
+        cursor = _Cursor(frame, position, version)
+        try:
+            request = _read(cursor, version)
+        except struct.error:
+            raise MalformedRequest(f"the request ends within a field, after {len(frame)} bytes") from None
+        return request, cursor.position
+
+    return read_request
+
+
+def _read(cursor: _Cursor, version: int) -> FetchRequest:
+    replica_id = cursor.unpack(_INT32)[0] if version < 15 else -1
+    max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_LIMITS)
+    session_id, session_epoch = cursor.unpack(_SESSION) if version >= 7 else (0, -1)
+    positions: dict[tuple[TopicKey, int], FetchPosition] = {}
+    layout = _PARTITION_LAYOUTS[version]
+    for _ in range(cursor.items()):
+        key = cursor.topic_key()
+        for _ in range(cursor.items()):
+            index, position = _position(version, cursor.unpack(layout))
+            positions[key, index] = position
+            cursor.skip_tags()
+        cursor.skip_tags()
+    forgotten: list[tuple[TopicKey, int]] = []
+    if version >= 7:
+        for _ in range(cursor.items()):
+            key = cursor.topic_key()
+            forgotten += [(key, cursor.unpack(_INT32)[0]) for _ in range(cursor.items())]
+            cursor.skip_tags()
+    rack_id = cursor.text() if version >= 11 else ""
+    if version >= 15:
+        replica_id = cursor.replica_id()
+    else:
+        cursor.skip_tags()
+    return FetchRequest(
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        positions,
+        forgotten,
+        replica_id,
+        rack_id,
+    )
+
+
+def _layout(version: int) -> Struct:
+    return Struct(
+        ">i"
+        + ("i" if version >= 9 else "")
+        + "q"
+        + ("i" if version >= 12 else "")
+        + ("q" if version >= 5 else "")
+        + "i"
+    )
+
+
+_PARTITION_LAYOUTS = {version: _layout(version) for version in range(4, 19)}
+
+
+def _position(version: int, row: tuple[int, ...]) -> tuple[int, FetchPosition]:
+    if version >= 12:
+        index, leader_epoch, offset, last_fetched_epoch, _, max_bytes = row
+        return index, FetchPosition(offset, max_bytes, leader_epoch, last_fetched_epoch)
+    if version >= 9:
+        index, leader_epoch, offset, _, max_bytes = row
+        return index, FetchPosition(offset, max_bytes, leader_epoch, -1)
+    return row[0], FetchPosition(row[1], row[-1], -1, -1)
+
+
+class _Cursor:
+    """A position in a frame, with the layout of lengths and topics in the request's version."""
+
+    __slots__ = ("_items", "flexible", "frame", "position", "with_ids")
+
+    def __init__(self, frame: memoryview, position: int, version: int) -> None:
+        self.frame = frame
+        self.position = position
+        self._items = 0
+        self.flexible = version >= 12
+        self.with_ids = version >= 13
+
+    def unpack(self, layout: Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self.frame, self.position)
+        self.position += layout.size
+        return values
+
+    def count(self) -> int:
+        """Read the length of an array or text that can't be null. Raises MalformedRequest when fewer bytes are left."""
+        if self.flexible:
+            value, self.position = read_unsigned_varint(self.frame, self.position)
+            value -= 1
+        else:
+            (value,) = self.unpack(_INT32)
+        return self._checked(value)
+
+    def items(self) -> int:
+        """Read the length of an array. Raises MalformedRequest when the request names more than MAX_ITEMS in all."""
+        count = self.count()
+        self._items += count
+        check_items(self._items)
+        return count
+
+    def _checked(self, count: int) -> int:
+        if not 0 <= count <= len(self.frame) - self.position:
+            raise MalformedRequest(
+                f"a length is {count}, and {len(self.frame) - self.position} bytes are left"
+            )
+        return count
+
+    def _text_size(self) -> int:
+        if self.flexible:
+            return self.count()
+        size = int.from_bytes(self.frame[self.position : self.position + 2], "big", signed=True)
+        self.position += 2
+        return self._checked(size)
+
+    def topic_key(self) -> TopicKey:
+        size = _TOPIC_ID_BYTES if self.with_ids else self._text_size()
+        raw = self.frame[self.position : self.position + self._checked(size)]
+        self.position += size
+        return bytes(raw) if self.with_ids else text_of(raw)
+
+    def text(self) -> str:
+        size = self._text_size()
+        if not size:
+            return ""
+        self.position += size
+        return text_of(self.frame[self.position - size : self.position])
+
+    def replica_id(self) -> int:
+        """Read the tagged fields at the end; return the node id of the follower, -1 when the request names none."""
+        replica_id = -1
+        for _ in range(self._varint()):
+            tag = self._varint()
+            size = self._checked(self._varint())
+            if tag == _REPLICA_STATE_TAG:
+                (replica_id,) = _INT32.unpack_from(self.frame, self.position)
+            self.position += size
+        return replica_id
+
+    def _varint(self) -> int:
+        value, self.position = read_unsigned_varint(self.frame, self.position)
+        return value
+
+    def skip_tags(self) -> None:
+        if self.flexible:
+            self.position = skip_tagged_fields(self.frame, self.position)

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from gateway.protocol.frames import MalformedRequest, skip_tagged_fields
 from gateway.protocol.messages import API_VERSIONS, response_type
-from gateway.protocol.schema_reader import entity_reader
-from gateway.protocol.schema_writer import entity_writer
+from gateway.protocol.schema import entity_reader, entity_writer
 
 _HEAD: Final = Struct(">ihhih")
 _SIZE_BYTES: Final = 4

@@ -1,8 +1,18 @@
-"""The primitive types of the hand-written answers (Kafka protocol guide, "Protocol Primitive Types")."""
+"""The primitive types of the hand-written answers (Kafka protocol guide, "Protocol Primitive Types").
+
+The addresses of leaders at the end of Produce (v10 on) and Fetch (v16 on) answers, for clients that must go
+there (KIP-951).
+
+    tagged fields: count 1 | tag 0 | size | node_endpoints[int32 node_id, host, int32 port, rack]
+
+Source: Kafka's ProduceResponse.json, FetchResponse.json.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
+from typing import NamedTuple
 
 _INT16 = Struct(">h")
 
@@ -34,3 +44,32 @@ def compact_string(text: str) -> bytes:
     """Return a text as unsigned varint of its length + 1, and UTF-8 bytes."""
     raw = text.encode()
     return unsigned_varint(len(raw) + 1) + raw
+
+
+_INT32 = Struct(">i")
+NO_TAGS = b"\0"
+
+
+class NodeEndpoint(NamedTuple):
+    """The address of a broker on the client's listener."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def tagged_node_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """Return the tagged fields that end an answer; without endpoints these are empty."""
+    if not endpoints:
+        return NO_TAGS
+    rows = [
+        _INT32.pack(node_id)
+        + compact_string(host)
+        + _INT32.pack(port)
+        + (b"\0" if rack is None else compact_string(rack))
+        + NO_TAGS
+        for node_id, host, port, rack in endpoints
+    ]
+    content = unsigned_varint(len(rows) + 1) + b"".join(rows)
+    return b"\1\0" + unsigned_varint(len(content)) + content

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from gateway.handlers.answering.api import Answer, Deferred, Peer
-from gateway.protocol.throttle_time import with_throttle_time
+from gateway.protocol.error_answers import with_throttle_time
 from gateway.runtime.quotas.charge import Charge
 
 SHARE_FETCH: Final = 78

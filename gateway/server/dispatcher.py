@@ -21,6 +21,7 @@ from gateway.handlers.answering.api import (
     Repeats,
     RequestContext,
 )
+from gateway.protocol.error_answers import PRODUCE
 from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import (
     API_VERSIONS,
@@ -29,7 +30,6 @@ from gateway.protocol.messages import (
     is_flexible,
     request_schema,
 )
-from gateway.protocol.throttle_time import PRODUCE
 from gateway.runtime.quotas.charge import Charge
 from gateway.runtime.services import Services
 from gateway.server.charged_answer import ChargedAnswer

@@ -12,11 +12,10 @@ from uuid import UUID
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
 from gateway.handlers.records.produce_order import Refusals
-from gateway.protocol.error_answers import error_answer
+from gateway.protocol.error_answers import PRODUCE, error_answer, with_throttle_time
 from gateway.protocol.frames import parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import is_flexible, request_schema
 from gateway.protocol.produce_codec import produce_reader
-from gateway.protocol.throttle_time import PRODUCE, with_throttle_time
 from gateway.server.dispatcher import Dispatcher
 from gateway.testing.effects import Effect, Kind
 from gateway.testing.fault import Fault, RequestFacts

@@ -45,7 +45,7 @@ from gateway.metadata.image import INTERNAL_TOPICS, METADATA_TOPIC, MetadataImag
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.metadata.users import Decision
 from gateway.protocol.messages import build, response_module, written
-from gateway.protocol.schema_writer import Written
+from gateway.protocol.schema import Written
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services
 from gateway.security.acls.codes import Operation

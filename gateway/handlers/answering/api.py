@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from kio.schema.index import api_key_map
 
 from gateway.protocol.messages import request_name
-from gateway.protocol.schema_reader import Read
+from gateway.protocol.schema import Read
 from gateway.runtime.loop.audit import Refusal, Requester
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.quotas.charge import Charge

@@ -43,14 +43,17 @@ from gateway.handlers.answering.named_twice import metadata_fits
 from gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
 from gateway.protocol.messages import build, response_module
 from gateway.protocol.offset_commit_codec import (
+    FIRST_VERSION,
+    PREFIX_START,
+    CommitShape,
     OffsetCommitRequest,
     PartitionOffset,
     TopicErrors,
     TopicKey,
     encode_offset_commit_response,
     offset_commit_reader,
+    prefix_end,
 )
-from gateway.protocol.offset_commit_shape import FIRST_VERSION, PREFIX_START, CommitShape, prefix_end
 from gateway.runtime.coordinators.moving import MOVER, NOT_MOVED
 from gateway.runtime.operations.operations import Unavailable, error_code_of
 from gateway.runtime.partitions.registry import TopicPartitions

@@ -50,9 +50,16 @@ from gateway.handlers.records.fetch_partition import (
     resolve,
     row_of,
 )
-from gateway.protocol.fetch_codec import FetchRow, Piece, TopicRows, encode_fetch_response
-from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
-from gateway.protocol.node_endpoints import NodeEndpoint
+from gateway.protocol.fetch_codec import (
+    FetchPosition,
+    FetchRequest,
+    FetchRow,
+    Piece,
+    TopicRows,
+    encode_fetch_response,
+    fetch_reader,
+)
+from gateway.protocol.primitives import NodeEndpoint
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.block_loads import Wanted
 from gateway.runtime.partitions.delayed_fetch import DelayedFetch

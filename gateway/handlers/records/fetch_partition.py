@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
-from gateway.protocol.fetch_codec import FetchRow
-from gateway.protocol.fetch_request import FetchPosition, FetchRequest, TopicKey
-from gateway.protocol.node_endpoints import NodeEndpoint
+from gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow, TopicKey
+from gateway.protocol.primitives import NodeEndpoint
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition

@@ -24,8 +24,7 @@ from gateway.cluster.parts.manifest import PartitionKey as StoredKey
 from gateway.cluster.reading.bucket_reads import Bounds, BucketReads, Found, Loading, NotConfirmed
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.records.fetch_partition import error_row
-from gateway.protocol.fetch_codec import FetchRow
-from gateway.protocol.fetch_request import FetchPosition, FetchRequest
+from gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices

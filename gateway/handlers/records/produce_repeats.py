@@ -22,11 +22,13 @@ from gateway.handlers.records.produce_append import (
 )
 from gateway.handlers.records.produce_order import Refusals
 from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
-from gateway.protocol.produce_prefix import (
+from gateway.protocol.produce_codec import (
     FIRST_VERSION,
     PREFIX_START,
+    ProduceRequest,
+    ProduceRow,
     RepeatedAnswer,
+    encode_produce_response,
     is_for_one_partition,
     prefix_end,
     records_of,

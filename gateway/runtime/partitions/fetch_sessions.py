@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 
-from gateway.protocol.fetch_request import FetchPosition, TopicKey
+from gateway.protocol.fetch_codec import FetchPosition, TopicKey
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0

@@ -14,7 +14,7 @@ from kio.serial import entity_reader
 from gateway.handlers.answering.api import Answer, Deferred
 from gateway.handlers.records import fetch, list_offsets
 from gateway.handlers.transactions import describe_producers
-from gateway.protocol.fetch_request import FetchPosition, FetchRequest
+from gateway.protocol.fetch_codec import FetchPosition, FetchRequest
 from gateway.runtime.partitions.partition import Partition
 from log import FileRegion
 from log.format.records import NewRecord, build_batch

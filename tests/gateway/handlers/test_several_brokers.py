@@ -13,7 +13,7 @@ from gateway.metadata.records import (
     TopicRecord,
     topic_id_text,
 )
-from gateway.protocol.throttle_time import with_throttle_time
+from gateway.protocol.error_answers import with_throttle_time
 from gateway.runtime.topics.brokers import Endpoint
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create

@@ -16,7 +16,7 @@ from kio.serial import entity_reader as kio_entity_reader
 from kio.serial import entity_writer
 
 from gateway.handlers import APIS
-from gateway.protocol.fetch_request import FetchPosition
+from gateway.protocol.fetch_codec import FetchPosition
 from gateway.protocol.frames import (
     LONGEST_TEXT_BYTES,
     MAX_ITEMS,
@@ -25,7 +25,7 @@ from gateway.protocol.frames import (
     skip_tagged_fields,
 )
 from gateway.protocol.messages import request_schema
-from gateway.protocol.schema_reader import Read
+from gateway.protocol.schema import Read
 
 EVERY_VERSION = [
     (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)

@@ -14,14 +14,17 @@ from kio.serial import entity_reader
 from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import is_flexible, milliseconds, request_schema
 from gateway.protocol.offset_commit_codec import (
+    FIRST_VERSION,
+    PREFIX_START,
+    CommitShape,
     OffsetCommitRequest,
     PartitionOffset,
     TopicErrors,
     TopicOffsets,
     encode_offset_commit_response,
     offset_commit_reader,
+    prefix_end,
 )
-from gateway.protocol.offset_commit_shape import FIRST_VERSION, PREFIX_START, CommitShape, prefix_end
 from tests.support.wire import Plain, encode
 
 API_KEY = 8

@@ -14,17 +14,15 @@ from kio.serial import entity_reader
 
 from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
 from gateway.protocol.produce_codec import (
-    ProduceRequest,
-    ProduceRow,
-    encode_produce_response,
-    produce_reader,
-)
-from gateway.protocol.produce_prefix import (
     FIRST_VERSION,
     PREFIX_START,
+    ProduceRequest,
+    ProduceRow,
     RepeatedAnswer,
+    encode_produce_response,
     is_for_one_partition,
     prefix_end,
+    produce_reader,
     records_of,
 )
 from tests.support.wire import encode

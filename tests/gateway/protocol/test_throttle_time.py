@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.handlers import APIS
+from gateway.protocol.error_answers import with_throttle_time
 from gateway.protocol.messages import encode_response, response_type
-from gateway.protocol.throttle_time import with_throttle_time
 from tests.gateway.protocol.test_schema_writer import filled
 
 THROTTLE_MS = 1_234_567

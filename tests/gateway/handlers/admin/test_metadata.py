@@ -11,7 +11,7 @@ import pytest
 from gateway.handlers.admin import describe_cluster, describe_topic_partitions, metadata
 from gateway.metadata.records import TopicRecord
 from gateway.protocol.messages import encode_response
-from gateway.protocol.schema_writer import Written
+from gateway.protocol.schema import Written
 from gateway.runtime.loop import slices
 from tests.gateway.handlers.requests import ask_metadata, create
 from tests.gateway.handlers.support import Node, open_node, versions

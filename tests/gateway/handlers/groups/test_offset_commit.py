@@ -18,8 +18,7 @@ from gateway.handlers.groups import offset_commit
 from gateway.handlers.groups.offset_commit import MAX_CHANGES, MAX_FRAME_BYTES
 from gateway.protocol.frames import parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import encode_response, is_flexible
-from gateway.protocol.offset_commit_codec import FIRST_WITH_LEADER_EPOCH
-from gateway.protocol.offset_commit_shape import FIRST_VERSION
+from gateway.protocol.offset_commit_codec import FIRST_VERSION, FIRST_WITH_LEADER_EPOCH
 from gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.records import fetch
 from gateway.handlers.records.fetch import FetchContext, open_context
-from gateway.protocol.fetch_request import FetchPosition, FetchRequest
+from gateway.protocol.fetch_codec import FetchPosition, FetchRequest
 from gateway.runtime.partitions.fetch_sessions import SESSIONLESS, SessionPartition
 from tests.gateway.handlers.support import Node, open_node
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.protocol.fetch_request import FetchPosition
+from gateway.protocol.fetch_codec import FetchPosition
 from gateway.runtime.partitions.fetch_sessions import (
     EVICTION_AGE_MS,
     FetchSession,
