@@ -9,8 +9,7 @@ from gateway.admin.backlog.messages import BacklogPage, BacklogReader, BacklogRe
 from gateway.admin.named_topics import find_topic
 from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
-from gateway.quota.backlog import Reader
-from gateway.quota.produce_gate import ProduceGate
+from gateway.quota.backlog import ProduceGate, Reader
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.partitions.partition import Partition
 from log import LogError, measures

@@ -37,7 +37,7 @@ from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Pe
 from gateway.handlers.records.produce_answer import ProduceServices, Topics
 from gateway.handlers.records.produce_order import Key, Refusals
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
-from gateway.quota.produce_gate import ProduceGate
+from gateway.quota.backlog import ProduceGate
 from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition

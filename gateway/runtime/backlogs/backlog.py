@@ -19,13 +19,13 @@ from gateway.quota.backlog import (
     BacklogRules,
     Move,
     PartitionView,
+    ProduceGate,
     Reader,
     Usage,
     eviction_moves,
     expired_moves,
     measure,
 )
-from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.backlogs.backlog_rules import TopicRules
 from gateway.runtime.backlogs.remote_readers import RemoteReaders
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator

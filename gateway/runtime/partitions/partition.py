@@ -12,7 +12,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.quota.produce_gate import ProduceGate
+from gateway.quota.backlog import ProduceGate
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.waiting import Waiting
 from log import Appended, FlushTicket, LogError, PartitionLog, StorageFailed
