@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from gateway.config import Config
 from gateway.config.connection_limits import parse_overrides
 from gateway.config.setting import INT_MAX
-from gateway.quota.clients.rate import Rate, Windows
+from gateway.quota.clients.client_quotas import Rate, Windows
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 

@@ -11,8 +11,7 @@ from unittest import mock
 import pytest
 
 from gateway.metadata.records import MetadataRecord
-from gateway.quota.clients.limits import Limits, Quota
-from gateway.quota.clients.rate_quota import RateQuota
+from gateway.quota.clients.client_quotas import Limits, Quota, RateQuota
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.server.intake import Intake
 from tests.simulation.changing_quotas import Run

@@ -18,10 +18,7 @@ from gateway.metadata.client_quotas import (
     USER,
 )
 from gateway.metadata.records import ClientQuotaRecord, MetadataRecord, QuotaEntity
-from gateway.quota.clients.limits import DEFAULT, Entity, Limits
-from gateway.quota.clients.mutation_quota import MutationQuota
-from gateway.quota.clients.rate import Windows
-from gateway.quota.clients.rate_quota import RateQuota
+from gateway.quota.clients.client_quotas import DEFAULT, Entity, Limits, MutationQuota, RateQuota, Windows
 from gateway.runtime.loop.clock import Clock
 
 if TYPE_CHECKING:

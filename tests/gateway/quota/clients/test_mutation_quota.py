@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from gateway.quota.clients.mutation_quota import MutationQuota
-from gateway.quota.clients.rate import Windows
+from gateway.quota.clients.client_quotas import MutationQuota, Windows
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from gateway.quota.clients.limits import DEFAULT
-from gateway.quota.clients.rate import Windows
-from gateway.quota.clients.rate_quota import RateQuota
+from gateway.quota.clients.client_quotas import DEFAULT, RateQuota, Windows
 
 NOW_MS = 1_700_000_000_000
 
