@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 import pytest
 
 from gateway.coordinator.transaction.rules import TransactionRefused
-from gateway.runtime.coordinators import transaction_endings
+from gateway.runtime.coordinators import transaction_coordinator
 from gateway.runtime.operations.operations import Unavailable
 from log import Storage
 from tests.faults.directory_life import ROOT, new_disk
@@ -42,7 +42,7 @@ SEEDS = (0, 1, 5, 6)
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_endings, "END_WAIT_S", END_WAIT_S)
+    monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", END_WAIT_S)
 
 
 async def prepare(node: Node) -> None:

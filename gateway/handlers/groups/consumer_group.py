@@ -34,7 +34,7 @@ from gateway.handlers.answering.described_group import (
 )
 from gateway.handlers.answering.rights import describes_all, sight
 from gateway.protocol.messages import build, milliseconds
-from gateway.runtime.coordinators.group_log import log_refused
+from gateway.runtime.coordinators.group_coordinator import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices, Services
 from gateway.security.acls.codes import Operation

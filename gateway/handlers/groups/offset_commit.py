@@ -54,7 +54,7 @@ from gateway.protocol.offset_commit_codec import (
     offset_commit_reader,
     prefix_end,
 )
-from gateway.runtime.coordinators.moving import MOVER, NOT_MOVED
+from gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
 from gateway.runtime.operations.operations import Unavailable, error_code_of
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
@@ -499,7 +499,7 @@ def known_error(api_version: int, error: ErrorCode) -> ErrorCode:
 
 
 # Answers the OffsetCommit of another gateway that moves a group forward
-# (`gateway.runtime.coordinators.moving`).
+# (`gateway.runtime.coordinators.group_moves`).
 
 _moving: set[asyncio.Task[None]] = set()
 """The moves in progress, at most as many as requests."""

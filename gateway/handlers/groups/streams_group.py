@@ -57,7 +57,7 @@ from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complain
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.metadata.users import Decision
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
-from gateway.runtime.coordinators.group_log import log_refused
+from gateway.runtime.coordinators.group_coordinator import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices, Services
 from gateway.security.acls.codes import Operation

@@ -40,11 +40,10 @@ from gateway.quota.backlog import (
     expired_moves,
     measure,
 )
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
 from gateway.runtime.coordinators.group_moves import GroupMoves, Readers
 from gateway.runtime.coordinators.held_requests import HeldRequests
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.skipped_records import SkippedRecords
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.interval import Interval
 from gateway.runtime.loop.slices import in_slices

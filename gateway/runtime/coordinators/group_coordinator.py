@@ -1,27 +1,51 @@
-"""The group coordinator of this node: the shard that a group lives in, timers of groups, and the operations on them.
+"""The group coordinator of this node: the shard that a group lives in, timers of groups, and the operations on
+them.
 
-Offset commits are judged, and folded in by replaying their records. A member's request changes the group while it is
-judged, because later steps of a heartbeat need earlier ones (see `operations` and docs/decisions.md). Source: Kafka's
-`GroupCoordinatorService`, `CoordinatorRuntime`.
+Offset commits are judged, and folded in by replaying their records. A member's request changes the group
+while it is judged, because later steps of a heartbeat need earlier ones (see `operations` and
+docs/decisions.md). Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
+
+Logs the events of groups and their members.
+
+Each kind of line has its own place in the code, so that the limit of log lines holds for each kind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
 from gateway.coordinator.change import Change
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group import records as group_records
 from gateway.coordinator.group.classic_group import ClassicGroup
 from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
 from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatReply
-from gateway.coordinator.group.events import Effects, JoinReply, Reply, SyncReply
+from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
+from gateway.coordinator.group.events import (
+    Effects,
+    Emptied,
+    EpochRaised,
+    Event,
+    JoinReply,
+    MemberJoined,
+    MemberLeft,
+    MemberRemoved,
+    MemberReplaced,
+    RebalanceBegan,
+    Reply,
+    Stabilized,
+    SyncReply,
+    Who,
+)
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import OffsetCommitRecord
@@ -30,9 +54,8 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.image import OFFSETS_TOPIC
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from gateway.quota.backlog import Limit, Move, Reader
 from gateway.runtime.coordinators.group_configs import GroupConfigs
-from gateway.runtime.coordinators.group_log import change_of, log_events
-from gateway.runtime.coordinators.group_timers import GroupTimers
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.loaded_shard import LoadedShard
@@ -45,6 +68,9 @@ from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.registered_topics import RegisteredTopics
 from log import InvalidProducerEpoch
+
+logger = logging.getLogger(__name__)
+
 
 T = TypeVar("T")
 
@@ -397,3 +423,143 @@ class GroupCoordinator:
             except Unavailable:
                 continue
         self._clean_later()
+
+
+# One timer for each group: it wakes the coordinator at the group's next deadline.
+
+
+class GroupTimers:
+    """Calls `due` with a shard and one of its groups when a deadline of the group is reached."""
+
+    def __init__(self, due: Callable[[LoadedShard[GroupShard], str], None]) -> None:
+        self._due = due
+        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        """The deadline (ms) and the timer of each group."""
+
+    def set(self, loaded: LoadedShard[GroupShard], group_id: str, now_ms: int) -> None:
+        """Set the timer to the group's next deadline. An earlier timer stays as it is."""
+        deadline_ms = loaded.shard.members.next_deadline_ms(group_id)
+        if deadline_ms is None or deadline_ms == NEVER:
+            self.drop(group_id)
+            return
+        known = self._timers.get(group_id)
+        if known is not None and known[0] <= deadline_ms:
+            return
+        self.drop(group_id)
+        delay_s = max(0, deadline_ms - now_ms) / 1000
+        timer = asyncio.get_running_loop().call_later(delay_s, self._ring, loaded, group_id)
+        self._timers[group_id] = deadline_ms, timer
+
+    def drop(self, group_id: str) -> None:
+        """Cancel the timer of a group, if it has one."""
+        known = self._timers.pop(group_id, None)
+        if known is not None:
+            known[1].cancel()
+
+    def _ring(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
+        self._timers.pop(group_id, None)
+        if not loaded.failed:
+            self._due(loaded, group_id)
+
+
+_FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id})
+
+
+def change_of(answer: T, effects: Effects) -> Change[T]:
+    """Return the change of an operation that folds in its effects, and logs their events once they are durable."""
+    return Change(
+        answer,
+        effects.records,
+        is_folded_in=True,
+        replies=effects.replies,
+        when_durable=partial(log_events, effects.events) if effects.events else None,
+    )
+
+
+def log_events(events: Sequence[Event]) -> None:
+    """Log one line for each event."""
+    if logger.isEnabledFor(logging.INFO):
+        for event in events:
+            _log(event)
+
+
+def _log(event: Event) -> None:
+    match event:
+        case RebalanceBegan(group_id, state, generation_id, reason):
+            logger.info(
+                "group %s rebalances: was %s in generation %d; %s", group_id, state, generation_id, reason
+            )
+        case Stabilized(group_id, generation_id, size):
+            logger.info("group %s is stable: generation %d, members: %d", group_id, generation_id, size)
+        case Emptied(group_id, generation_id):
+            logger.info("group %s is empty: generation %d", group_id, generation_id)
+        case MemberJoined(group_id, who):
+            logger.info("group %s: %s joined", group_id, _named(who))
+        case MemberReplaced(group_id, old_member_id, who):
+            logger.info(
+                "group %s: %s replaced member %s, which is fenced", group_id, _named(who), old_member_id
+            )
+        case MemberLeft(group_id, who):
+            logger.info("group %s: %s left", group_id, _named(who))
+        case MemberRemoved(group_id, who, reason):
+            logger.info("group %s: %s was removed: %s", group_id, _named(who), reason)
+        case EpochRaised(group_id, kind, group_epoch, reason):
+            logger.info("%s group %s has group epoch %d: %s", kind, group_id, group_epoch, reason)
+
+
+def _named(who: Who) -> str:
+    static = "" if who.group_instance_id is None else f"instance id {who.group_instance_id}, "
+    return f"member {who.member_id} ({static}client {who.client_id!r} at {who.client_host.lstrip('/')})"
+
+
+def log_refused(group_id: str, member_id: str, error: HeartbeatRefused) -> None:
+    """Log a heartbeat that was refused because its member is fenced; other refusals are no news of the group."""
+    if error.error_code in _FENCED:
+        logger.info("group %s: member %s is fenced: %s", group_id, member_id, error)
+
+
+# Counts the unread records that each group has skipped since the gateway started.
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Skipped records by the limit that skipped them; `up_to` is the highest offset to which the group was moved."""
+
+    records: dict[Limit, int] = field(default_factory=dict)
+    up_to: int = 0
+
+    @property
+    def total(self) -> int:
+        """The number of skipped records, for all limits together."""
+        return sum(self.records.values())
+
+
+NOTHING = Skipped()
+
+
+class SkippedRecords:
+    """The skipped records by group and partition, for as long as the group reads the partition.
+
+    A record that a group skips twice, because a member committed an offset behind the move, counts once.
+    """
+
+    def __init__(self) -> None:
+        self._skipped: dict[tuple[str, TopicPartition], Skipped] = {}
+
+    def note(self, place: TopicPartition, move: Move, records: int) -> int:
+        """Add a move over `records` records; return how many of them were not counted before."""
+        skipped = self._skipped.setdefault((move.reader.group, place), Skipped())
+        counted = max(0, min(records, move.to_offset - skipped.up_to))
+        skipped.records[move.limit] = skipped.records.get(move.limit, 0) + counted
+        skipped.up_to = max(skipped.up_to, move.to_offset)
+        return counted
+
+    def of(self, group: str, place: TopicPartition) -> Skipped:
+        """Return the records that a group skipped in a partition."""
+        return self._skipped.get((group, place), NOTHING)
+
+    def keep_only(self, readers: Mapping[TopicPartition, Iterable[Reader]]) -> None:
+        """Drop the groups that no longer read a partition."""
+        if self._skipped:
+            known = {(reader.group, place) for place, entries in readers.items() for reader in entries}
+            self._skipped = {key: value for key, value in self._skipped.items() if key in known}

@@ -32,11 +32,10 @@ from gateway.peer.asking import AsksPeers
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.group_peers import has_share_group
-from gateway.runtime.coordinators.remote_shares import RemoteShares
 from gateway.runtime.coordinators.shards import CoordinatorShards
 from gateway.runtime.coordinators.share_changes import changed, expire, go_on_at
 from gateway.runtime.coordinators.share_locks import LockTimer
-from gateway.runtime.coordinators.share_persister import SharePersister
+from gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
 from gateway.runtime.coordinators.share_sessions import Peer, ShareSession, ShareWaiters
 from gateway.runtime.coordinators.stored_shares import StoredShares
 from gateway.runtime.loop.clock import Clock

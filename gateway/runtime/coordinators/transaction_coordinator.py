@@ -1,10 +1,22 @@
-"""The transaction coordinator of this node: decides about transactions, and lets requests wait for durable records.
+"""The transaction coordinator of this node: decides about transactions, and lets requests wait for durable
+records.
 
-InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn join the next round (see `operations`). A batch or an offset
-commit that adds its partition is applied at once, because its own answer waits for that record. An end is decided when its
-record is durable. Then all markers are written, and finally the record which completes the end. No request waits for that final
-record: if a crash loses it, the markers are written again. A producer with the answer to its EndTxn can therefore begin
-the next transaction. Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
+InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn join the next round (see `operations`). A batch
+or an offset commit that adds its partition is applied at once, because its own answer waits for that record.
+An end is decided when its record is durable. Then all markers are written, and finally the record which
+completes the end. No request waits for that final record: if a crash loses it, the markers are written again.
+A producer with the answer to its EndTxn can therefore begin the next transaction. Source: Kafka's
+`TransactionCoordinator`, `TransactionStateManager`.
+
+Completes decided ends of transactions, and lets requests wait for them.
+
+Kafka answers such requests with CONCURRENT_TRANSACTIONS, and its clients retry after a while. Here the
+requests wait.
+
+Compares the open transactions of the partitions with those of the coordinator when its state is loaded.
+
+A batch and the record that adds its partition to the transaction are flushed independently. A crash may keep
+only the batch.
 """
 
 from __future__ import annotations
@@ -12,8 +24,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -21,7 +33,7 @@ from gateway.config import Config
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import DECIDED, Transaction
+from gateway.coordinator.transaction.records import DECIDED, NO_PRODUCER_ID, Transaction
 from gateway.coordinator.transaction.rules import (
     EndRequest,
     NewestConnections,
@@ -30,16 +42,9 @@ from gateway.coordinator.transaction.rules import (
     TransactionRefused,
 )
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
-from gateway.runtime.coordinators.transaction_endings import TransactionEndings, wait_for_end
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from gateway.runtime.coordinators.transaction_reconciliation import (
-    OpenInPartition,
-    open_in_partitions,
-    owners,
-    warn_of_strangers,
-)
 from gateway.runtime.coordinators.transaction_state import Judge, TransactionState, Written
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.loaded_shard import LoadedShard
@@ -397,3 +402,119 @@ def _fenced_if_overdue(current: Transaction | None, now_ms: int) -> Transaction 
     if current is None or not rules.is_overdue(current, now_ms):
         return None
     return rules.fence(current, now_ms)
+
+
+T = TypeVar("T")
+
+END_WAIT_S: Final = 5.0
+"""Time that a request waits for the markers of a transaction; then it is answered without them."""
+
+
+class TransactionEndings:
+    """The tasks that finish ending transactions, by transactional id, each with its owner (a loaded shard)."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[object, asyncio.Task[None]]] = {}
+        self.timed_out = 0
+        """Transactions that were aborted since the start because they were open too long."""
+
+    def begin(
+        self, transactional_id: str, owner: object, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """Start the task that finishes an end."""
+        ending = asyncio.get_running_loop().create_task(work)
+        self._running[transactional_id] = owner, ending
+        ending.add_done_callback(lambda _: self._forget(transactional_id, ending))
+        return ending
+
+    def _forget(self, transactional_id: str, ending: asyncio.Task[None]) -> None:
+        if self.of(transactional_id) is ending:
+            del self._running[transactional_id]
+
+    def of(self, transactional_id: str) -> asyncio.Task[None] | None:
+        """Return the task that finishes the end of a transactional id; None when there is none."""
+        return self._running.get(transactional_id, (None, None))[1]
+
+    def give_up(self, owner: object) -> None:
+        """Cancel the tasks of an owner."""
+        for transactional_id, (of, ending) in list(self._running.items()):
+            if of is owner:
+                ending.cancel()
+                del self._running[transactional_id]
+
+    async def retry(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Make an attempt. While another transaction of the id is ending, wait for that end and repeat the
+        attempt. Raises the errors of the attempt.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + END_WAIT_S
+        while True:
+            try:
+                return await attempt()
+            except TransactionRefused as error:
+                running = self.of(transactional_id)
+                left_s = deadline_s - loop.time()
+                is_busy = error.error_code is ErrorCode.concurrent_transactions
+                if not is_busy or running is None or left_s <= 0:
+                    raise
+                await wait_for_end(running, left_s)
+
+    async def finish(self) -> None:
+        """Wait until all ends are complete."""
+        while self._running:
+            await asyncio.wait({ending for _, ending in self._running.values()})
+
+
+async def wait_for_end(ending: asyncio.Task[None], timeout_s: float | None = None) -> None:
+    """Wait for an end, but only for a limited time. The task continues in any case."""
+    await asyncio.wait({ending}, timeout=END_WAIT_S if timeout_s is None else timeout_s)
+
+
+class OpenInPartition(NamedTuple):
+    """A transaction that was open in a partition's log."""
+
+    partition: Partition
+    producer: Producer
+
+    @property
+    def place(self) -> TopicPartition:
+        return self.partition.topic, self.partition.index
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the transaction is still open in the partition."""
+        found = self.partition.log.transactions.open_transaction(self.producer.producer_id)
+        return found is not None and found.producer_epoch == self.producer.producer_epoch
+
+
+def open_in_partitions(partitions: Partitions) -> list[OpenInPartition]:
+    """Return all transactions that are open in the partitions now."""
+    return [
+        OpenInPartition(partition, Producer(producer_id, found.producer_epoch))
+        for partition in partitions
+        if partition.topic not in INTERNAL_TOPICS or partition.topic == OFFSETS_TOPIC
+        for producer_id, found in partition.log.transactions.open_transactions()
+    ]
+
+
+def owners(shard: TransactionShard) -> dict[int, str]:
+    """Return the transactional ids by producer id, including the next producer id of a transaction that is ending."""
+    found = dict(shard.by_producer_id)
+    for transactional_id in shard.decided:
+        next_producer_id = shard.transactions[transactional_id].next_producer_id
+        if next_producer_id != NO_PRODUCER_ID:
+            found[next_producer_id] = transactional_id
+    return found
+
+
+def warn_of_strangers(found: Iterable[OpenInPartition], shards: Iterable[TransactionShard]) -> None:
+    """Log the open transactions that no coordinator will end."""
+    known = {producer_id for shard in shards for producer_id in owners(shard)}
+    for one in found:
+        if one.is_open and one.producer.producer_id not in known:
+            logger.warning(
+                "%s-%d has an open transaction of producer %d, epoch %d, which belongs to no transactional "
+                "id; end it with kafka-transactions abort",
+                *one.place,
+                *one.producer,
+            )

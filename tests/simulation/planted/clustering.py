@@ -22,7 +22,7 @@ from gateway.homes import bucket_home
 from gateway.homes.bucket_home import uploaded_partitions
 from gateway.metadata import leadership
 from gateway.metadata.records import MetadataRecord
-from gateway.runtime.coordinators.remote_markers import RemoteMarkers
+from gateway.runtime.coordinators.transaction_markers import RemoteMarkers
 from gateway.runtime.services import Services
 from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.shared_journal import SharedJournal

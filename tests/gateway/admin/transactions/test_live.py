@@ -20,7 +20,7 @@ from gateway.admin.transactions.messages import (
 )
 from gateway.coordinator.transaction.rules import TransactionLimits
 from gateway.metadata.image import TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators import transaction_endings
+from gateway.runtime.coordinators import transaction_coordinator
 from gateway.runtime.partitions.partition import Partition
 from log import Storage
 from tests.faults.directory_life import ROOT, new_disk
@@ -88,7 +88,7 @@ class TestAbort:
     async def test_what_is_decided_can_not_be_stopped(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
+        monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await writing(node)
             partition(node, 0).log.outage.begin("a test says so")
@@ -99,7 +99,7 @@ class TestAbort:
     async def test_an_abort_that_a_partition_holds_up_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
+        monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
         async with open_node(tmp_path, *SETTINGS) as node:
             await writing(node)
             partition(node, 0).log.outage.begin("a test says so")

@@ -23,7 +23,7 @@ from gateway.coordinator.transaction.rules import Producer
 from gateway.handlers.answering.api import Deferred
 from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
 from gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
-from gateway.runtime.coordinators.remote_markers import marker_request
+from gateway.runtime.coordinators.transaction_markers import marker_request
 from tests.gateway.admin.answers import answer as control_answer
 from tests.gateway.handlers.asking import answer_to
 from tests.gateway.handlers.several_nodes import Cluster, cluster_of

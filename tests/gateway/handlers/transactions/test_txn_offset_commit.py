@@ -23,7 +23,7 @@ from gateway.handlers.transactions import (
     init_producer_id,
     txn_offset_commit,
 )
-from gateway.runtime.coordinators import rewriting
+from gateway.runtime.coordinators import shards
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 
@@ -210,7 +210,7 @@ async def test_deleting_the_group_deletes_pending_offsets(tmp_path: Path) -> Non
 
 
 async def test_a_rewritten_log_keeps_pending_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "RECORDS_AT_ONCE", 1)
+    monkeypatch.setattr(shards, "RECORDS_AT_ONCE", 1)
     async with node_at(tmp_path) as node:
         first, second = await begin(node), await begin(node, "another")
         await hold(node, first, 10)
@@ -218,7 +218,7 @@ async def test_a_rewritten_log_keeps_pending_offsets(tmp_path: Path, monkeypatch
         await commit_outside(node, 5)
         await hold(node, first, 11)
         loaded = node.services.coordinators.groups.shards.at(0)
-        await rewriting.rewrite(loaded, node.clock)
+        await shards.rewrite(loaded, node.clock)
         log = loaded.partition.log
         assert log.log_start_offset > 0
         assert {producer_id for producer_id, _ in log.transactions.open_transactions()} == {

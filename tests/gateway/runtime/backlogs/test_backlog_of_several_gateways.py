@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
 from gateway.runtime.backlogs.backlog import KEPT_MS
-from gateway.runtime.coordinators.moving import MOVER
+from gateway.runtime.coordinators.group_moves import MOVER
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import alter

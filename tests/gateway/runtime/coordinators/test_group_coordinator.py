@@ -17,7 +17,7 @@ from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.offsets import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.metadata.image import OFFSETS_TOPIC
-from gateway.runtime.coordinators import rewriting
+from gateway.runtime.coordinators import shards
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
@@ -241,8 +241,8 @@ class TestRestart:
 class TestRewrite:
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rewriting, "REWRITE_AT_LEAST_BYTES", 20_000)
-        monkeypatch.setattr(rewriting, "RECORDS_AT_ONCE", 3)
+        monkeypatch.setattr(shards, "REWRITE_AT_LEAST_BYTES", 20_000)
+        monkeypatch.setattr(shards, "RECORDS_AT_ONCE", 3)
 
     async def commit_much(
         self, groups: GroupCoordinator, group_ids: Iterable[str], partition: int, start: int
@@ -288,7 +288,7 @@ class TestRewrite:
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
             disk.threads.clear()
-            await rewriting.rewrite(groups.shards.at(0), node.clock)
+            await shards.rewrite(groups.shards.at(0), node.clock)
             assert offsets_partition(node).log.log_start_offset == 30
             assert disk.threads
             assert threading.get_ident() not in disk.threads
@@ -302,7 +302,7 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
             with disk.held(f"{OFFSETS_TOPIC}-0/log-start-offset"):
-                rewrite = asyncio.create_task(rewriting.rewrite(groups.shards.at(0), node.clock))
+                rewrite = asyncio.create_task(shards.rewrite(groups.shards.at(0), node.clock))
                 while not disk.waiting:
                     await asyncio.sleep(0)
                 partition.log.outage.begin("a test says so")
@@ -321,7 +321,7 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
             loaded = groups.shards.at(0)
-            rewrite = asyncio.create_task(rewriting.rewrite(loaded, node.clock))
+            rewrite = asyncio.create_task(shards.rewrite(loaded, node.clock))
             await asyncio.sleep(0)
             assert partition.log.log_end_offset > 30, "the rewrite must have begun"
             partition.log.outage.begin("a test says so")
@@ -346,11 +346,11 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             await finish_tasks(groups)
             loaded = groups.shards.at(0)
-            await rewriting.rewrite(loaded, node.clock)
-            assert not rewriting.is_worth_a_rewrite(loaded)
+            await shards.rewrite(loaded, node.clock)
+            assert not shards.is_worth_a_rewrite(loaded)
             for offset in range(2, 5):
                 await commit(groups, "group-0", offset)
-            assert not rewriting.is_worth_a_rewrite(loaded)
+            assert not shards.is_worth_a_rewrite(loaded)
 
 
 async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(tmp_path: Path) -> None:

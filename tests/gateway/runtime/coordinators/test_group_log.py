@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberReplaced, Who
-from gateway.runtime.coordinators.group_log import log_events, log_refused
+from gateway.runtime.coordinators.group_coordinator import log_events, log_refused
 from tests.gateway.handlers.support import open_node
 from tests.gateway.runtime.coordinators.test_group_coordinator import (
     AT_ONCE,
@@ -19,7 +19,7 @@ from tests.gateway.runtime.coordinators.test_group_coordinator import (
     offset_record,
 )
 
-GROUP_LOG = "gateway.runtime.coordinators.group_log"
+GROUP_LOG = "gateway.runtime.coordinators.group_coordinator"
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.share_heartbeat import LEAVING
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.runtime.coordinators.rewriting import rewrite
+from gateway.runtime.coordinators.shards import rewrite
 from gateway.runtime.operations.operations import Unavailable
 from tests.gateway.handlers.requests import delete
 from tests.gateway.handlers.support import FakePeer, Node, open_node

@@ -22,7 +22,7 @@ from gateway.coordinator.transaction.records import (
 )
 from gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
 from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators import transaction_endings
+from gateway.runtime.coordinators import transaction_coordinator
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_replay import replay_batches
 from gateway.runtime.partitions.partition import Partition
@@ -410,7 +410,7 @@ class TestPartitionsThatFail:
     async def test_one_that_can_t_be_written_holds_up_its_own_transactions_only(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transaction_endings, "END_WAIT_S", 0.01)
+        monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
         disk = new_disk()
         async with open_node(ROOT, *SETTINGS, storage=Storage(disk=disk.process())) as node:
             client = await prepared(node)
