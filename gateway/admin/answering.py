@@ -21,7 +21,7 @@ from gateway.admin.pids.stopped import BlockSource, gateway_source
 from gateway.admin.request import Answer, ControlError, Elsewhere, Request
 from gateway.admin.traffic import Traffic
 from gateway.runtime.loop.audit import AuditLog, Requester
-from gateway.runtime.loop.log_rate_limit import UNLIMITED
+from gateway.runtime.loop.log_output import UNLIMITED
 from gateway.runtime.services import Services
 
 logger = logging.getLogger(__name__)

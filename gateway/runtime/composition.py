@@ -22,7 +22,7 @@ from gateway.runtime.coordinators.stored_shares import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
-from gateway.runtime.loop.clock_changes import ClockChanges
+from gateway.runtime.loop.clock import ClockChanges
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache

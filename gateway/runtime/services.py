@@ -20,8 +20,7 @@ from gateway.runtime.coordinators.stored_shares import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.loop.audit import AuditLog
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.loop.tasks import TaskList
+from gateway.runtime.loop.clock import Clock, TaskList
 from gateway.runtime.partitions.append_times import AppendTimes
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache

@@ -16,7 +16,7 @@ from gateway.admin.sweep.messages import (
     TaskPage,
     TaskRow,
 )
-from gateway.runtime.loop.tasks import Task
+from gateway.runtime.loop.clock import Task
 from gateway.runtime.services import Services
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from gateway.runtime.upkeep.file_sweep import MAX_FOUND, FileSweep

@@ -30,7 +30,7 @@ from gateway.metadata.image import (
 )
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.loop import loggers
+from gateway.runtime.loop import recent_lines
 from gateway.runtime.services import TopicServices
 
 API_KEY: Final = 33
@@ -99,7 +99,7 @@ async def _alter(
             alterations,
             config=context.node.config,
             node_id=context.node.node_id,
-            loggers=loggers.levels(),
+            loggers=recent_lines.levels(),
             validate_only=validate_only,
         ),
         note=note,
@@ -155,7 +155,9 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
     for alteration in alterations:
         if alteration.resource_type == BROKER_LOGGER_RESOURCE:
             for change in alteration.changes:
-                loggers.set_level(change.name, change.value if change.operation == Operation.SET else None)
+                recent_lines.set_level(
+                    change.name, change.value if change.operation == Operation.SET else None
+                )
 
 
 API = Api(key=API_KEY, name="AlterConfigs", min_version=0, max_version=2, reaches=api.topics, handle=handle)

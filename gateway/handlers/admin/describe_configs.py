@@ -37,7 +37,7 @@ from gateway.metadata.image import (
 from gateway.metadata.producer_ids import node_id_of
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop import loggers
+from gateway.runtime.loop import recent_lines
 from gateway.runtime.services import TopicServices
 
 _KNOWN_KINDS: Final = {
@@ -152,7 +152,7 @@ def _describe_loggers(
     if asked != node_id:
         text = f"Unexpected broker id, expected {node_id} but received {broker}"
         return ApiError(ErrorCode.invalid_request, text)
-    return describe_loggers(loggers.levels(), names)
+    return describe_loggers(recent_lines.levels(), names)
 
 
 def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:

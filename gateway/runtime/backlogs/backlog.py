@@ -44,8 +44,7 @@ from gateway.runtime.coordinators.group_coordinator import GroupCoordinator, Ski
 from gateway.runtime.coordinators.group_moves import GroupMoves, Readers
 from gateway.runtime.coordinators.held_requests import HeldRequests
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.loop.interval import Interval
+from gateway.runtime.loop.clock import Clock, Interval
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition

@@ -1,9 +1,23 @@
-"""The gateway's only source of time; tests inject another."""
+"""The gateway's only source of time; tests inject another.
+
+Notices when the machine's clock is set, so that deadlines move with the clock.
+
+Sessions of members, rebalances and locks of share groups last a fixed time, whatever the clock does. Kafka
+measures that time with a clock that is never set. Here the deadlines are wall-clock times, so they move when
+the clock is set.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final, Protocol, TypeVar
+
+from gateway.config import Config
+
+logger = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
@@ -19,3 +33,149 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+TOLERATED_MS: Final = 1000
+"""Smaller jumps are ordinary corrections of a clock and are ignored."""
+
+
+class ClockChanges:
+    """A clock that checks at each call whether the machine's clock was set, and then passes the jump (ms) to
+    `listeners`.
+    """
+
+    def __init__(self, clock: Clock, seconds: Callable[[], float]) -> None:
+        """Compare `clock` with `seconds`, a clock that is never set."""
+        self._clock = clock
+        self._seconds = seconds
+        self._ahead_ms = clock.now_ms() - seconds() * 1000
+        self.listeners: list[Callable[[int], None]] = []
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the Unix epoch. If the clock was set, call the listeners first."""
+        now_ms = self._clock.now_ms()
+        ahead_ms = now_ms - self._seconds() * 1000
+        by_ms = ahead_ms - self._ahead_ms
+        self._ahead_ms = ahead_ms
+        if not -TOLERATED_MS <= by_ms <= TOLERATED_MS:
+            logger.warning("the clock was set by %.1f s", by_ms / 1000)
+            for listener in self.listeners:
+                listener(round(by_ms))
+        return now_ms
+
+
+# The time between two runs of a background job, which follows its setting.
+
+
+class Interval:
+    """An interval in ms that a setting gives. Belongs to one event loop."""
+
+    def __init__(self, config: Config, name: str) -> None:
+        self._config = config
+        self._name = name
+        self._altered = asyncio.Event()
+        config.follow(self._altered.set)
+
+    @property
+    def seconds(self) -> float:
+        """The present value of the setting, in seconds."""
+        return self._config.int(self._name) / 1000
+
+    async def passed(self) -> None:
+        """Wait for the interval. When the setting changes meanwhile, the new interval counts from the same start."""
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        while (left_s := begun_s + self.seconds - loop.time()) > 0:
+            self._altered.clear()
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._altered.wait()
+            except TimeoutError:
+                continue
+
+
+# The list of background tasks: their names, starts, progress and outcomes.
+
+KEPT_FINISHED: Final = 100
+"""Finished tasks that are listed; beyond that the oldest are dropped."""
+
+LONG_MS: Final = 1_000
+"""A brief task that took less than this is not listed afterwards."""
+
+T = TypeVar("T")
+
+
+class Task:
+    """One piece of work. `done` counts up to `total`, which is None while unknown; times in ms."""
+
+    __slots__ = ("begun_ms", "done", "ended_ms", "failure", "is_brief", "name", "number", "total")
+
+    def __init__(self, number: int, name: str, begun_ms: int, *, is_brief: bool = False) -> None:
+        self.number = number
+        self.name = name
+        self.begun_ms = begun_ms
+        self.is_brief = is_brief
+        """Whether the task is dropped from the list when it ends, unless it took long."""
+        self.ended_ms: int | None = None
+        self.failure: str | None = None
+        """The reason why the task failed; None when it succeeded or still runs."""
+        self.done = 0
+        self.total: int | None = None
+
+
+class TaskList:
+    """The running tasks, and the last finished ones."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running: dict[int, Task] = {}
+        self._finished: dict[int, Task] = {}
+        self._work: set[asyncio.Task[Any]] = set()
+        self._last_number = 0
+
+    def __iter__(self) -> Iterator[Task]:
+        """Yield the running tasks, then the finished ones, each in the order of their start."""
+        return iter([*self._running.values(), *self._finished.values()])
+
+    def get(self, number: int) -> Task | None:
+        """Return a task that runs or has finished lately; None for any other number."""
+        return self._running.get(number) or self._finished.get(number)
+
+    def begin(self, name: str, *, is_brief: bool = False) -> Task:
+        """Add a running task; `end` must follow."""
+        self._last_number += 1
+        task = Task(self._last_number, name, self._clock.now_ms(), is_brief=is_brief)
+        self._running[task.number] = task
+        return task
+
+    def end(self, task: Task, failure: str | None = None) -> None:
+        """Mark a task as finished, and as failed when `failure` is given."""
+        task.ended_ms = self._clock.now_ms()
+        task.failure = failure
+        self._running.pop(task.number, None)
+        if task.is_brief and task.ended_ms - task.begun_ms < LONG_MS:
+            return
+        self._finished[task.number] = task
+        while len(self._finished) > KEPT_FINISHED:
+            del self._finished[next(iter(self._finished))]
+
+    def start(self, task: Task, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run the work of a task that `begin` added; the work continues even if its caller stops waiting."""
+        doing = asyncio.get_running_loop().create_task(work)
+        self._work.add(doing)
+        doing.add_done_callback(lambda done: self._over(task, done))
+        return doing
+
+    def _over(self, task: Task, doing: asyncio.Task[Any]) -> None:
+        self._work.discard(doing)
+        if doing.cancelled():
+            self.end(task, "the task was cancelled")
+        else:
+            error = doing.exception()
+            self.end(task, None if error is None else f"{error}" or type(error).__name__)
+
+    async def stop(self) -> None:
+        """Cancel all running work, and wait until it has ended."""
+        for doing in list(self._work):
+            doing.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.config import Config
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.loop.interval import Interval
+from gateway.runtime.loop.clock import Clock, Interval
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.cold_reads import ColdReads

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from gateway.runtime.loop.tasks import Task, TaskList
+from gateway.runtime.loop.clock import Task, TaskList
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from log.staging import STAGING, STAGING_LOCK, LogCut, Staged, capture, remove_staging, stage
 

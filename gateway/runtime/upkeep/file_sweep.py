@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from gateway.metadata.image import METADATA_TOPIC, MetadataImage
-from gateway.runtime.loop.tasks import Task
+from gateway.runtime.loop.clock import Task
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, parse_partition_directory
 from log.leaks import (

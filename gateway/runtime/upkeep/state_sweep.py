@@ -17,8 +17,7 @@ from gateway.coordinator.transaction import rules
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.loop.tasks import Task
+from gateway.runtime.loop.clock import Clock, Task
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.upkeep.file_sweep import is_partition

@@ -20,7 +20,7 @@ from gateway.admin.request import ControlError
 from gateway.admin.server import ControlServer
 from gateway.admin.status.messages import StatusRequest
 from gateway.admin.users.messages import AddUserRequest, NewCredential, RemoveUserRequest
-from gateway.runtime.loop.log_rate_limit import AUDIT, UNLIMITED
+from gateway.runtime.loop.log_output import AUDIT, UNLIMITED
 from tests.gateway.handlers.support import open_node
 
 

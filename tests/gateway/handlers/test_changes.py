@@ -14,7 +14,7 @@ from gateway.handlers.groups import delete_groups
 from gateway.handlers.records import delete_records
 from gateway.metadata.configs import Operation
 from gateway.metadata.image import METADATA_TOPIC
-from gateway.runtime.loop.log_rate_limit import UNLIMITED
+from gateway.runtime.loop.log_output import UNLIMITED
 from tests.gateway.handlers.requests import TIMEOUT, alter, ask_metadata, create, delete, grow
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.held_disk import HeldDisk

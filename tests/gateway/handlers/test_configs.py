@@ -14,7 +14,7 @@ from gateway.handlers.admin import (
     list_config_resources,
 )
 from gateway.metadata.configs import LEVELS
-from gateway.runtime.loop import loggers
+from gateway.runtime.loop import recent_lines
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions
 
@@ -235,7 +235,7 @@ class TestLoggers:
     @pytest.fixture(autouse=True)
     def inherited_after(self) -> Iterator[None]:
         yield
-        loggers.set_level(NAME, None)
+        recent_lines.set_level(NAME, None)
 
     async def level(self, node: Node) -> str | None:
         return values(await describe(node, LOGGER, "1", [NAME]))[NAME]

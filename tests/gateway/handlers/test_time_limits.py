@@ -26,7 +26,7 @@ from gateway.handlers.sharing import share_group_offsets
 from gateway.handlers.transactions import describe_producers, list_transactions
 from gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
 from gateway.runtime.loop import slices
-from gateway.runtime.loop.log_rate_limit import UNLIMITED
+from gateway.runtime.loop.log_output import UNLIMITED
 from log import Storage
 from log.files.data_file import DataFile
 from tests.gateway.handlers.requests import alter, create, delete, grow

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.loop.log_rate_limit import AUDIT
+from gateway.runtime.loop.log_output import AUDIT
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking

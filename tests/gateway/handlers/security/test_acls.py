@@ -14,7 +14,7 @@ from gateway.handlers.answering.api import CloseConnection
 from gateway.handlers.security import acls
 from gateway.metadata import acls as stored_acls
 from gateway.runtime.loop import slices
-from gateway.runtime.loop.log_rate_limit import AUDIT
+from gateway.runtime.loop.log_output import AUDIT
 from gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.support import Node, open_node, versions

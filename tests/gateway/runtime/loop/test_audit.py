@@ -21,8 +21,7 @@ from gateway.runtime.loop.audit import (
     Refusal,
     Requester,
 )
-from gateway.runtime.loop.log_output import JSON, TEXT, begin_audit, handler_for
-from gateway.runtime.loop.log_rate_limit import AUDIT
+from gateway.runtime.loop.log_output import AUDIT, JSON, TEXT, begin_audit, handler_for
 
 ALICE = Requester("User:alice", "192.0.2.7", "EXTERNAL", "app-1", "Fetch")
 

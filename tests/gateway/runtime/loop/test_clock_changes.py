@@ -12,7 +12,7 @@ from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMemb
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
 from gateway.coordinator.group.stored_groups import StoredGroups
 from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
-from gateway.runtime.loop.clock_changes import TOLERATED_MS, ClockChanges
+from gateway.runtime.loop.clock import TOLERATED_MS, ClockChanges
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, FixedClock, Node, open_node
 from tests.gateway.runtime.coordinators.test_group_coordinator import ONE_PARTITION, TOPIC, form_group

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from gateway.config import Config
-from gateway.runtime.loop.interval import Interval
+from gateway.runtime.loop.clock import Interval
 
 # any alterable setting in ms serves the purpose
 NAME = "seqgate.admin.timeout.ms"

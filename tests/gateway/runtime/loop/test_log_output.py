@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.loop import loggers
-from gateway.runtime.loop.log_output import JSON, TEXT, handler_for, name_worker
-from gateway.runtime.loop.log_rate_limit import UNLIMITED, LineLimit
+from gateway.runtime.loop import recent_lines
+from gateway.runtime.loop.log_output import JSON, TEXT, UNLIMITED, LineLimit, handler_for, name_worker
 
 
 def record(message: str = "refused %s", *, error: BaseException | None = None) -> logging.LogRecord:
@@ -72,13 +71,13 @@ def test_the_record_of_changes_is_never_cut_short() -> None:
 def test_root_returns_to_the_level_of_the_setting() -> None:
     before = logging.getLogger().level
     try:
-        loggers.set_start_level("ERROR")
-        loggers.set_level(loggers.ROOT, "DEBUG")
-        assert loggers.levels()[loggers.ROOT] == "DEBUG"
-        loggers.set_level(loggers.ROOT, None)
-        assert loggers.levels()[loggers.ROOT] == "ERROR"
+        recent_lines.set_start_level("ERROR")
+        recent_lines.set_level(recent_lines.ROOT, "DEBUG")
+        assert recent_lines.levels()[recent_lines.ROOT] == "DEBUG"
+        recent_lines.set_level(recent_lines.ROOT, None)
+        assert recent_lines.levels()[recent_lines.ROOT] == "ERROR"
     finally:
-        loggers.set_start_level("INFO")
+        recent_lines.set_start_level("INFO")
         logging.getLogger().setLevel(before)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.runtime.loop.log_rate_limit import LINES_PER_SECOND, MAX_CHARACTERS, LineLimit
+from gateway.runtime.loop.log_output import LINES_PER_SECOND, MAX_CHARACTERS, LineLimit
 from gateway.runtime.loop.recent_lines import LINES_KEPT, RecentLines, recent_lines
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.loop.clock import SystemClock
-from gateway.runtime.loop.tasks import TaskList
+from gateway.runtime.loop.clock import SystemClock, TaskList
 from gateway.runtime.upkeep import backup_staging
 from gateway.runtime.upkeep.backup_staging import BackupStaging, StagingRefused
 from log import LogDirectory, Storage
