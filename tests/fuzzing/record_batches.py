@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from crc32c import crc32c
 
 from gateway.coordinator.group import records as group_records
-from gateway.runtime.operations.loaded_shard import decoded
+from gateway.runtime.operations.operations import decoded
 from log.config import LogConfig
 from log.errors import IncompatibleFormat, LogError
 from log.format.batch_rewriting import plain_records, rewritten_batch, stored_records

@@ -28,7 +28,7 @@ from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.operations.loaded_shard import Codec, decoded
+from gateway.runtime.operations.operations import Codec, decoded
 from log import IncompatibleFormat, LogError, Storage
 from log.stopped import stored_batches
 

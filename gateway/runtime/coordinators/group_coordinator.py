@@ -58,9 +58,14 @@ from gateway.quota.backlog import Limit, Move, Reader
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.loaded_shard import LoadedShard
-from gateway.runtime.operations.open_batch import BATCH_OVERHEAD_BYTES
-from gateway.runtime.operations.operations import Answered, Operation, Unavailable, settle
+from gateway.runtime.operations.operations import (
+    BATCH_OVERHEAD_BYTES,
+    Answered,
+    LoadedShard,
+    Operation,
+    Unavailable,
+    settle,
+)
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

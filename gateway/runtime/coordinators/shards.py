@@ -25,11 +25,13 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transactional import TransactionEnd
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.loaded_shard import Codec, LoadedShard, State
 from gateway.runtime.operations.operations import (
     Applied,
+    Codec,
+    LoadedShard,
     Operation,
     Operations,
+    State,
     Unavailable,
 )
 from gateway.runtime.partitions.log_flusher import LogFlusher

@@ -35,8 +35,7 @@ from gateway.metadata.image import SHARE_STATE_TOPIC
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.share_changes import changed, forgetting
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.loaded_shard import LoadedShard
-from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.operations.operations import LoadedShard, Unavailable
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

@@ -47,8 +47,7 @@ from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.coordinators.transaction_state import Judge, TransactionState, Written
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.loaded_shard import LoadedShard
-from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.operations.operations import LoadedShard, Unavailable
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

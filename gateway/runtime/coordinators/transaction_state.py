@@ -14,8 +14,7 @@ from gateway.coordinator.transaction.records import DECIDED, Transaction, Transa
 from gateway.coordinator.transaction.rules import NeedsProducerId
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.runtime.coordinators.shards import CoordinatorShards
-from gateway.runtime.operations.loaded_shard import LoadedShard
-from gateway.runtime.operations.operations import Operation, Unavailable, settle
+from gateway.runtime.operations.operations import LoadedShard, Operation, Unavailable, settle
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.internal_topics import InternalTopics
 from pid_allocator import NoProducerIds, ProducerIdAllocator

@@ -16,32 +16,273 @@ have their round first, and the others gather more operations. A round runs with
 changes of earlier ones, but no answer shows a state that is ahead of its log. If a batch can't be written, or is lost, the
 shard is dropped and loaded from its log again, and all waiting clients must retry.
 
-`Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for callers that do not wait,
-or that need the offset to wait for.
+`Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for callers that do
+not wait, or that need the offset to wait for.
 
 Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
+
+Operations one at a time, each durable before it is folded in; `operations` compares this with the other way.
+
+Each operation judges a state that has every earlier change, and no change can be taken back. So an operation
+begins when the one before it is durable and folded in. Where several processes write one log, an operation
+that finds another's records in its place is judged again on the state that has them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from itertools import groupby
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change, Waiter
+from gateway.coordinator.stored_versions import newer_version_in
+from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.loaded_shard import LoadedShard, State
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from log import InvalidProducerEpoch, LogError, RecordTooLarge
+from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.partition import Partition
+from log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
+from log.format.end_marker import read_end_marker
+from log.format.record_batch import BatchHeader
+from log.format.records import Record, build_batch, iterate_records
 
 logger = logging.getLogger(__name__)
 
+
+class Journal(Protocol):
+    """The log of a state whose changes are durable before they are folded in. Others may write the log, too."""
+
+    async def catch_up(self) -> None:
+        """Fold in all records that are in the log and not in the state. Raises LogError."""
+
+    async def commit(self, records: Sequence[Any]) -> bool:
+        """Write the records right behind those of the state, and fold them in once they are durable.
+
+        Return False where another writer was first: its records are folded in, and these are not written. Raises LogError.
+        """
+
+
+class _Look:
+    """The operation that changes nothing."""
+
+    records: Final = ()
+    answer: Final = None
+
+
+class DurableFirst:
+    """Runs operations one at a time, each durable before it is folded in.
+
+    An operation continues when its caller is cancelled, because its records may be in the log already. `judge` is called again when
+    another writer of the log was first, so it must change nothing.
+
+    A look at the log serves all operations that waited when it began: where the log is slow, clients that ask again and again would
+    otherwise queue up more looks than are ever made. A commit is a look, too.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = asyncio.Lock()
+        self._begun = 0
+        """The number of the newest look at the log."""
+        self._seen = 0
+        """The number of the newest look that has ended: the state has all that was in the log when it began."""
+        self.when_committed: list[Callable[[], None]] = []
+        """Called after each operation of this process whose records are durable and folded in."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._next_look: tuple[int, asyncio.Task[None]] | None = None
+        """The newest look without an operation, and the number of the newest look that had begun before it."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an operation is in progress."""
+        return self._lock.locked()
+
+    def start(self, judge: Callable[[], Decided[A]]) -> asyncio.Task[A]:
+        """Carry out an operation after those before it. The task raises LogError, and what `judge` raises."""
+        task = asyncio.get_running_loop().create_task(self._run(judge))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def run(self, judge: Callable[[], Decided[A]]) -> A:
+        """Carry out an operation as `start` does; returns its answer once it is durable and folded in."""
+        task = self.start(judge)
+        # The error of an operation whose caller was cancelled has nobody left to take it.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
+
+    async def look(self) -> None:
+        """Fold in everything that is in the log by now. Callers share looks, however many they are. Raises LogError."""
+        known = self._next_look
+        if known is None or known[0] != self._begun or known[1].done():
+            task = self.start(_Look)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            known = self._next_look = self._begun, task
+        await asyncio.shield(known[1])
+
+    async def _run(self, judge: Callable[[], Decided[A]]) -> A:
+        before = self._begun
+        async with self._lock:
+            if self._seen <= before:
+                await self._look(self._journal.catch_up())
+            while True:
+                change = judge()
+                if not change.records:
+                    return change.answer
+                if await self._look(self._journal.commit(change.records)):
+                    for committed in self.when_committed:
+                        committed()
+                    return change.answer
+
+    async def _look(self, look: Awaitable[A]) -> A:
+        self._begun += 1
+        found = await look
+        self._seen = self._begun
+        return found
+
+    async def finish(self) -> None:
+        """Wait for the operations in progress."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Since Python 3.12 a gather of ended tasks does not yield, and `_tasks` would never lose them.
+            await asyncio.sleep(0)
+
+
+# The batch that a shard is about to write: records of several operations, as many as a batch can hold.
+
+Encode = Callable[[Any], tuple[bytes, bytes | None]]
+"""Encodes the key and the value of a record. Raises ValueError if a string of the record is too long."""
+
+_new_tuple = tuple.__new__
+RECORD_OVERHEAD_BYTES: Final = 30
+"""An upper bound of the bytes that a record takes in a batch, without its key and value."""
+BATCH_OVERHEAD_BYTES: Final = 1024
+"""An upper bound of the bytes that a batch takes, without its records."""
+
+
+class OpenBatch:
+    """Gathers encoded records and appends them to the log of a partition."""
+
+    def __init__(self, partition: Partition, encode: Encode) -> None:
+        self._partition = partition
+        self._encode = encode
+        self._records: list[Record] = []
+        self._size_bytes = 0
+        self._now_ms = 0
+
+    def add(self, records: Sequence[Any], now_ms: int) -> None:
+        """Add the records of one operation, in one batch if a batch can hold them: a crash then leaves all or none.
+
+        Records of a transaction (`Pending`) are written at once, in batches of their own.
+        Raises LogError, and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
+        """
+        self._now_ms = now_ms
+        for record in records:
+            if isinstance(record, Pending):
+                self._add_to_transactions(records)
+                return
+        self._gather(records, None)
+
+    def _add_to_transactions(self, records: Sequence[Any]) -> None:
+        for producer, same in groupby(records, _producer_of):
+            if producer is None:
+                self._gather(same, None)
+            else:
+                self.write()
+                self._gather([record.record for record in same], producer)
+                self.write(producer)
+
+    def write(self, producer: tuple[int, int] | None = None) -> None:
+        """Append the gathered records to the log, as a part of the producer's transaction if there is one. Raises
+        LogError.
+        """
+        if not self._records:
+            return
+        records, self._records, self._size_bytes = self._records, [], 0
+        if producer is None:
+            self._partition.append(build_batch(records), self._now_ms)
+            return
+        producer_id, producer_epoch = producer
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        self._partition.append(batch, self._now_ms, is_client=False)
+
+    def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
+        """Gather the records; write each batch that is full. A record that no batch can hold is written alone, so that
+        the log refuses it.
+        """
+        encode, now_ms = self._encode, self._now_ms
+        gathered: list[Record] = []
+        size_bytes = 0
+        for record in records:
+            key, value = encode(record)
+            # the constructor of a NamedTuple takes three times as long, and this line runs for every record
+            gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
+            size_bytes += _size(key, value)
+        max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        if self._size_bytes + size_bytes > max_bytes:
+            self.write(producer)
+        if size_bytes <= max_bytes:
+            self._records += gathered
+            self._size_bytes += size_bytes
+        else:
+            self._write_in_parts(gathered, max_bytes, producer)
+
+    def _write_in_parts(
+        self, records: Sequence[Record], max_bytes: int, producer: tuple[int, int] | None
+    ) -> None:
+        for record in records:
+            size_bytes = _size(record.key, record.value)
+            if self._size_bytes + size_bytes > max_bytes:
+                self.write(producer)
+            self._records.append(record)
+            self._size_bytes += size_bytes
+        if self._size_bytes > max_bytes:
+            self.write(producer)
+
+
+def size_of(encode: Encode, records: Iterable[Any]) -> int:
+    """Return roughly how many bytes a batch of these records takes."""
+    plain = (record.record if isinstance(record, Pending) else record for record in records)
+    return sum(_size(*encode(record)) for record in plain)
+
+
+def _size(key: bytes | None, value: bytes | None) -> int:
+    return len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES
+
+
+def _producer_of(record: Any) -> tuple[int, int] | None:
+    """Return the producer in whose transaction a record must be written."""
+    return (record.producer_id, record.producer_epoch) if isinstance(record, Pending) else None
+
+
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
+
+
+# One partition of an internal topic as its coordinator serves it: a state machine and the log that makes it
+# durable.
+
+
+class State(Protocol):
+    """A state machine that changes its stored state only by records.
+
+    If the log has transactions, the state also replays `Pending` records and `TransactionEnd`.
+    """
+
+    def replay(self, record: Any, now_ms: int) -> None: ...
+
+    def stored_keys(self) -> Iterable[Any]: ...
+
+    def records_of(self, key: Any) -> Sequence[Any]: ...
+
+
 S = TypeVar("S", bound=State)
 
 Operation = Callable[[S, int], Change[A]]
@@ -334,3 +575,113 @@ def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> No
     else:
         waiter.set_exception(error)
         waiter.exception()  # the client may be gone
+
+
+class Codec(Protocol):
+    """The format of the state's records in the log."""
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]: ...
+
+    def decode(self, key: bytes, value: bytes | None) -> Any | None: ...
+
+
+class LoadedShard(Generic[S]):
+    """The state of one partition, loaded from its log; every record that is appended changes the state too."""
+
+    def __init__(self, partition: Partition, shard: S, codec: Codec) -> None:
+        self.partition = partition
+        self.shard = shard
+        self._codec = codec
+        self._batch = OpenBatch(partition, codec.encode)
+        self.append = self._batch.add
+        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch.add`)."""
+        self.failed = False
+        """Whether the state is ahead of the log, so that it must be loaded again."""
+        self.lost = False
+        """Whether the coordinator has learned that the shard failed."""
+        self.needed_bytes = 0
+        """The estimated size of the log if it were rewritten now."""
+        self.is_rewritten = False
+        self._end_offset = 0
+        """The state contains all records of the log below this offset, and no others."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this gateway leads the partition, and the log holds every record of the state: a log that was reopened may end earlier."""
+        log = self.partition.log
+        return (
+            not self.failed
+            and not self.partition.closed
+            and log.outage.reason is None
+            and log.log_end_offset >= self._end_offset
+        )
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether a batch of this shard must wait for a flush before its operations are answered."""
+        return self.partition.flush_messages == 1
+
+    def load(self, now_ms: int) -> None:
+        """Build the state from the log. Raises LogError, IncompatibleFormat."""
+        log = self.partition.log
+        count = 0
+        for header, batch in replay_batches(log, log.log_start_offset):
+            for record in decoded(self._codec, header, batch, f"{log.topic}-{log.partition}"):
+                self.shard.replay(record, now_ms)
+            count += header.record_count
+        self._end_offset = log.log_end_offset
+        self.needed_bytes = sum(self.size_of(self.shard.records_of(key)) for key in self.shard.stored_keys())
+        if count:
+            logger.info(
+                "%s-%d: %d records loaded, %d bytes of them needed",
+                log.topic,
+                log.partition,
+                count,
+                self.needed_bytes,
+            )
+
+    def follow(self, record: TransactionEnd, now_ms: int) -> None:
+        """Fold in a marker that was just appended to the log."""
+        self._end_offset = self.partition.log.log_end_offset
+        self.shard.replay(record, now_ms)
+
+    def write(self) -> bool:
+        """Write the gathered records to the log; return whether the log grew. Raises LogError."""
+        self._batch.write()
+        before, self._end_offset = self._end_offset, self.partition.log.log_end_offset
+        return self._end_offset > before
+
+    def size_of(self, records: Iterable[Any]) -> int:
+        """Estimate how many bytes a batch of these records takes."""
+        return size_of(self._codec.encode, records)
+
+    async def persisted(self, last_offset: int) -> bool:
+        """Wait until the log is durable up to an offset; False when its flush fails."""
+        if await self.partition.persisted(last_offset):
+            return True
+        self.failed = True
+        return False
+
+
+def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str) -> Iterator[Any]:
+    """Return the decoded records of a batch. A damaged record is logged and left out.
+
+    Raises IncompatibleFormat for a record of a later release.
+    """
+    if header.is_control:
+        marker = read_end_marker(batch)
+        if marker is not None:
+            yield TransactionEnd(header.producer_id, marker.is_commit)
+        return
+    for record in iterate_records(batch):
+        try:
+            found = codec.decode(record.key or b"", record.value)
+        except ValueError as error:
+            newer = newer_version_in(error)
+            if newer is not None:
+                raise IncompatibleFormat(f"{log_name} has, at offset {record.offset}, {newer}.") from error
+            logger.warning("%s, offset %d: %s", log_name, record.offset, error)
+            continue
+        if found is None:
+            continue
+        yield Pending(header.producer_id, header.producer_epoch, found) if header.is_transactional else found

@@ -11,7 +11,7 @@ from typing import Protocol
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.durable_first import Journal
+from gateway.runtime.operations.operations import Journal
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.log_replay import replay_records
 from log import PartitionLog

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.metadata.users import Decision
-from gateway.runtime.operations.durable_first import DurableFirst
+from gateway.runtime.operations.operations import DurableFirst
 from gateway.runtime.topics.metadata_journal import Listener, MetadataJournal
 from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, settings
 

@@ -12,8 +12,7 @@ from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from gateway.runtime.operations.loaded_shard import LoadedShard
-from gateway.runtime.operations.operations import Operations
+from gateway.runtime.operations.operations import LoadedShard, Operations
 from gateway.runtime.partitions.partition import Partition
 from tests.simulation.planted.fault import Change, fault, fault_in
 

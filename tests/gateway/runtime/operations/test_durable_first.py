@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.metadata.users import Decision
-from gateway.runtime.operations.durable_first import DurableFirst
+from gateway.runtime.operations.operations import DurableFirst
 
 
 class CountingJournal:
