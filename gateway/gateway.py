@@ -24,9 +24,8 @@ from gateway.homes.worker_home import WorkerHome, home_of
 from gateway.process import open_files_limit
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.append_times import AppendTimes
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import STRICT_MS
+from gateway.runtime.partitions.partition import STRICT_MS, AppendTimes
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
 from gateway.runtime.topics.follow_settings import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from gateway.runtime.composition import OpenJournal
 from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.readiness import Readiness
+from gateway.runtime.partitions.partition import Readiness
 from gateway.runtime.services import Services
 from log import Durability
 

@@ -15,7 +15,7 @@ from gateway.metadata.records import UnknownRecordError
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.readiness import ALWAYS_READY
+from gateway.runtime.partitions.partition import ALWAYS_READY
 from gateway.runtime.services import Services
 from log import (
     DirectoryLocked,

@@ -16,7 +16,7 @@ from gateway.metadata.image import TopicImage
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.readiness import ALWAYS_READY
+from gateway.runtime.partitions.partition import ALWAYS_READY
 from gateway.runtime.services import Services
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.workers.link import SupervisorLink

@@ -27,9 +27,8 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
+from gateway.runtime.partitions.partition import ALWAYS_READY, Readiness, Recoveries
 from gateway.runtime.partitions.recompressor import Recompressor
-from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.runtime.services import (

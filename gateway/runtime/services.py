@@ -21,12 +21,11 @@ from gateway.runtime.coordinators.transaction_coordinator import TransactionCoor
 from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.loop.audit import AuditLog
 from gateway.runtime.loop.clock import Clock, TaskList
-from gateway.runtime.partitions.append_times import AppendTimes
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.partition import AppendTimes, Recoveries
 from gateway.runtime.partitions.recompressor import Recompressor
-from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.partitions.verdicts import Verdicts
 from gateway.runtime.quotas.client_quotas import ClientQuotas

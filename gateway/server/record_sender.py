@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.runtime.partitions.block_loads import BLOCK_BYTES, Wanted
-from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads, Wanted
 from log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterator
 
-from gateway.runtime.partitions.block_loads import BLOCK_BYTES
+from gateway.runtime.partitions.cold_reads import BLOCK_BYTES
 from log.files.data_file import DataFile, NotCached, Place
 from log.files.storage import Storage
 

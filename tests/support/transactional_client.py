@@ -16,7 +16,7 @@ from gateway.coordinator.transaction.rules import EndRequest, Producer
 from gateway.handlers.records.produce_answer import ProduceServices
 from gateway.handlers.records.produce_append import append_batch
 from gateway.protocol.produce_codec import ProduceRow
-from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.log_flusher import replay_batches
 from log import PartitionLog
 from log.format.records import iterate_records
 from tests.gateway.handlers.support import Node

@@ -24,7 +24,7 @@ from gateway.handlers.answering.rights import refused_topics
 from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.removal import remove
+from gateway.runtime.partitions.partition import remove
 from gateway.runtime.services import Services
 from gateway.runtime.upkeep.names_replay import complete_names, is_behind
 from gateway.security.acls.codes import Operation

@@ -61,12 +61,12 @@ from gateway.protocol.fetch_codec import (
 )
 from gateway.protocol.primitives import NodeEndpoint
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.block_loads import Wanted
-from gateway.runtime.partitions.delayed_fetch import DelayedFetch
+from gateway.runtime.partitions.cold_reads import Wanted
 from gateway.runtime.partitions.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     SESSIONLESS,
+    DelayedFetch,
     FetchSession,
     PartitionKey,
     SessionPartition,

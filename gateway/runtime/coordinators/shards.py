@@ -35,9 +35,8 @@ from gateway.runtime.operations.operations import (
     Unavailable,
 )
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.partition import Partition, remove
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.partitions.removal import remove
 from gateway.runtime.topics.internal_topics import InternalTopics
 from log import IncompatibleFormat, LogError, retention
 

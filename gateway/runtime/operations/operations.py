@@ -43,8 +43,7 @@ from gateway.coordinator.change import Change, Waiter
 from gateway.coordinator.stored_versions import newer_version_in
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.log_flusher import LogFlusher, replay_batches
 from gateway.runtime.partitions.partition import Partition
 from log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
 from log.format.end_marker import read_end_marker

@@ -1,17 +1,20 @@
 """What every flusher offers: it makes logs durable in rounds, and tells those who wait for a round.
 
-Two classes do so. `Flusher` flushes the files of the local disk. `ObjectFlusher` writes objects of a write-ahead log to a bucket.
+Two classes do so. `Flusher` flushes the files of the local disk. `ObjectFlusher` writes objects of a
+write-ahead log to a bucket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from gateway.durations import Durations
 from gateway.runtime.partitions.unwritten import Unwritten
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import FlushTicket, PartitionLog
+from log import CorruptRecord, FlushTicket, PartitionLog
+from log.format.record_batch import BatchHeader, crc_matches
+from log.format.records import Record, iterate_records
 
 
 class LogFlusher(Protocol):
@@ -77,3 +80,28 @@ class LogFlusher(Protocol):
 
         Do not cancel this: the log waits for its ticket.
         """
+
+
+# Replays a partition log from an offset to its end, to rebuild state that is stored in the log.
+
+_READ_BYTES: Final = 4 * 1024 * 1024
+
+
+def replay_records(log: PartitionLog, offset: int) -> Iterator[Record]:
+    """Yield all records from `offset` to the present end of the log. Raises LogError."""
+    for _, batch in replay_batches(log, offset):
+        yield from iterate_records(batch)
+
+
+def replay_batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises LogError.
+
+    State is replayed from sound batches only: a damaged one ends the replay with CorruptRecord.
+    """
+    log.outage.check()
+    with log.outage.reading():
+        for header, batch in log.batches(offset, log.log_end_offset, _READ_BYTES):
+            if not crc_matches(header, batch):
+                raise CorruptRecord(f"{log.place} is damaged at offset {header.base_offset}")
+            yield header, batch
+    log.segments.drop_cached()

@@ -1,15 +1,17 @@
 """Group commit into a bucket: a round becomes objects of the session's write-ahead log, and no file is flushed.
 
-A round takes the tickets of all logs with new records, reads their bytes back from the local files, and puts the bytes into the
-write-ahead log as one object, or as several objects if the bytes exceed the limit of one. Rounds overlap: the next round may begin once
-all objects of the previous round are put. Rounds end in order, because the write-ahead log confirms its objects in order. After a round,
-as after a flush of the local disk, high watermarks move and the waiting requests get their answers.
+A round takes the tickets of all logs with new records, reads their bytes back from the local files, and puts
+the bytes into the write-ahead log as one object, or as several objects if the bytes exceed the limit of one.
+Rounds overlap: the next round may begin once all objects of the previous round are put. Rounds end in order,
+because the write-ahead log confirms its objects in order. After a round, as after a flush of the local disk,
+high watermarks move and the waiting requests get their answers.
 
-A round begins at once while no object is in flight. Otherwise it begins when enough bytes or enough time have gathered. No round exceeds
-the budget of puts (`PutLimits`), except with full objects, which are the cheapest way to put bytes.
+A round begins at once while no object is in flight. Otherwise it begins when enough bytes or enough time have
+gathered. No round exceeds the budget of puts (`PutLimits`), except with full objects, which are the cheapest
+way to put bytes.
 
-An object that was put has one of two outcomes. Either it is confirmed, or another gateway has ended the session. Then every ticket
-fails, all logs go offline, and the gateway stops.
+An object that was put has one of two outcomes. Either it is confirmed, or another gateway has ended the
+session. Then every ticket fails, all logs go offline, and the gateway stops.
 """
 
 from __future__ import annotations
@@ -19,20 +21,19 @@ import errno
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
-from gateway.cluster.wal.wal_object import Row, RowData
+from gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData
 from gateway.durations import Durations
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
-from gateway.runtime.partitions.object_round import ObjectRound, is_quickly_read
-from gateway.runtime.partitions.put_budget import SOON_S, PutBudget, PutLimits
-from gateway.runtime.partitions.round_reader import ObjectContent, RoundReader
-from gateway.runtime.partitions.unwritten import Unwritten
+from gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import CachedDurability, FlushTicket, PartitionLog
+from log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
+from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 
 logger = logging.getLogger(__name__)
 
@@ -384,3 +385,221 @@ def _wake(done: asyncio.Future[None]) -> None:
     """Wake the task that waits for `done`, unless the task was cancelled."""
     if not done.done():
         done.set_result(None)
+
+
+# A flush round that becomes objects of the session's write-ahead log.
+
+READ_AT_ONCE_BYTES: Final = 64 << 10
+"""Up to this size a round of just written bytes is read in the event loop; a thread would cost more."""
+
+
+@dataclass(slots=True, eq=False)
+class ObjectRound:
+    """A flush round, its objects, and the tickets that join it only for their side files."""
+
+    flush: FlushRound
+    reader: RoundReader
+    commits: list[tuple[FlushTicket, asyncio.Future[OSError | None]]]
+    size_bytes: int
+    """The bytes of all records in the round."""
+    is_quick: bool
+    """Whether reading takes less time than a switch to a worker thread."""
+    unread_bytes: int
+    """The bytes of records that no object has yet; less where objects also have side files."""
+    objects_out: int = 0
+    """The objects that are put and not confirmed."""
+    is_put: bool = False
+    """Whether all objects of the round are put."""
+
+    def note_failures(self) -> int:
+        """Give back the tickets that could not be read; note those without side files. Return how many were given back."""
+        for ticket, error in self.reader.without_files.items():
+            self.flush.errors[ticket] = error
+            self.flush.failed_files.add(ticket)
+        unread, self.reader.unread = self.reader.unread, {}
+        for ticket, error in unread.items():
+            self.flush.fail(ticket, error)
+        return len(unread)
+
+
+def is_quickly_read(tickets: Sequence[FlushTicket], size_bytes: int) -> bool:
+    """Return whether reading tickets with so many bytes takes less time than a switch to a worker thread."""
+    return size_bytes <= READ_AT_ONCE_BYTES and all(map(_is_cached, tickets))
+
+
+def _is_cached(ticket: FlushTicket) -> bool:
+    """Whether the ticket has only records, which can be read without waiting for the disk."""
+    if ticket.paths or ticket.captures or ticket.last is not None or not ticket.data:
+        return False
+    storage = ticket.storage
+    return all(storage.is_cached(part.file, part.position, part.size_bytes) for part in ticket.ranges)
+
+
+# Reads what the tickets of one round cover, piece by piece: the rows and the data of one object after the
+# other.
+
+
+class ObjectContent(NamedTuple):
+    """The rows of one object, and the data of each row."""
+
+    rows: list[Row]
+    data: list[RowData]
+
+
+class RoundReader:
+    """Reads the tickets of one round, in order, and writes their side files. One thread at a time may call.
+
+    A ticket whose bytes can't be read is left out from there on. Its ranges are then those that no object has.
+    """
+
+    def __init__(self, tickets: Iterable[FlushTicket], durability: CachedDurability, max_bytes: int) -> None:
+        """Take the tickets. An object ends at `max_bytes`, but a batch is never divided."""
+        self._tickets = deque(tickets)
+        self._to_check = {ticket for ticket in self._tickets if not ticket.is_just_written()}
+        """The tickets whose bytes may come from the disk instead of memory. A disk may have changed bytes, so they are checked before an object holds them."""
+        self._parts = deque(self._tickets[0].ranges) if self._tickets else deque[FileRange]()
+        self._durability = durability
+        self._max_bytes = max_bytes
+        self.unread: dict[FlushTicket, OSError] = {}
+        """The tickets that failed before all of their records were in an object."""
+        self.without_files: dict[FlushTicket, OSError] = {}
+        """The tickets whose side files could not be written, though objects have their records."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the bytes of all tickets were read."""
+        return not self._tickets
+
+    def read(self) -> ObjectContent:
+        """Read the next object. It has no rows where nothing more can be read."""
+        content = ObjectContent([], [])
+        room = self._max_bytes
+        while self._tickets and room > 0:
+            ticket = self._tickets[0]
+            try:
+                if self._parts:
+                    size_bytes = self._read_part(ticket, self._parts[0], room, content)
+                    if not size_bytes:
+                        break
+                    room -= size_bytes
+                    continue
+                room -= self._read_files(ticket, content)
+            except (LogError, OSError) as error:
+                self._leave_out(ticket, error)
+            except Exception as error:
+                # Whatever the error was, the round must end.
+                logger.exception("%s can't be read for an object in an unexpected way", ticket.place)
+                self._leave_out(ticket, error)
+            self._go_on()
+        return content
+
+    def _go_on(self) -> None:
+        """Drop the first ticket, and continue with the next one."""
+        self._tickets.popleft()
+        self._parts = deque(self._tickets[0].ranges) if self._tickets else deque()
+
+    def _leave_out(self, ticket: FlushTicket, error: Exception) -> None:
+        known = error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}")
+        if self._parts:
+            ticket.ranges = tuple(self._parts)
+            self.unread[ticket] = known
+        else:
+            self.without_files[ticket] = known
+
+    def _read_part(self, ticket: FlushTicket, part: FileRange, room: int, content: ObjectContent) -> int:
+        """Read a range, or its first batches if there is not more room; return the bytes, 0 where no batch has room.
+
+        Raises OSError, LogError.
+        """
+        end_offset, data, size_bytes = self._first_bytes(ticket, part, room, must_fit=bool(content.rows))
+        if not size_bytes:
+            return 0
+        position = part.position + size_bytes
+        if position == part.end_position:
+            self._parts.popleft()
+        else:
+            self._parts[0] = part._replace(position=position, first_offset=end_offset)
+        _, _, partition, topic_id = ticket.place
+        content.rows.append(
+            DataRow(
+                topic_id,
+                partition,
+                max(0, ticket.leader_epoch),
+                part.first_offset,
+                end_offset,
+                part.segment_base,
+                part.position,
+                size_bytes,
+            )
+        )
+        content.data.append(data)
+        return size_bytes
+
+    def _first_bytes(
+        self, ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool
+    ) -> tuple[int, RowData, int]:
+        """Return the offset after the first batches of a range, their bytes, and how many these are; 0 where no batch has room.
+
+        Raises OSError, LogError.
+        """
+        kept_writes = self._durability.kept_writes
+        kept = None if kept_writes is None else kept_writes.next_in(part)
+        if kept_writes is not None and kept is not None:
+            if kept.position == part.position:
+                if kept.size_bytes > room and must_fit:
+                    return part.first_offset, b"", 0
+                kept_writes.drop_below(part.file, part.position + 1)
+                return kept.end_offset, kept.pieces, kept.size_bytes
+            part = part._replace(end_position=kept.position, end_offset=kept.first_offset)
+        if part.size_bytes <= room:
+            end_offset, data = part.end_offset, ticket.read(part, part.position, part.size_bytes)
+        else:
+            end_offset, data = _first_batches(ticket, part, room, must_fit=must_fit)
+        if data and ticket in self._to_check:
+            _check(ticket, data, part.first_offset, end_offset)
+        return end_offset, data, len(data)
+
+    def _read_files(self, ticket: FlushTicket, content: ObjectContent) -> int:
+        """Write the side files of a ticket whose records were all read; return their bytes. Raises OSError."""
+        files: list[tuple[str, bytes]] = []
+        try:
+            self._durability.write_side_files(ticket, files)
+        finally:
+            _, _, partition, topic_id = ticket.place
+            for name, data in files:
+                epoch = max(0, ticket.leader_epoch)
+                content.rows.append(FileRow(topic_id, partition, name, len(data), epoch))
+                content.data.append(data)
+        return sum(len(data) for _, data in files)
+
+
+def _check(ticket: FlushTicket, data: bytes, first_offset: int, end_offset: int) -> None:
+    """Check that the disk returned sound batches of all these offsets. Raises CorruptRecord."""
+    view, end, offset = memoryview(data), 0, first_offset
+    for position, batch in whole_batches(data):
+        end = position + batch.size_bytes
+        # The CRC does not cover the base offset.
+        if batch.base_offset != offset or not crc_matches(batch, view, position):
+            raise CorruptRecord(f"{ticket.place} is damaged at offset {offset}")
+        offset = batch.last_offset + 1
+    if end != len(data) or offset != end_offset:
+        raise CorruptRecord(f"{ticket.place} is damaged: a batch that no object has is cut short")
+
+
+def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool) -> tuple[int, bytes]:
+    """Return the first whole batches of a range that fit into `room` bytes, and the offset after these batches.
+
+    Where not even one fits, return no bytes with `must_fit`, else the first batch. Raises OSError, LogError.
+    """
+    data = ticket.read(part, part.position, room)
+    end_offset, size_bytes = part.first_offset, 0
+    for position, batch in whole_batches(data):
+        end_offset, size_bytes = batch.last_offset + 1, position + batch.size_bytes
+    if not size_bytes and not must_fit:
+        head = data if len(data) >= HEADER_BYTES else ticket.read(part, part.position, HEADER_BYTES)
+        batch = parse_header(head)
+        if batch.size_bytes > part.size_bytes:
+            raise CorruptRecord(f"{ticket.place} is damaged at offset {part.first_offset}")
+        end_offset, size_bytes = batch.last_offset + 1, batch.size_bytes
+        data = ticket.read(part, part.position, size_bytes)
+    return end_offset, data[:size_bytes]

@@ -6,7 +6,7 @@ from gateway.config import Config
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.put_budget import PutLimits
+from gateway.runtime.partitions.unwritten import PutLimits
 from log import Storage
 from pid_allocator import ProducerIdAllocator
 from seq_validator import ProducerLimit

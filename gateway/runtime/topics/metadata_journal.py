@@ -12,8 +12,7 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.operations import Journal
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.log_replay import replay_records
+from gateway.runtime.partitions.log_flusher import LogFlusher, replay_records
 from log import PartitionLog
 from log.format.records import NewRecord, build_batch
 

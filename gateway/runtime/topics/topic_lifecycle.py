@@ -30,11 +30,15 @@ from gateway.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
-from gateway.runtime.partitions.recoveries import Recoveries
+from gateway.runtime.partitions.partition import (
+    ALWAYS_READY,
+    FLUSH_NEVER,
+    Partition,
+    Readiness,
+    Recoveries,
+    write_checkpoint,
+)
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog

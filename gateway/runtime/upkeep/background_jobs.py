@@ -15,8 +15,8 @@ from typing import Final
 from gateway.config import Config
 from gateway.runtime.loop.clock import Clock, Interval
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.partitions.partition import write_checkpoint
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
 from gateway.runtime.topics.delegation_tokens import DelegationTokens

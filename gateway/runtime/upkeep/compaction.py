@@ -18,11 +18,9 @@ from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRe
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.machine import Cleaner
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.partition import Partition, persist_files, write_checkpoint
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.partitions.removal import persist_files
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.compaction_progress import CompactionCounts, CompactionProgress
 from log import LogDirectory, LogError, PartitionLog, StorageFailed

@@ -16,8 +16,7 @@ import logging
 from typing import Final
 
 from gateway.config import Config
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.recoveries import Recoveries
+from gateway.runtime.partitions.partition import Partition, Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import IncompatibleFormat, LogDirectory, LogError, PartitionLog

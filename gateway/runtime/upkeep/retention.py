@@ -16,8 +16,7 @@ from typing import Final
 
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.removal import remove
+from gateway.runtime.partitions.partition import Partition, remove
 from log import DeletedSegment, DeletionReason, LogError, NotCached, retention
 from log.sparse import without_fetching
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gateway.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.log_flusher import replay_batches
 from log.format.records import iterate_records
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.several_nodes import Cluster

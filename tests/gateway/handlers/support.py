@@ -20,7 +20,7 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
-from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
+from gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import Endpoint
 from gateway.runtime.topics.follow_settings import put_limits

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.recoveries import Recoveries
+from gateway.runtime.partitions.partition import Recoveries
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.workers import commits
 from log import StorageFailed

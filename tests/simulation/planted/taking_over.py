@@ -18,7 +18,7 @@ from gateway.cluster.wal.sessions import RegisteredSession, Session
 from gateway.cluster.wal.wal_object import Seal
 from gateway.homes import bucket_start
 from gateway.homes.bucket_start import BucketStart
-from gateway.runtime.partitions.round_reader import RoundReader
+from gateway.runtime.partitions.object_flusher import RoundReader
 from log.stopped import stored_batches
 from tests.simulation.planted.fault import Change, bucket_fault
 

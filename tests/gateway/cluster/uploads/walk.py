@@ -31,9 +31,8 @@ from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, register
 from gateway.cluster.wal.wal_object import Seal, boundary_key, encode_seal, object_key
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
-from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from gateway.runtime.partitions.put_budget import PutLimits
-from gateway.runtime.partitions.removal import remove
+from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition, remove
+from gateway.runtime.partitions.unwritten import PutLimits
 from log import CachedDurability, LogConfig, LogDirectory, PartitionLog, Storage, reopening, retention
 from log.cleaning import begin_swap, finish_swap, replace_sources
 from log.rebuilding import RebuiltDirectory

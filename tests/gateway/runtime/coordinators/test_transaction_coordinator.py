@@ -24,7 +24,7 @@ from gateway.coordinator.transaction.rules import EndRequest, Producer, Transact
 from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators import transaction_coordinator
 from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.log_flusher import replay_batches
 from gateway.runtime.partitions.partition import Partition
 from log import Storage, StorageFailed, reopening
 from tests.faults.directory_life import ROOT, new_disk

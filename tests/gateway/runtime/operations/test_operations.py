@@ -18,7 +18,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.metadata.image import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.log_flusher import replay_batches
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData, in_one_piece
 from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from gateway.runtime.partitions.put_budget import PutLimits
+from gateway.runtime.partitions.unwritten import PutLimits
 from log import CachedDurability, KeptWrites, LogConfig, PartitionLog, Storage
 from log.environment import LogEnvironment
 from tests.log.support import NOW_MS, SMALL, batch

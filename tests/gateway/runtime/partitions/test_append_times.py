@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.append_times import AppendTimes
-from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.partition import AppendTimes, Partition
 from log import OutOfOrderSequence
 
 

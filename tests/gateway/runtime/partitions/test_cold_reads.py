@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.block_loads import BLOCK_BYTES
-from gateway.runtime.partitions.cold_reads import FETCHED_AHEAD, FETCHES_AT_ONCE, ColdReads
+from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, FETCHED_AHEAD, FETCHES_AT_ONCE, ColdReads
 from log import NotCached, Place, Storage
 
 KEPT = 8

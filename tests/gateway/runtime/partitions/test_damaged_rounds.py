@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.put_budget import PutLimits
+from gateway.runtime.partitions.unwritten import PutLimits
 from log import LogConfig, Storage, reopening
 from log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored

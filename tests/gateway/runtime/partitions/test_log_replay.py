@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.runtime.partitions.log_replay import replay_batches
+from gateway.runtime.partitions.log_flusher import replay_batches
 from log import Storage
 from log.files.data_file import DataFile
 from tests.log.support import fill, flush, open_log

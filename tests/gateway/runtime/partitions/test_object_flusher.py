@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.cluster.wal.wal_object import DataRow, FileRow
-from gateway.runtime.partitions.put_budget import PutLimits
-from gateway.runtime.partitions.removal import persist_files, remove
+from gateway.runtime.partitions.partition import persist_files, remove
+from gateway.runtime.partitions.unwritten import PutLimits
 from log import KeptWrites, LogConfig, Storage, StorageFailed, reopening, retention
 from log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene

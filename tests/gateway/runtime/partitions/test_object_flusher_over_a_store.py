@@ -16,8 +16,8 @@ from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import Session
 from gateway.cluster.wal.wal_object import WalObject, decode, object_key
 from gateway.runtime.partitions.object_flusher import WriteAheadLog
-from gateway.runtime.partitions.put_budget import PutLimits
-from gateway.runtime.partitions.removal import remove
+from gateway.runtime.partitions.partition import remove
+from gateway.runtime.partitions.unwritten import PutLimits
 from log import KeptWrites, reopening, retention
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored
 from tests.log.support import NOW_MS

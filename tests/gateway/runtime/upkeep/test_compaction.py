@@ -18,8 +18,8 @@ import pytest
 from gateway.config import load_config
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.partition import persist_files
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.partitions.removal import persist_files
 from gateway.runtime.upkeep.compaction import Compaction
 from log import FlushTicket, LocalDurability, Storage
 from log.compaction.job import CleaningFailed
