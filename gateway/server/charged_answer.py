@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.handlers.answering.api import Answer, Deferred, Peer
 from gateway.protocol.error_answers import with_throttle_time
-from gateway.runtime.quotas.charge import Charge
+from gateway.runtime.quotas.client_quotas import Charge
 
 SHARE_FETCH: Final = 78
 

@@ -30,7 +30,7 @@ from gateway.protocol.messages import (
     is_flexible,
     request_schema,
 )
-from gateway.runtime.quotas.charge import Charge
+from gateway.runtime.quotas.client_quotas import Charge
 from gateway.runtime.services import Services
 from gateway.server.charged_answer import ChargedAnswer
 from gateway.server.eager import Timed, Waiting, begin

@@ -21,7 +21,7 @@ from gateway.protocol.messages import request_name
 from gateway.protocol.schema import Read
 from gateway.runtime.loop.audit import Refusal, Requester
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.quotas.charge import Charge
+from gateway.runtime.quotas.client_quotas import Charge
 from gateway.runtime.services import (
     CoordinatorServices,
     NodeServices,
