@@ -10,8 +10,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.telemetry import decoding
-from gateway.runtime.telemetry.decoding import MAX_WAITING_BYTES, Payload, PayloadDecoder
+from gateway.runtime.telemetry import telemetry
+from gateway.runtime.telemetry.telemetry import MAX_WAITING_BYTES, Payload, PayloadDecoder
 from gateway.telemetry.points import Measurements
 from log.format.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from tests.gateway.telemetry.support import gauge, payload
@@ -87,7 +87,7 @@ async def test_a_failure_of_a_library_refuses_the_push(
     def panic(*_: object) -> None:
         raise Panic
 
-    monkeypatch.setattr(decoding, "decompress", panic)
+    monkeypatch.setattr(telemetry, "decompress", panic)
     assert (await decoder.decode(pushed(PLAIN))).outcome is ErrorCode.invalid_record
     assert "could not be decoded" in caplog.text
 
