@@ -28,14 +28,14 @@ from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import STRICT_MS, AppendTimes
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
-from gateway.runtime.topics.follow_settings import (
+from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.runtime.topics.metadata_news import (
     follow_flusher,
     follow_open_files,
     follow_producer_limit,
 )
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.producer_id_source import SEEN_FILE
-from gateway.runtime.topics.topic_policy import topic_policy
+from gateway.runtime.topics.producer_ids import SEEN_FILE
+from gateway.runtime.topics.topic_lifecycle import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.backup_staging import BackupStaging
 from gateway.runtime.upkeep.compaction import Compaction

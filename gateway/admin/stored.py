@@ -14,10 +14,10 @@ from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.runtime.loop.clock import SystemClock
 from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.topics.metadata_journal import LocalJournal
 from gateway.runtime.topics.metadata_log import (
     METADATA_LOG_CONFIG,
     METADATA_TOPIC_ID,
+    LocalJournal,
     MetadataLog,
     open_metadata_log,
 )

@@ -43,15 +43,11 @@ from gateway.runtime.services import (
 from gateway.runtime.telemetry.telemetry import Telemetry
 from gateway.runtime.topics.acl_access import open_access
 from gateway.runtime.topics.brokers import Brokers
-from gateway.runtime.topics.delegation_tokens import DelegationTokens
-from gateway.runtime.topics.follow_settings import follow_fetch_sessions
-from gateway.runtime.topics.image_waiters import ImageWaiters
-from gateway.runtime.topics.internal_topics import InternalTopics
-from gateway.runtime.topics.metadata_journal import LocalJournal, MetadataJournal
-from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
-from gateway.runtime.topics.metadata_news import MetadataNews
-from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from gateway.runtime.topics.delegation_tokens import DelegationTokens, ImageWaiters
+from gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog, open_metadata_log
+from gateway.runtime.topics.metadata_news import MetadataNews, follow_fetch_sessions
+from gateway.runtime.topics.producer_ids import open_producer_ids, open_store
+from gateway.runtime.topics.topic_lifecycle import InternalTopics, TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import LogDirectory, PartitionLog
 from pid_allocator import BlockStore

@@ -31,8 +31,7 @@ from gateway.runtime.partitions.verdicts import Verdicts
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.runtime.telemetry.telemetry import Telemetry
 from gateway.runtime.topics.brokers import Brokers, Endpoint
-from gateway.runtime.topics.delegation_tokens import DelegationTokens
-from gateway.runtime.topics.image_waiters import ImageWaiters
+from gateway.runtime.topics.delegation_tokens import DelegationTokens, ImageWaiters
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle

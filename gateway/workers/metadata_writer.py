@@ -18,8 +18,12 @@ from gateway.metadata.records import (
     decode_record,
     encode_record,
 )
-from gateway.runtime.topics.metadata_journal import read_records, replay_log
-from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID
+from gateway.runtime.topics.metadata_log import (
+    METADATA_LOG_CONFIG,
+    METADATA_TOPIC_ID,
+    read_records,
+    replay_log,
+)
 from log import (
     CorruptRecord,
     LogEnvironment,

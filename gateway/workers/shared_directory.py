@@ -14,7 +14,7 @@ from typing import Final
 from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.metadata.records import RegisterBrokerRecord
 from gateway.runtime.topics.metadata_log import open_metadata_log
-from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.runtime.topics.producer_ids import SEEN_FILE
 from gateway.workers.leaving_topics import LeftDirectory
 from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
 from gateway.workers.seating import leader_of, seats, spread, unregistered

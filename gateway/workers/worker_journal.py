@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.metadata.image import MetadataImage, TopicImage
 from gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
-from gateway.runtime.topics.metadata_journal import FoldedImage
+from gateway.runtime.topics.metadata_log import FoldedImage
 from gateway.workers.link import SupervisorLink
 from log import StorageFailed
 

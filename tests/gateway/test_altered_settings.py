@@ -30,7 +30,7 @@ from gateway.config import (
 from gateway.config.group_configs import BY_GROUP_NAME
 from gateway.gateway import Gateway
 from gateway.runtime.loop.clock import Interval
-from gateway.runtime.topics.topic_policy import TopicPolicy, topic_policy
+from gateway.runtime.topics.topic_lifecycle import TopicPolicy, topic_policy
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import settings

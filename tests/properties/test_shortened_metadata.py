@@ -17,7 +17,7 @@ from gateway.cluster.wal.sessions import LogShortened, Session, SessionFacts, Sh
 from gateway.homes.metadata_snapshots import MetadataSnapshots
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord
-from gateway.runtime.topics.metadata_journal import change_batch
+from gateway.runtime.topics.metadata_log import change_batch
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.simulation.checkers.metadata_changes import changes_of
 from tests.simulation.checkers.shortened_metadata import (

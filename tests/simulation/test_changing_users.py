@@ -18,7 +18,7 @@ from gateway.metadata.records import (
     UserScramCredentialRecord,
 )
 from gateway.metadata.users import StoredUsers
-from gateway.runtime.topics import metadata_journal
+from gateway.runtime.topics import metadata_log
 from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 from tests.simulation.changing_users import Run
 
@@ -72,7 +72,7 @@ def removed_until_the_next_start() -> Any:
     """A start reads the users, and not their removals."""
 
     def replay_log(log: Any, image: MetadataImage) -> int:
-        records = list(metadata_journal.read_records(log, log.log_start_offset))
+        records = list(metadata_log.read_records(log, log.log_start_offset))
         kept: list[MetadataRecord] = [
             record for record in records if not isinstance(record, RemoveUserScramCredentialRecord)
         ]
@@ -80,7 +80,7 @@ def removed_until_the_next_start() -> Any:
             image.replay(record)
         return len(records)
 
-    return mock.patch.object(metadata_journal, "replay_log", replay_log)
+    return mock.patch.object(metadata_log, "replay_log", replay_log)
 
 
 @pytest.mark.parametrize("mistake", [remembered_for_ever, followed_later, removed_until_the_next_start])

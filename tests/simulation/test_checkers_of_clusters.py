@@ -24,7 +24,7 @@ from gateway.metadata.records import (
     UnregisterBrokerRecord,
     encode_record,
 )
-from gateway.runtime.topics.metadata_journal import change_batch
+from gateway.runtime.topics.metadata_log import change_batch
 from tests.simulation.checkers import check
 from tests.simulation.checkers.metadata_changes import Change, changes_of, unfit_changes
 from tests.simulation.checkers.sealed import Confirmed, Sealed, SessionName, confirmed_behind_seals

@@ -14,7 +14,7 @@ from gateway.admin.client import ask
 from gateway.admin.request import ControlError, NotRunning
 from gateway.admin.stored import locked, metadata_directory
 from gateway.admin.system_errors import in_words
-from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.runtime.topics.producer_ids import SEEN_FILE
 from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 from log.rebuilding import BUCKET_SESSION
 from log.staging import STAGING_LOCK, Staged, read_staged, remove_staging, stage_stopped

@@ -29,7 +29,7 @@ from gateway.backup.manifest import BackupError, Manifest
 from gateway.backup.pace import Pace
 from gateway.backup.repository import Repository, damage_of, open_backup
 from gateway.config import Config, load_config
-from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.runtime.topics.producer_ids import SEEN_FILE
 from log import IncompatibleFormat, LogError, Storage
 
 LEAST_GAP: Final = 1_000_000_000_000

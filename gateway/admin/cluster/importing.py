@@ -34,7 +34,7 @@ from gateway.cluster.wal.sessions import Session, SessionFacts, SharedLogContent
 from gateway.config import Config
 from gateway.metadata.image import METADATA_TOPIC
 from gateway.runtime.partitions.log_flusher import replay_batches, replay_records
-from gateway.runtime.topics.topic_policy import topic_policy
+from gateway.runtime.topics.topic_lifecycle import topic_policy
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
 from log.format.records import iterate_records
 from log.uploading import view

@@ -14,7 +14,7 @@ from gateway.admin.request import ControlError
 from gateway.admin.stored import check_is_no_cache, locked, metadata_directory
 from gateway.admin.system_errors import in_words
 from gateway.config import Config
-from gateway.runtime.topics.topic_policy import topic_policy
+from gateway.runtime.topics.topic_lifecycle import topic_policy
 from gateway.workers.shared_directory import recover_whole
 from log import (
     DirectoryLocked,

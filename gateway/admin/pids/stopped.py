@@ -38,8 +38,7 @@ from gateway.admin.stored import metadata_directory, open_metadata, read_image
 from gateway.config import Config
 from gateway.metadata.image import MetadataImage
 from gateway.runtime.services import Services
-from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
-from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.runtime.topics.producer_ids import SEEN_FILE, EmbeddedBlockStore, blocks_of
 from pid_allocator import (
     BlockStore,
     BlockStoreError,

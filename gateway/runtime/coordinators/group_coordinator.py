@@ -69,9 +69,8 @@ from gateway.runtime.operations.operations import (
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.registered_topics import RegisteredTopics
+from gateway.runtime.topics.topic_lifecycle import InternalTopics, RegisteredTopics
 from log import InvalidProducerEpoch
 
 logger = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ from gateway.runtime.operations.operations import (
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition, remove
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.topic_lifecycle import InternalTopics
 from log import IncompatibleFormat, LogError, retention
 
 logger = logging.getLogger(__name__)

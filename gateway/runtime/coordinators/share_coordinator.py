@@ -43,7 +43,7 @@ from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 
 class ShareCoordinator:

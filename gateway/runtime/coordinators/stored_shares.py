@@ -39,7 +39,7 @@ from gateway.runtime.operations.operations import LoadedShard, Unavailable
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 A = TypeVar("A")
 Act = Callable[[SharePartition, int], Sequence[StateBatch]]

@@ -51,7 +51,7 @@ from gateway.runtime.operations.operations import LoadedShard, Unavailable
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.topic_lifecycle import InternalTopics
 from pid_allocator import ProducerIdAllocator
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.runtime.coordinators.shards import CoordinatorShards
 from gateway.runtime.operations.operations import LoadedShard, Operation, Unavailable, settle
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.topic_lifecycle import InternalTopics
 from pid_allocator import NoProducerIds, ProducerIdAllocator
 
 logger = logging.getLogger(__name__)

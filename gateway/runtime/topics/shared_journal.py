@@ -19,7 +19,7 @@ from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, UnknownRecordError, decode_record
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.topics.metadata_journal import FoldedImage, change_batch
+from gateway.runtime.topics.metadata_log import FoldedImage, change_batch
 from log import CachedDurability, IncompatibleFormat, LogError, PartitionLog, StorageFailed
 from log.format.records import iterate_records
 

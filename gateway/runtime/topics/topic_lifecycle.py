@@ -1,8 +1,8 @@
 """Creates, changes and deletes partition logs as topics and configs change, and reconciles both at the start.
 
-The metadata image is the truth. A crash can leave a record without its directory, or a directory without its record. A
-missing directory is created when its partition is first opened. A start deletes a directory without a topic if the
-topic was deleted, or if the directory has no records. Otherwise it sets the directory aside.
+The metadata image is the truth. A crash can leave a record without its directory, or a directory without its
+record. A missing directory is created when its partition is first opened. A start deletes a directory without
+a topic if the topic was deleted, or if the directory has no records. Otherwise it sets the directory aside.
 """
 
 from __future__ import annotations
@@ -10,18 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, cast
 
 from gateway.config import Config
+from gateway.config.compression import PRODUCER, UNCOMPRESSED
+from gateway.config.table import BY_TOPIC_NAME
 from gateway.metadata.image import (
     ALL_BROKERS,
     BROKER_RESOURCE,
     INTERNAL_TOPICS,
     METADATA_TOPIC,
     TOPIC_RESOURCE,
+    TRANSACTION_STATE_TOPIC,
+    MetadataImage,
     TopicImage,
 )
+from gateway.metadata.java_hash_map import string_hash
 from gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
@@ -30,6 +37,8 @@ from gateway.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from gateway.metadata.topics import create_internal_topic
+from gateway.metadata.users import Decision
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import (
     ALWAYS_READY,
@@ -40,10 +49,10 @@ from gateway.runtime.partitions.partition import (
     write_checkpoint,
 )
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.brokers import Brokers
+from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.topic_policy import TopicPolicy, topic_policy
-from log import IncompatibleFormat, LogDirectory, LogError, NeedsRecovery, settings
+from log import IncompatibleFormat, LogConfig, LogDirectory, LogError, NeedsRecovery, settings
+from log.format.compression import CODEC_IDS, NONE, Compression
 
 logger = logging.getLogger(__name__)
 
@@ -407,3 +416,207 @@ class TopicLifecycle:
                 logger.error("the log of %s-%d can't be deleted: %s", topic, partition, error)  # noqa: TRY400
             if count % _LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+
+# The effective configuration of a topic, from its own configurations and the gateway's settings.
+
+_TIMESTAMP_LIMITS: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """The effective configuration of a topic: that of its logs, when they are flushed, and the codec of their batches."""
+
+    log_config: LogConfig
+    flush_messages: int
+    flush_ms: int
+    compression: Compression | None
+    """The codec in which batches are stored; None stores each batch as it was sent."""
+
+
+def _is_set(config: Config, overrides: Mapping[str, str], topic_name: str) -> bool:
+    """Return whether somebody has set a configuration, on the topic or on the broker."""
+    value = config.topic_value(topic_name, overrides)
+    return topic_name in overrides or value != BY_TOPIC_NAME[topic_name].default
+
+
+def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
+    """Return the policy of a topic with the given configurations of its own."""
+
+    def number(name: str) -> int:
+        return cast("int", config.topic_value(name, overrides))
+
+    def text(name: str) -> str:
+        return cast("str", config.topic_value(name, overrides))
+
+    internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
+    policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
+    delay_header = text("delivery.delay.header")
+    # The creation of a topic refuses compaction together with delayed records. A default that is set later
+    # for all topics must not delete records that are not due.
+    deletes, compacts = "delete" in policies, "compact" in policies and not delay_header
+    max_compaction_lag_ms = number("max.compaction.lag.ms")
+    log_config = LogConfig(
+        segment_bytes=(
+            number("segment.bytes") if internal_segment_bytes is None else cast("int", internal_segment_bytes)
+        ),
+        # Only closed segments are compacted, so each segment must close in time.
+        segment_ms=min(number("segment.ms"), max_compaction_lag_ms) if compacts else number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        index_interval_bytes=number("index.interval.bytes"),
+        segment_index_bytes=number("segment.index.bytes"),
+        max_message_bytes=number("max.message.bytes"),
+        message_timestamp_type=text("message.timestamp.type"),
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        examines_timestamps=any(_is_set(config, overrides, name) for name in _TIMESTAMP_LIMITS),
+        # compaction decodes the batches later, and a batch that can't be decoded would stop compaction for good
+        deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
+        max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
+        max_decoded_records=config.int("seqgate.batch.decoded.max.records"),
+        retained_batches=config.int("seqgate.producer.retained.batches"),
+        retention_ms=number("retention.ms") if deletes else -1,
+        retention_bytes=number("retention.bytes") if deletes else -1,
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
+        compact=compacts,
+        delete_retention_ms=number("delete.retention.ms"),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=cast("float", config.topic_value("min.cleanable.dirty.ratio", overrides)),
+        delivery_delay_header=delay_header,
+        delivery_delay_max_ms=number("delivery.delay.max.ms"),
+        delivery_delay_hold_ms=number("delivery.delay.hold.ms"),
+        deduplicates=cast("bool", config.topic_value("message.deduplication.enable", overrides)),
+        deduplication_name_header=text("message.deduplication.name.header"),
+        deduplication_sequence_header=text("message.deduplication.sequence.header"),
+        deduplication_epoch_header=text("message.deduplication.epoch.header"),
+        deduplication_from_log_start=text("message.deduplication.start") == "earliest",
+        deduplication_names_max=number("message.deduplication.names.max"),
+        deduplication_expiration_ms=number("message.deduplication.expiration.ms"),
+        deduplication_name_max_bytes=config.int("seqgate.deduplication.name.max.bytes"),
+        deduplication_snapshot_records=config.int("seqgate.deduplication.snapshot.records"),
+    )
+    return TopicPolicy(
+        log_config,
+        number("flush.messages"),
+        number("flush.ms"),
+        _compression(
+            text("compression.type"),
+            {
+                "gzip": number("compression.gzip.level"),
+                "lz4": number("compression.lz4.level"),
+                "zstd": number("compression.zstd.level"),
+            },
+        ),
+    )
+
+
+def _compression(codec: str, levels: Mapping[str, int]) -> Compression | None:
+    """Return the codec and level that a `compression.type` asks for; None to store each batch as it was sent."""
+    if codec == PRODUCER:
+        return None
+    if codec == UNCOMPRESSED:
+        return Compression(NONE)
+    return Compression(CODEC_IDS[codec], levels.get(codec))
+
+
+# The node's topics as the group coordinator sees them.
+
+
+class RegisteredTopics:
+    """The topics of this node whose partitions can be assigned to members of consumer and share groups.
+
+    Internal topics are included, because a regular expression may match them. Source: Kafka's
+    `GroupMetadataManager.refreshRegularExpressions`.
+    """
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._topics = partitions.by_name
+
+    def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
+        topic = self._topics.get(name)
+        return None if topic is None else (topic.topic_id, topic.count)
+
+    def names(self) -> list[str]:
+        return list(self._topics)
+
+
+# Creates the topics in which coordinators store their state, when they are first needed.
+
+HASHES_IN_CACHE: Final = 4096
+"""Group ids and transactional ids whose hash is kept; the least recently used one makes room for the next."""
+
+
+java_hash = lru_cache(maxsize=HASHES_IN_CACHE)(string_hash)
+"""Java's String.hashCode, by which Kafka spreads groups and transactional ids over partitions."""
+
+
+class InternalTopics:
+    """Creates internal topics, as Kafka's AutoTopicCreationManager does."""
+
+    def __init__(
+        self, metadata_log: MetadataLog, partitions: Partitions, brokers: Brokers, node_id: int
+    ) -> None:
+        self._metadata_log = metadata_log
+        self._partitions = partitions
+        self._brokers = brokers
+        self._node_id = node_id
+        self._spread: dict[str, tuple[uuid.UUID, int]] = {}
+
+    def index_for(self, name: str, text: str) -> int | None:
+        """Return the partition of a topic that stores the state of the group or id `text`; None while there is no such topic.
+
+        The number of partitions is taken from the metadata at the first call. Partitions added later do not count.
+        Otherwise state would be looked up in other partitions than those that store it.
+        """
+        topic = self._metadata_log.image.topics_by_name.get(name)
+        if topic is None or not topic.partitions:
+            return None
+        known = self._spread.get(name)
+        if known is None or (known[0] is not topic.topic_id and known[0] != topic.topic_id):
+            known = self._spread[name] = topic.topic_id, len(topic.partitions)
+        return (java_hash(text) & 0x7FFFFFFF) % known[1]
+
+    def leader_for(self, name: str, text: str) -> int:
+        """Return the node id of the gateway that stores the state of the group or id `text`; -1 while there is none."""
+        index = self.index_for(name, text)
+        if index is None:
+            return NO_LEADER
+        return self._brokers.leader_of(self._metadata_log.image.topics_by_name[name].partitions[index])
+
+    def is_elsewhere(self, name: str, text: str) -> bool:
+        """Return whether another gateway stores the state of the group or id `text`; False while no live gateway does."""
+        if self._brokers.is_alone:
+            return False
+        return self.leader_for(name, text) not in {self._node_id, NO_LEADER}
+
+    def leads_all(self, name: str) -> bool:
+        """Return whether this gateway leads every partition of a topic; True while there is no such topic."""
+        topic = self._metadata_log.image.topics_by_name.get(name)
+        if topic is None or self._brokers.is_alone:
+            return True
+        return all(self._brokers.leads(partition) for partition in topic.partitions.values())
+
+    async def ensure(self, name: str, *, num_partitions: int, segment_bytes: int) -> None:
+        """Create the topic unless it exists. Raises LogError."""
+        if name in self._partitions.by_name:
+            return
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(segment_bytes),
+            # as in Kafka; the coordinators compress nothing
+            "compression.type": "uncompressed" if name == TRANSACTION_STATE_TOPIC else "producer",
+        }
+
+        def decide(image: MetadataImage) -> Decision[None]:
+            return create_internal_topic(
+                image,
+                name,
+                num_partitions=num_partitions,
+                configs=configs,
+                fresh_id=uuid.uuid4(),
+                node_id=self._node_id,
+            )
+
+        await self._metadata_log.commit(decide)

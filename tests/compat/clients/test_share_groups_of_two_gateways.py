@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, TopicPartition
 from gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from gateway.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
 from gateway.metadata.users import Decision
-from gateway.runtime.topics.internal_topics import java_hash
+from gateway.runtime.topics.topic_lifecycle import java_hash
 from tests.compat.clients.test_two_gateways import (
     COUNT,
     DEADLINE_S,

@@ -18,7 +18,7 @@ from gateway.admin.server import ControlServer
 from gateway.admin.status.messages import StatusRequest
 from gateway.cluster.cache.worker_caches import begin_caches, cache_of
 from gateway.config import load_config
-from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
+from gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from log.sharing import WORKERS
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -21,7 +21,7 @@ from gateway.admin.request import MAX_REQUEST_BYTES, ControlError, NotRunning, R
 from gateway.admin.server import ControlServer
 from gateway.admin.status.messages import StatusRequest
 from gateway.admin.sweep.messages import ListTasksRequest
-from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
+from gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 

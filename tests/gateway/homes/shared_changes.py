@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.metadata.records import MetadataRecord
-from gateway.runtime.topics.metadata_journal import FoldedImage, change_batch
+from gateway.runtime.topics.metadata_log import FoldedImage, change_batch
 from log import PartitionLog
 
 

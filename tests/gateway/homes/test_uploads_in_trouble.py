@@ -11,7 +11,7 @@ from gateway.cluster.wal.sessions import decode_boundary
 from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY
 from gateway.homes.bucket_home import BucketHome
 from gateway.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
-from gateway.runtime.topics.metadata_journal import change_batch
+from gateway.runtime.topics.metadata_log import change_batch
 from tests.gateway.homes.test_uploads import _is_seal, running, stored
 
 

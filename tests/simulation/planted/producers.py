@@ -12,7 +12,7 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.producer_ids import claim_block
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, block_of
+from gateway.runtime.topics.producer_ids import EmbeddedBlockStore, block_of
 from log import Appended, StorageFailed
 from pid_allocator import ProducerIdBlock
 from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason

@@ -21,7 +21,7 @@ from gateway.runtime.coordinators import shards
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.internal_topics import java_hash
+from gateway.runtime.topics.topic_lifecycle import java_hash
 from log import Storage, reopening
 from log.files.data_file import DataFile
 from tests.gateway.handlers.requests import create, delete

@@ -15,10 +15,9 @@ from gateway.config import load_config
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.metadata.users import Decision
-from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
-from gateway.runtime.topics.metadata_journal import replay_log
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from gateway.runtime.topics.topic_policy import topic_policy
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, replay_log
+from gateway.runtime.topics.producer_ids import EmbeddedBlockStore
+from gateway.runtime.topics.topic_lifecycle import topic_policy
 from log import StorageFailed
 from pid_allocator import NextIdBehind, ProducerIdBlock, ProducerIdsExhausted, StoreUnavailable
 from tests.gateway.handlers.requests import create, delete, grow
