@@ -30,7 +30,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import PartitionServices, Services
-from gateway.runtime.upkeep.names_replay import (
+from gateway.runtime.upkeep.name_keeping import (
     complete_names,
     deduplicates,
     deduplicating_topics,

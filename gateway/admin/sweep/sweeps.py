@@ -19,8 +19,7 @@ from gateway.admin.sweep.messages import (
 from gateway.runtime.loop.clock import Task
 from gateway.runtime.services import Services
 from gateway.runtime.topics.producer_ids import SEEN_FILE
-from gateway.runtime.upkeep.file_sweep import MAX_FOUND, FileSweep
-from gateway.runtime.upkeep.state_sweep import ALL, StateLeak, StateSweep
+from gateway.runtime.upkeep.file_sweep import ALL, MAX_FOUND, FileSweep, StateLeak, StateSweep
 from log.leaks import FileLeak
 
 NAME: Final = "sweep"

@@ -54,7 +54,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import NO_LEADER
-from gateway.runtime.upkeep.names_replay import (
+from gateway.runtime.upkeep.name_keeping import (
     complete_names,
     deduplicates,
     deduplicating_topics,

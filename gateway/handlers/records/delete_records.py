@@ -26,7 +26,7 @@ from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import remove
 from gateway.runtime.services import Services
-from gateway.runtime.upkeep.names_replay import complete_names, is_behind
+from gateway.runtime.upkeep.name_keeping import complete_names, is_behind
 from gateway.security.acls.codes import Operation
 from log import LogError, retention
 

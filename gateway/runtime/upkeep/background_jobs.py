@@ -1,34 +1,51 @@
 """The background jobs: retention, expiration of producers, flush by time, checkpoints, deletion of files.
 
 Each job runs on the event loop in slices, so that no request waits for longer than a slice.
+
+Keeps the memory of delayed records up to date: releases records that are due, and writes snapshots of the
+others.
+
+No request waits for this job, because a share group's fetch releases due records itself and wakes up when the
+next one is due.
+
+Deletes the files that the log directory has queued for deletion, in a thread of its own and at a limited
+rate.
+
+Freeing the space of a large file can take long, so the event loop never does it.
+
+Gives memory back to the operating system after many partitions were deleted.
+
+A table keeps the size of its fullest time until entries are added. Python keeps free objects of frequent
+types for reuse until a full garbage collection, and the C library keeps free pages until `malloc_trim`. After
+thousands of deletions this free memory adds up to tens of megabytes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import logging
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gateway.config import Config
 from gateway.runtime.loop.clock import Clock, Interval
-from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.loop.slices import each_in_slices, in_slices
 from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.partition import write_checkpoint
+from gateway.runtime.partitions.partition import Partition, write_checkpoint
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from gateway.runtime.upkeep.delayed_delivery import RUN_EVERY_S, DelayedDelivery
-from gateway.runtime.upkeep.file_deletion import FileDeletion
-from gateway.runtime.upkeep.freed_memory import FreedMemory
 from gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
 from gateway.runtime.upkeep.name_keeping import NameKeeping
-from gateway.runtime.upkeep.producer_expiry import ProducerExpiry
 from gateway.runtime.upkeep.retention import Retention
-from log import LogDirectory
+from log import DeletionTicket, LogDirectory, PartitionLog, settings
 
 logger = logging.getLogger(__name__)
 
@@ -187,3 +204,180 @@ async def _pause(every_s: float | Interval) -> None:
         await every_s.passed()
     else:
         await asyncio.sleep(every_s)
+
+
+RUN_EVERY_S: Final = 1.0
+SNAPSHOTS_AT_ONCE: Final = 10
+"""Snapshots written in one run, so that many such logs hold up no request; the rest follow in the next runs."""
+
+
+class DelayedDelivery:
+    """Maintains the logs whose topics delay records."""
+
+    def __init__(
+        self, clock: Clock, log_directory: LogDirectory, partitions: Partitions, snapshot_every_ms: int
+    ) -> None:
+        self._clock = clock
+        self._partitions = partitions
+        self._lists = log_directory.lists
+        self._snapshot_every_ms = snapshot_every_ms
+        self._snapshot_at_ms = clock.now_ms()
+        self._to_snapshot: list[PartitionLog] = []
+
+    def run(self) -> None:
+        """Release the records that are due, and write some of the snapshots; the snapshot of every log is
+        written once per interval.
+        """
+        now_ms = self._clock.now_ms()
+        for log in self._lists.delaying:
+            log.record_states.release_due(now_ms)
+        if not self._to_snapshot and now_ms - self._snapshot_at_ms >= self._snapshot_every_ms:
+            self._snapshot_at_ms = now_ms
+            self._to_snapshot = list(self._lists.delaying)
+        for log in self._to_snapshot[:SNAPSHOTS_AT_ONCE]:
+            partition = self._partitions.serving(log)
+            if partition is not None and settings.capture_delays(log):
+                partition.start_flush()
+        del self._to_snapshot[:SNAPSHOTS_AT_ONCE]
+
+
+# Lets partitions forget idle producers, and looks at no partition before the first producer may be due.
+
+_EXPIRATION: Final = "producer.id.expiration.ms"
+
+
+class ProducerExpiry:
+    """Forgets producers that were idle for `producer.id.expiration.ms`.
+
+    No producer of an open partition is due before the one that was idle longest when all partitions were looked at. So all are
+    looked at again when that one is due, when a partition was opened since, or when the setting was altered.
+    """
+
+    def __init__(self, config: Config, clock: Clock, partitions: Partitions) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._due_ms = 0
+        """The first time at which a producer may be due."""
+        self._looked_at: tuple[int, int] | None = None
+        """The partitions opened since the start, and the setting, when all partitions were looked at."""
+
+    async def run(self) -> None:
+        """Forget the producers that are due."""
+        now_ms = self._clock.now_ms()
+        expiration_ms = self._config.int(_EXPIRATION)
+        present = self._partitions.opened_count, expiration_ms
+        if present == self._looked_at and now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + expiration_ms
+        self._looked_at = present
+        await each_in_slices(
+            self._partitions, lambda partition: self._look_at(partition, now_ms, expiration_ms)
+        )
+
+    def _look_at(self, partition: Partition, now_ms: int, expiration_ms: int) -> None:
+        if partition.closed:
+            return
+        if partition.log.offline:
+            self._due_ms = now_ms  # it may have old producers when it is back
+            return
+        settings.expire_producers(partition.log, now_ms)
+        idle = partition.log.producers.longest_idle()
+        if idle is not None:
+            self._due_ms = min(self._due_ms, idle.last_active_ms + expiration_ms)
+
+
+FILES_PER_TICKET = 500
+"""Files of one ticket, all taken from the queue in one turn of the event loop."""
+
+
+class FileDeletion:
+    """The background job; `run` is called every second and deletes the files that one second's limits allow."""
+
+    def __init__(self, config: Config, clock: Clock, log_directory: LogDirectory) -> None:
+        self._clock = clock
+        self._environment = log_directory.environment
+        self._max_files = config.int("seqgate.deletion.max.files.per.second")
+        self._max_bytes = config.int("seqgate.deletion.max.bytes.per.second")
+        self._bytes_left = 0
+        """Bytes that may still be deleted; below 0 after a file larger than the limit."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="deletion")
+        self._ticket: DeletionTicket | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no ticket is out, so that no deleted paths are kept in memory."""
+        return self._ticket is None
+
+    async def run(self) -> None:
+        """Delete files that are due."""
+        self._bytes_left = min(self._bytes_left, 0) + self._max_bytes
+        files_left = self._max_files
+        while files_left > 0 and self._bytes_left > 0:
+            ticket = self._environment.deletions.prepare(
+                self._environment.storage,
+                self._environment.durability,
+                self._clock.now_ms(),
+                max_files=min(files_left, FILES_PER_TICKET),
+                max_bytes=self._bytes_left,
+            )
+            if ticket is None:
+                return
+            self._ticket = ticket
+            await asyncio.get_running_loop().run_in_executor(self._thread, ticket.run)
+            self._environment.deletions.complete(ticket, self._clock.now_ms())
+            self._ticket = None
+            files_left -= max(1, ticket.files)
+            self._bytes_left -= ticket.size_bytes
+
+    def stop(self) -> None:
+        """End the thread after its present file; the other files are deleted after the next start."""
+        if self._ticket is not None:
+            self._ticket.cancelled = True
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+GIVE_BACK_AFTER: Final = 500
+"""The number of closed partitions after which memory is given back, which takes some milliseconds."""
+SPARSE_TABLE_BYTES: Final = 8 << 10
+"""Size up to which a table is not worth rebuilding."""
+SPARSE_ENTRY_BYTES: Final = 400
+"""Bytes per entry above which a table counts as sparse: it was several times as full before."""
+
+
+class FreedMemory:
+    """Decides when to give memory back, and does it."""
+
+    def __init__(self, tables: Sequence[dict[Any, Any]] = ()) -> None:
+        """Take the tables that shrink with deletions; the sequence may grow later."""
+        self._tables = tables
+        self._given_back_at = 0
+        """The number of closed partitions when memory was given back last."""
+        self._closed_before = 0
+
+    def give_back_if_due(self, closed: int, files_to_delete: int) -> bool:
+        """Give memory back once the deletions of many partitions are over; return whether it did.
+
+        `closed` counts the partitions closed since the start, `files_to_delete` the files that wait for their deletion.
+        """
+        goes_on = closed != self._closed_before or files_to_delete > 0
+        self._closed_before = closed
+        if goes_on or closed - self._given_back_at < GIVE_BACK_AFTER:
+            return False
+        logger.info("%d partitions were deleted: giving their memory back", closed - self._given_back_at)
+        self._given_back_at = closed
+        for table in self._tables:
+            shrink(table)
+        gc.collect()
+        # only glibc has `malloc_trim`
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
+        return True
+
+
+def shrink(table: dict[Any, Any]) -> None:
+    """Rebuild a table in place, with its order, if it has far more room than its entries need."""
+    if sys.getsizeof(table) > SPARSE_TABLE_BYTES + SPARSE_ENTRY_BYTES * len(table):
+        entries = list(table.items())
+        table.clear()
+        table.update(entries)

@@ -19,7 +19,7 @@ from gateway.metadata.image import GROUP_RESOURCE as GROUP_CONFIGS
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep.delayed_delivery import DelayedDelivery
+from gateway.runtime.upkeep.background_jobs import DelayedDelivery
 from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

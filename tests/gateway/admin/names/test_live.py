@@ -10,7 +10,7 @@ import pytest
 from gateway.admin.names import live as live_names
 from gateway.admin.names.messages import NameRow, NamesRequest
 from gateway.admin.request import ControlError
-from gateway.runtime.upkeep import names_replay
+from gateway.runtime.upkeep import name_keeping
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.groups.test_name_offsets import append, be_behind, partition_of, write
 from tests.gateway.handlers.requests import create
@@ -93,7 +93,7 @@ async def test_what_is_not_read_yet_is_read_before_it_is_told(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await be_behind(node)
-    monkeypatch.setattr(names_replay, "REPLAY_BYTES", 1)
+    monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
     assert await told(node, NamesRequest(PLAIN_TOPIC)) == [(PLAIN_TOPIC, 0, b"a", 4)]
 
 

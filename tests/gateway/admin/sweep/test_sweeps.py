@@ -17,7 +17,7 @@ from gateway.admin.sweep.sweeps import Sweeps
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transaction.rules import Producer
-from gateway.runtime.upkeep.file_deletion import FileDeletion
+from gateway.runtime.upkeep.background_jobs import FileDeletion
 from log.leaks import LeakKind
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -18,7 +18,7 @@ from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecor
 from gateway.handlers.groups import offset_fetch
 from gateway.runtime.loop import slices
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep import names_replay
+from gateway.runtime.upkeep import name_keeping
 from log import PartitionLog, StorageFailed
 from log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import alter, create
@@ -199,7 +199,7 @@ async def be_behind(node: Node) -> None:
 
 async def test_the_request_replays_the_log(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     await be_behind(node)
-    monkeypatch.setattr(names_replay, "REPLAY_BYTES", 1)
+    monkeypatch.setattr(name_keeping, "REPLAY_BYTES", 1)
     assert (await offsets(node, 8, "a", topics=[(PLAIN_TOPIC, [0])]))[1][PLAIN_TOPIC, 0][0] == 4
 
 

@@ -18,7 +18,7 @@ from gateway.metadata.users import Decision
 from gateway.runtime.partitions.partition import HandedOver
 from gateway.runtime.topics import partition_moves
 from gateway.runtime.topics.partition_moves import PartitionMoves
-from gateway.runtime.upkeep.names_replay import may_know_names
+from gateway.runtime.upkeep.name_keeping import may_know_names
 from log import LogDirectory, StorageFailed
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.upkeep.compaction_progress import CompactionCounts, CompactionProgress
+from gateway.runtime.upkeep.compaction import CompactionCounts, CompactionProgress
 from log import Storage
 from log.compaction import CleaningFinished
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS

@@ -14,7 +14,7 @@ import pytest
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.runtime.loop.machine import Machine
-from gateway.runtime.upkeep.file_deletion import FileDeletion
+from gateway.runtime.upkeep.background_jobs import FileDeletion
 from log import LogDirectory, Storage
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS
