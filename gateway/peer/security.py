@@ -39,8 +39,8 @@ def peer_context(config: Config) -> ssl.SSLContext:
     The reading takes milliseconds, so call this in another thread than that of the event loop.
     """
     # only a gateway whose peers speak TLS needs cryptography for it
-    from gateway.security.client_tls import ClientTls, client_context  # noqa: PLC0415
-    from gateway.security.configured_stores import configured_stores  # noqa: PLC0415
+    from gateway.security.stores import configured_stores  # noqa: PLC0415
+    from gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
 
     name = inter_broker_listener(config)
     key_store, trust_store = configured_stores(config, name)

@@ -37,7 +37,7 @@ from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from gateway.security.acls.access import Access, EverythingAllowed
-from gateway.security.renewal import RenewableListener
+from gateway.security.certificate_age import RenewableListener
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
 from seq_validator import RefusalLimit

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
+
+from gateway.config import Config
 
 WARNING_DAYS: Final = 14
 """The days before the expiry of a certificate in which the gateway warns of it."""
@@ -19,3 +21,21 @@ def age_warning(valid_until_ms: int, now_ms: int) -> str | None:
         return None
     left = "less than a day" if not days else "1 day" if days == 1 else f"{days} days"
     return f"the certificate expires in {left}; replace it before, otherwise clients refuse it"
+
+
+# The port of a listener with TLS for alterations of its settings: the altered stores are checked before the
+# change, and used after it.
+
+
+class RenewableListener(Protocol):
+    """A running listener whose key store and trust store can be altered."""
+
+    @property
+    def valid_until_ms(self) -> int:
+        """The time (ms) at which the certificate that new connections get expires."""
+
+    async def check(self, proposed: Config) -> None:
+        """Read the stores of the proposed settings in a thread. Raises StoreError when the listener can't use them."""
+
+    def take_checked(self) -> None:
+        """Use the stores that were checked last for new connections, if the listener has these settings now."""

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from gateway.config import Config
 from gateway.config.tls import JKS_REMEDY
 from gateway.security.errors import StoreError
 
@@ -203,3 +204,31 @@ def _blocks(text: str) -> list[tuple[str, bytes]]:
 
 def _as_pem(certificates: list[x509.Certificate]) -> bytes:
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
+
+
+# The key store and the trust store that the settings name for a listener.
+
+
+def configured_stores(config: Config, listener_name: str) -> tuple[Store, Store]:
+    """Return the key store and the trust store of a listener."""
+
+    def text(setting: str) -> str | None:
+        value = config.of_listener(listener_name, setting)
+        return str(value) if value else None
+
+    return (
+        Store(
+            text("ssl.keystore.location"),
+            text("ssl.keystore.type"),
+            text("ssl.keystore.password"),
+            text("ssl.keystore.key"),
+            text("ssl.keystore.certificate.chain"),
+            text("ssl.key.password"),
+        ),
+        Store(
+            text("ssl.truststore.location"),
+            text("ssl.truststore.type"),
+            text("ssl.truststore.password"),
+            certificates=text("ssl.truststore.certificates"),
+        ),
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from gateway.security.cipher_suites import suites_of
 from gateway.security.errors import StoreError
 from gateway.security.stores import KeyPair, Store, read_authorities, read_key_pair
 
@@ -103,3 +103,76 @@ def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
 def _why(error: ssl.SSLError) -> str:
     """Return OpenSSL's reason in words; it has none for some certificates that it can't parse."""
     return error.reason.lower().replace("_", " ") if error.reason else "it can't parse a certificate"
+
+
+# Names of cipher suites: IANA's, which Kafka's settings use, and OpenSSL's.
+
+TLS_1_3_SUITES: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+
+
+class Suites(NamedTuple):
+    """The cipher suites for TLS 1.2, by OpenSSL's names, and whether TLS 1.3 is allowed."""
+
+    tls_1_2: tuple[str, ...]
+    allows_tls_1_3: bool
+
+
+def suites_of(names: Sequence[str]) -> Suites:
+    """Return the suites that a list of IANA names allows.
+
+    Raises StoreError for a list that has some suites of TLS 1.3 and not the others: Python can't choose among them.
+    """
+    of_1_3 = {name for name in names if name in TLS_1_3_SUITES}
+    missing = [name for name in TLS_1_3_SUITES if name not in of_1_3]
+    if of_1_3 and missing:
+        raise StoreError(
+            f"ssl.cipher.suites has suites of TLS 1.3, but not {', '.join(missing)}; name all of TLS 1.3 or none"
+        )
+    return Suites(tuple(_openssl_name(name) for name in names if name not in of_1_3), bool(of_1_3))
+
+
+def _openssl_name(name: str) -> str:
+    """Return OpenSSL's name: `TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256` is `ECDHE-RSA-AES128-SHA256`."""
+    exchange, found, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    if not (found and name.startswith("TLS_")):
+        raise StoreError(
+            f"ssl.cipher.suites names {name}, which is no suite of TLS 1.2 or 1.3 by its IANA name"
+        )
+    cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC", "")
+    if cipher.startswith("CHACHA20"):
+        cipher = "CHACHA20_POLY1305"
+    parts = ([] if exchange == "RSA" else [exchange]) + [cipher]
+    return "-".join(parts).replace("_", "-")
+
+
+# Builds the TLS context of a client, for commands that ask a cluster.
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """The TLS settings of a client. Without a trust store it trusts the system's authorities."""
+
+    key_store: Store
+    trust_store: Store
+    checks_names: bool = True
+    versions: tuple[str, ...] = ()
+
+
+def client_context(settings: ClientTls) -> ssl.SSLContext:
+    """Return the context of a client. Raises StoreError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.checks_names
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if settings.versions:
+        unknown = [version for version in settings.versions if version not in VERSIONS]
+        if unknown:
+            raise StoreError(f"ssl.enabled.protocols must be of {', '.join(VERSIONS)}, not {unknown[0]}")
+        allowed = [VERSIONS[version] for version in settings.versions]
+        context.minimum_version, context.maximum_version = min(allowed), max(allowed)
+    if settings.trust_store:
+        trust(context, settings.trust_store)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if settings.key_store:
+        load_key_pair(context, read_key_pair(settings.key_store))
+    return context

@@ -16,8 +16,8 @@ from gateway.config import Config, Listener
 from gateway.config.exposure import is_loopback
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.quotas.client_quotas import ClientQuotas
+from gateway.security.certificate_age import RenewableListener
 from gateway.security.principals import ANONYMOUS
-from gateway.security.renewal import RenewableListener
 from gateway.server.acceptor import Acceptor
 from gateway.server.admission import Admission
 from gateway.server.connection import Connection

@@ -13,11 +13,10 @@ from gateway.config import Config
 from gateway.config.principal_rules import NoRuleMatches, Rule, parse_rules, principal_name
 from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.security.certificate_age import age_warning
-from gateway.security.configured_stores import configured_stores
 from gateway.security.errors import StoreError
 from gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
 from gateway.security.principals import ANONYMOUS, Unidentified, user
-from gateway.security.stores import KeyPair, read_authorities
+from gateway.security.stores import KeyPair, configured_stores, read_authorities
 from gateway.security.subject import subject_text
 from gateway.security.tls_context import TlsSettings, build_context
 

@@ -163,9 +163,9 @@ def _jaas_login(line: str, mechanism: str) -> tuple[str, str]:
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return the TLS context of a client. Raises ControlError."""
     # most commands connect without TLS, and need no cryptography for their start
-    from gateway.security.client_tls import ClientTls, client_context  # noqa: PLC0415
     from gateway.security.errors import StoreError  # noqa: PLC0415
     from gateway.security.stores import Store  # noqa: PLC0415
+    from gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
 
     names = given.get("ssl.endpoint.identification.algorithm", "https").lower()
     if names not in {"https", ""}:

@@ -18,8 +18,8 @@ from gateway.metadata.configs import Alteration, alter_configs, proposed_values
 from gateway.metadata.image import BROKER_RESOURCE
 from gateway.metadata.users import ApiError
 from gateway.runtime.services import NodeServices, TopicServices
+from gateway.security.certificate_age import RenewableListener
 from gateway.security.errors import StoreError
-from gateway.security.renewal import RenewableListener
 
 
 async def refuse_unusable(
