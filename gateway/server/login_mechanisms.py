@@ -33,8 +33,11 @@ class Wanted:
 
 
 def _plain(wanted: Wanted) -> Mechanism:
-    from gateway.security.sasl.plain import FixedUsers, Plain  # noqa: PLC0415
-    from gateway.security.sasl.users_file import UsersFile  # noqa: PLC0415
+    from gateway.security.sasl.users_file import (  # noqa: PLC0415
+        FixedUsers,
+        Plain,
+        UsersFile,  # noqa: PLC0415
+    )
 
     file = wanted.value(USERS_FILE)
     if file:
@@ -56,7 +59,7 @@ def _scram(wanted: Wanted) -> Mechanism:
 
 
 def _oauthbearer(wanted: Wanted) -> Mechanism:
-    from gateway.security.sasl.token_listener import oauthbearer  # noqa: PLC0415
+    from gateway.security.sasl.oauthbearer import oauthbearer  # noqa: PLC0415
 
     node = wanted.services.node
     return oauthbearer(wanted.value, node.loop, node.clock.now_ms)

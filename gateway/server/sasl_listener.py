@@ -13,8 +13,7 @@ from gateway.handlers.answering.api import Answer, Deferred, Peer
 from gateway.runtime.loop.audit import AuditLog, FailedLogin
 from gateway.runtime.loop.clock import Clock
 from gateway.security.sasl.exchange import Mechanism
-from gateway.security.sasl.failed_logins import FailedLogins
-from gateway.security.sasl.login import Offer
+from gateway.security.sasl.login import FailedLogins, Offer
 from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.request_memory import RequestMemory
 

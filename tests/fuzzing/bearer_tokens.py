@@ -14,13 +14,16 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gateway.security.sasl.bearer_messages import parse_first_message
 from gateway.security.sasl.exchange import LoginRefused
-from gateway.security.sasl.key_set import KeysUnusable, parse_key_set
-from gateway.security.sasl.oauthbearer import OAuthBearer
-from gateway.security.sasl.signed_tokens import SignedTokens
+from gateway.security.sasl.oauthbearer import (
+    KeysUnusable,
+    OAuthBearer,
+    SignedTokens,
+    UnsecuredTokens,
+    parse_first_message,
+    parse_key_set,
+)
 from gateway.security.sasl.tokens import ClaimRules
-from gateway.security.sasl.unsecured_tokens import UnsecuredTokens
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
 from tests.support.tokens import Issuer, first_message, key_set, part, unsecured_token

@@ -17,7 +17,7 @@ from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.security import stores
 from gateway.security.acls.authorizer import Authorizer
 from gateway.security.errors import StoreError
-from gateway.security.sasl import plain, signed_tokens
+from gateway.security.sasl import oauthbearer, users_file
 from gateway.security.sasl.scram_credential import ScramHash
 from gateway.server import tls_door
 from gateway.server.dispatcher import Dispatcher
@@ -98,16 +98,16 @@ def unknown_records_that_raise(patch: pytest.MonkeyPatch) -> None:
 
 
 def signatures_not_checked(patch: pytest.MonkeyPatch) -> None:
-    honest = signed_tokens._SIGNATURES.decode_complete
+    honest = oauthbearer._SIGNATURES.decode_complete
 
     def decode(token: str, key: Any, **options: Any) -> Any:
         return honest(token, key, **options, options={"verify_signature": False})
 
-    patch.setattr(signed_tokens._SIGNATURES, "decode_complete", decode)
+    patch.setattr(oauthbearer._SIGNATURES, "decode_complete", decode)
 
 
 def passwords_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plain, "digest", lambda _: bytes(32))
+    patch.setattr(users_file, "digest", lambda _: bytes(32))
 
 
 def proofs_not_compared(patch: pytest.MonkeyPatch) -> None:

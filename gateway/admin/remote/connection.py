@@ -132,8 +132,8 @@ def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> No
 def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     """Exchange messages until both sides are satisfied."""
     # most commands don't log in, and need no cryptography for their start
-    from gateway.security.sasl.client_login import client_login  # noqa: PLC0415
     from gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
+    from gateway.security.sasl.login import client_login  # noqa: PLC0415
 
     security = address.security
     login = client_login(security.mechanism, security.username, security.password)

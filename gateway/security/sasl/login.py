@@ -7,18 +7,28 @@
     BARE         every frame is a token, without header                            after SaslHandshake v0
     LOGGED_IN    serve           re-authenticate   serve              serve
 
-"Refuse" answers ILLEGAL_SASL_STATE and closes; "close" closes without an answer. A session that is over closes at the next request,
-unless this is the SaslHandshake of a re-authentication (KIP-368). Source: Kafka's SaslServerAuthenticator, KafkaChannel.
+"Refuse" answers ILLEGAL_SASL_STATE and closes; "close" closes without an answer. A session that is over
+closes at the next request, unless this is the SaslHandshake of a re-authentication (KIP-368). Source: Kafka's
+SaslServerAuthenticator, KafkaChannel.
+
+The client's side of PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, for gateways that log in to brokers.
+
+Source: RFC 4616, RFC 5802, Kafka's ScramSaslClient.
 """
 
 from __future__ import annotations
 
+import base64
 import enum
-from collections.abc import Mapping
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Mechanism
+from gateway.security.sasl.scram_credential import MAX_ITERATIONS, ScramHash, salt_password
 
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
@@ -196,3 +206,123 @@ def _lifetime_ms(expires_at_ms: int | None, reauth_ms: int, now_ms: int) -> int 
     if expires_at_ms is not None:
         limits.append(max(0, expires_at_ms - now_ms))
     return min(*limits, LONGEST_SESSION_MS) if limits else None
+
+
+PLAIN: Final = "PLAIN"
+CLIENT_MECHANISMS: Final = (PLAIN, *(each.mechanism for each in ScramHash))
+"""The mechanisms that take a user name and a password."""
+_MOST_ITERATIONS: Final = 100 * MAX_ITERATIONS
+"""Iterations that a server may ask for; a login that asks for more is refused, because it would take seconds of CPU."""
+_FIRST: Final = re.compile(rb"r=([\x21-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d{1,9})(?:,.*)?", re.DOTALL)
+_CHANNEL_BINDING: Final = b"c=" + base64.b64encode(b"n,,")
+
+
+class ClientLogin(Protocol):
+    """The client's side of one login."""
+
+    def first(self) -> bytes:
+        """Return the first message."""
+
+    def step(self, answer: bytes) -> bytes | None:
+        """Return the next message; None when the login is complete. Raises LoginRefused for a wrong answer.
+
+        A step of SCRAM takes milliseconds, so call it in another thread than that of the event loop.
+        """
+
+
+def client_login(
+    mechanism: str, username: str, password: str, new_nonce: Callable[[], bytes] | None = None
+) -> ClientLogin:
+    """Begin a login; `mechanism` is one of CLIENT_MECHANISMS."""
+    if mechanism == PLAIN:
+        return _PlainLogin(username, password)
+    (hashing,) = (each for each in ScramHash if each.mechanism == mechanism)
+    return _ScramLogin(hashing, username, password, (new_nonce or _random_nonce)())
+
+
+def _random_nonce() -> bytes:
+    return secrets.token_urlsafe(24).encode()
+
+
+class _PlainLogin:
+    def __init__(self, username: str, password: str) -> None:
+        self._message = f"\0{username}\0{password}".encode()
+
+    def first(self) -> bytes:
+        return self._message
+
+    def step(self, answer: bytes) -> bytes | None:  # noqa: ARG002 - the answer says nothing
+        return None
+
+
+class _ScramLogin:
+    def __init__(self, hashing: ScramHash, username: str, password: str, nonce: bytes) -> None:
+        self._hashing = hashing
+        self._password = password.encode()
+        self._nonce = nonce
+        name = username.replace("=", "=3D").replace(",", "=2C").encode()
+        self._bare = b"n=" + name + b",r=" + nonce
+        self._signature = b""
+        """The signature that the server must show; empty until the server was answered."""
+
+    def first(self) -> bytes:
+        return b"n,," + self._bare
+
+    def step(self, answer: bytes) -> bytes | None:
+        if not self._signature:
+            return self._proof(answer)
+        if not hmac.compare_digest(answer, b"v=" + base64.b64encode(self._signature)):
+            raise LoginRefused("the server does not prove that it knows the password")
+        return None
+
+    def _proof(self, answer: bytes) -> bytes:
+        """Return the message that proves the password, and note the proof that is expected in return."""
+        found = _FIRST.fullmatch(answer)
+        if found is None:
+            raise LoginRefused("the server's first message is malformed: it must follow SCRAM (RFC 5802)")
+        nonce, salt, iterations = found[1], base64.b64decode(found[2]), int(found[3])
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise LoginRefused("the server's nonce does not begin with the client's")
+        if not 0 < iterations <= _MOST_ITERATIONS:
+            raise LoginRefused(f"the server asks for {iterations} iterations; at most {_MOST_ITERATIONS}")
+        hashing = self._hashing
+        salted = salt_password(hashing, self._password, salt, iterations)
+        client_key = hashing.hmac(salted, b"Client Key")
+        without_proof = _CHANNEL_BINDING + b",r=" + nonce
+        signed = b",".join((self._bare, answer, without_proof))
+        signature = hashing.hmac(hashing.digest(client_key), signed)
+        proof = bytes(key ^ sign for key, sign in zip(client_key, signature, strict=True))
+        self._signature = hashing.hmac(hashing.hmac(salted, b"Server Key"), signed)
+        return without_proof + b",p=" + base64.b64encode(proof)
+
+
+# Counts of failed logins, and which of them get a line in the log.
+
+LINE_INTERVAL_S: Final = 10.0
+"""Failed logins of one address within this time (s) share a line of the log."""
+ADDRESSES: Final = 1_000
+"""Addresses that are remembered; a further address replaces the one that was logged first."""
+
+
+class FailedLogins:
+    """The failed logins of all listeners."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lines: dict[str, tuple[float, int]] = {}
+        """The time (s) of the last line of each address, and the failures since."""
+
+    def note(self, host: str, now_s: float) -> int | None:
+        """Count a failure; return the number of failures of the address that got no log line before; None
+        when this failure gets no line either.
+        """
+        self.total += 1
+        logged_s, unlogged = self._lines.get(host, (None, 0))
+        if logged_s is not None and now_s - logged_s < LINE_INTERVAL_S:
+            self._lines[host] = logged_s, unlogged + 1
+            return None
+        self._lines.pop(host, None)
+        if len(self._lines) >= ADDRESSES:
+            del self._lines[next(iter(self._lines))]
+        self._lines[host] = now_s, 0
+        return unlogged

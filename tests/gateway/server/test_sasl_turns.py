@@ -12,7 +12,7 @@ from gateway.config import load_config
 from gateway.handlers.answering.api import Answer, Deferred
 from gateway.runtime.loop.audit import AuditLog
 from gateway.security.principals import ANONYMOUS
-from gateway.security.sasl.plain import FixedUsers, Plain
+from gateway.security.sasl.users_file import FixedUsers, Plain
 from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.request_memory import RequestMemory
 from gateway.server.sasl_door import SaslDoor

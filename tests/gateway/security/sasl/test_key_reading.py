@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.security.sasl import key_reading
-from gateway.security.sasl.key_reading import MOST_BYTES, read_keys, shown_url
-from gateway.security.sasl.key_set import KeysUnusable
+from gateway.security.sasl import oauthbearer
+from gateway.security.sasl.oauthbearer import MOST_BYTES, KeysUnusable, read_keys, shown_url
 from tests.support.certificates import Authority
 from tests.support.tokens import Issuer, key_set
 
@@ -105,7 +104,7 @@ def test_a_bad_answer_is_refused(serve: Serve, reason: str) -> None:
     "begin", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n"]
 )
 def test_an_endpoint_that_drips_is_given_up(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_reading, "LIMIT_S", 0.3)
+    monkeypatch.setattr(oauthbearer, "LIMIT_S", 0.3)
 
     def drip(peer: socket.socket) -> None:
         peer.sendall(begin)

@@ -8,8 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.security.sasl.key_set import KeySet, KeysUnusable, VerificationKey
-from gateway.security.sasl.key_source import UNKNOWN_KEY_INTERVAL_S, KeySource, RefreshTimes
+from gateway.security.sasl.oauthbearer import (
+    UNKNOWN_KEY_INTERVAL_S,
+    KeySet,
+    KeySource,
+    KeysUnusable,
+    RefreshTimes,
+    VerificationKey,
+)
 
 REFRESH = RefreshTimes(refresh_s=3600, backoff_s=0.1, backoff_max_s=0.35)
 

@@ -18,7 +18,7 @@ from gateway.security.sasl.login import (
     Phase,
     Route,
 )
-from gateway.security.sasl.plain import FixedUsers, Plain
+from gateway.security.sasl.users_file import FixedUsers, Plain
 
 METADATA = 3
 ALICE = LoggedIn("User:alice")

@@ -13,10 +13,8 @@ import pytest
 from gateway.config import BY_NAME, Config
 from gateway.config.oauthbearer import token_settings_complaint
 from gateway.config.setting import InvalidValueError, SettingValue
-from gateway.security.sasl.bearer_messages import INVALID_TOKEN
 from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from gateway.security.sasl.oauthbearer import OAuthBearer
-from gateway.security.sasl.token_listener import oauthbearer
+from gateway.security.sasl.oauthbearer import INVALID_TOKEN, OAuthBearer, oauthbearer
 from tests.support.tokens import Issuer, first_message, key_set, unsecured_token
 
 KEYS_URL = "sasl.oauthbearer.jwks.endpoint.url"

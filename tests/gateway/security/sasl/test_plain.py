@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from gateway.security.sasl.plain import INVALID, FixedUsers, Plain
+from gateway.security.sasl.users_file import INVALID, FixedUsers, Plain
 
 MECHANISM = Plain(FixedUsers({"alice": "secret", "": "never", "é": "pässword"}))
 

@@ -17,11 +17,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.security.sasl import signed_tokens
-from gateway.security.sasl.key_set import KeySet, KeysUnusable, parse_key_set
-from gateway.security.sasl.signed_tokens import SignedTokens
+from gateway.security.sasl import oauthbearer
+from gateway.security.sasl.oauthbearer import (
+    KeySet,
+    KeysUnusable,
+    SignedTokens,
+    UnsecuredTokens,
+    parse_key_set,
+)
 from gateway.security.sasl.tokens import LONGEST_TOKEN, ClaimRules, Token, TokenRefused, Tokens
-from gateway.security.sasl.unsecured_tokens import UnsecuredTokens
 from tests.support.tokens import Issuer, encoded, key_set, part, unsecured_token
 
 NOW_S = 1_800_000_000
@@ -101,7 +105,7 @@ class TestSignatures:
             return work(*arguments)
 
         async def examine_many() -> None:
-            monkeypatch.setattr(signed_tokens.asyncio, "to_thread", to_thread)
+            monkeypatch.setattr(oauthbearer.asyncio, "to_thread", to_thread)
             tokens, token = signed(issuer(algorithm).jwk()), issuer(algorithm).token(**CLAIMS)
             assert await asyncio.gather(*(tokens.examine(token) for _ in range(5))) == [ALICE] * 5
             with pytest.raises(TokenRefused, match="signature is wrong"):

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.security.errors import LoginSettingsError
-from gateway.security.sasl.plain import digest
-from gateway.security.sasl.users_file import LARGEST_FILE_BYTES, UsersFile, parse_users
+from gateway.security.sasl.users_file import LARGEST_FILE_BYTES, UsersFile, digest, parse_users
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> str:
