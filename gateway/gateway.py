@@ -41,8 +41,7 @@ from gateway.runtime.upkeep.backup_staging import BackupStaging
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.security.errors import LoginSettingsError, StoreError
 from gateway.server.dispatcher import Dispatcher, Requests
-from gateway.server.login_mechanisms import login_mechanisms
-from gateway.server.sasl_listener import Logins
+from gateway.server.sasl import Logins, login_mechanisms
 from gateway.server.server import Server
 from gateway.workers.seat import Seat
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError

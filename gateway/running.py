@@ -23,7 +23,7 @@ from gateway.homes.home import Ended, StartFailed
 from gateway.homes.worker_home import WorkerHome, ready_of
 from gateway.process import keep_freed_memory, raise_open_files_limit
 from gateway.runtime.loop import log_output
-from gateway.server.addresses import check_address
+from gateway.server.server import check_address
 from gateway.starting import start_until
 from gateway.stop_signals import signals_taken
 from gateway.workers.link import SupervisorLink

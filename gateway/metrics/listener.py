@@ -25,8 +25,7 @@ from gateway.metrics.metric import LoopDelay, Sources, TopicTraffic
 from gateway.runtime.services import Services
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.runtime.upkeep.retention import Retention
-from gateway.server.dispatcher import Dispatcher
-from gateway.server.request_times import RequestTimes
+from gateway.server.dispatcher import Dispatcher, RequestTimes
 from gateway.server.server import Server
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.runtime.upkeep.retention import Retention
-from gateway.server.request_times import RequestTimes
+from gateway.server.dispatcher import RequestTimes
 from gateway.server.server import Server
 
 

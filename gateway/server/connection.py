@@ -1,24 +1,49 @@
-"""One client's connection: bytes come in, requests begin in order, answers go out in order. The `Intake` cuts the bytes
-into requests, and delays them while a limit is exceeded or an earlier request must be answered first.
+"""One client's connection: bytes come in, requests begin in order, answers go out in order. The `Intake` cuts
+the bytes into requests, and delays them while a limit is exceeded or an earlier request must be answered
+first.
+
+Limits the bytes of unread answers of all connections together.
+
+A connection with many unread bytes begins no further request, but the answers that it already asked for may
+be large, and there may be thousands of connections. Beyond the limit, the connections with the most unread
+bytes are dropped, until the others are within the limit.
+
+Writes small answers to their sockets together, at the end of the event loop's turn.
+
+A send that wakes a sleeping client costs several times as much as another send, so one wake-up serves many
+answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable, Hashable
 from struct import Struct
-from typing import Final, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
+from gateway.config import Config
 from gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
+from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.security.principals import ANONYMOUS, Unidentified
-from gateway.server.connection_owner import ConnectionOwner
-from gateway.server.frame_reader import SIZE_BYTES
-from gateway.server.intake import CLOSING, DRAINING, GONE, HELD_BACK, NOT_READ, SENDING, TOO_MANY, Intake
+from gateway.server.dispatcher import Requests
+from gateway.server.intake import (
+    CLOSING,
+    DRAINING,
+    GONE,
+    HELD_BACK,
+    NOT_READ,
+    SENDING,
+    SIZE_BYTES,
+    TOO_MANY,
+    Buffers,
+    Intake,
+)
 from gateway.server.record_sender import RecordSender
-from gateway.server.sasl_listener import Begin, RequestLimits
+from gateway.server.sasl import Begin, RequestLimits
 from seq_validator import RefusedBatches
 
 logger = logging.getLogger(__name__)
@@ -402,3 +427,122 @@ class Connection(asyncio.BufferedProtocol):
         logger.warning("dropping the connection of %s: %s", self.name, reason)
         if self._transport is not None:
             self._transport.abort()
+
+
+# The interface of a server that its connections use.
+
+Owned_contra = TypeVar("Owned_contra", contravariant=True)
+
+
+class ConnectionOwner(Buffers, Protocol[Owned_contra]):
+    """The parts that all connections of a server share: limits, buffers, memory, and the admission of new
+    connections.
+    """
+
+    limits: ConnectionLimits
+    dispatcher: Requests
+    outbox: Outbox
+    unread: UnreadAnswers
+    cold_reads: ColdReads | None
+
+    def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
+        """Set the socket options that suit the address of the peer."""
+
+    def admit(self, connection: Owned_contra) -> float | None:
+        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit."""
+
+    def dismiss(self, connection: Owned_contra) -> None:
+        """Stop counting a connection that is gone."""
+
+
+class Reader(Protocol):
+    """A connection whose answers may stay unread."""
+
+    def abort(self, reason: str) -> None:
+        """Close at once; answers that the client has not read are lost."""
+
+
+class UnreadAnswers:
+    """A budget of `limit_bytes`. A single reader may exceed it by any amount."""
+
+    def __init__(self, limit_bytes: int = 0) -> None:
+        self.limit_bytes = limit_bytes
+        self.total_bytes = 0
+        self.dropped = 0
+        """The number of readers dropped since the start."""
+        self._unread: dict[Reader, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._unread)
+
+    def note(self, reader: Reader, unread_bytes: int) -> None:
+        """Set how many bytes wait for a reader now."""
+        self.total_bytes += unread_bytes - self._unread.get(reader, 0)
+        self._unread[reader] = unread_bytes
+        while self.total_bytes > self.limit_bytes and len(self._unread) > 1:
+            largest = max(self._unread, key=self._unread.__getitem__)
+            self.forget(largest)
+            self.dropped += 1
+            largest.abort("it reads its answers too slowly, and others need the memory")
+
+    def forget(self, reader: Reader) -> None:
+        """Forget a connection that has read its answers, or has ended."""
+        self.total_bytes -= self._unread.pop(reader, 0)
+
+
+TOGETHER = 128
+"""The number of waiting answers at which they are written before the turn ends, so that clients work while the gateway
+does.
+"""
+
+
+class Outbox:
+    """The small answers of this turn, in the order in which they were given."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: list[tuple[asyncio.Transport, bytes]] = []
+
+    def write(self, transport: asyncio.Transport, frame: bytes) -> None:
+        """Write an answer with the next flush, after the answers given before it."""
+        waiting = self._waiting
+        if not waiting:
+            self._loop.call_soon(self.flush)
+        waiting.append((transport, frame))
+        if len(waiting) >= TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the waiting answers; those of closed connections are dropped."""
+        waiting, self._waiting = self._waiting, []
+        for transport, frame in waiting:
+            # uvloop raises on a write to a closed transport; the answers of other connections must still be written
+            if not transport.is_closing():
+                transport.write(frame)
+
+
+# The limits of connections, as set now.
+
+
+class ConnectionLimits(NamedTuple):
+    """The limits of connections; `docs/configuration.md` describes the settings of the same names."""
+
+    request_max_bytes: int
+    response_backlog_bytes: int
+    in_flight_requests: int
+    idle_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    loopback_congestion_control: str | None
+
+    @classmethod
+    def of(cls, config: Config) -> ConnectionLimits:
+        return cls(
+            request_max_bytes=config.int("socket.request.max.bytes"),
+            response_backlog_bytes=config.int("seqgate.connection.response.backlog.bytes"),
+            in_flight_requests=config.int("seqgate.connection.max.in.flight.requests"),
+            idle_ms=config.int("connections.max.idle.ms"),
+            send_buffer_bytes=config.int("socket.send.buffer.bytes"),
+            receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+            loopback_congestion_control=config.optional_str("seqgate.loopback.congestion.control"),
+        )

@@ -1,16 +1,23 @@
-"""Decodes frames and begins their requests with the right handler."""
+"""Decodes frames and begins their requests with the right handler.
+
+Coroutines that begin at once, and get a task only when they must wait.
+
+Most requests of the coordinators are answered without waiting for anything, and the task alone would cost as
+much as such a request. Python 3.12 has this as `eager_task_factory`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from struct import Struct
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from gateway.durations import Durations
 from gateway.handlers.answering.api import (
     Answer,
     Api,
@@ -21,7 +28,7 @@ from gateway.handlers.answering.api import (
     Repeats,
     RequestContext,
 )
-from gateway.protocol.error_answers import PRODUCE
+from gateway.protocol.error_answers import PRODUCE, with_throttle_time
 from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import (
     API_VERSIONS,
@@ -32,9 +39,6 @@ from gateway.protocol.messages import (
 )
 from gateway.runtime.quotas.client_quotas import Charge
 from gateway.runtime.services import Services
-from gateway.server.charged_answer import ChargedAnswer
-from gateway.server.eager import Timed, Waiting, begin
-from gateway.server.request_times import RequestTimes
 
 logger = logging.getLogger(__name__)
 
@@ -354,3 +358,246 @@ class Dispatcher:
     def running(self) -> int:
         """Return the number of administrative requests in progress."""
         return len(self._tasks)
+
+
+# The answer of a request that client quotas apply to: it says how long its client is throttled, and mutes the
+# connection.
+
+SHARE_FETCH: Final = 78
+
+
+class ChargedAnswer:
+    """The answer of one request, which comes now or later."""
+
+    __slots__ = ("_api_key", "_api_version", "_charge", "_peer")
+
+    def __init__(self, charge: Charge, peer: Peer, api_key: int, api_version: int) -> None:
+        self._charge = charge
+        self._peer = peer
+        self._api_key = api_key
+        self._api_version = api_version
+
+    def of(self, begun: Answer | Deferred | None) -> Answer | Deferred | None:
+        """Return the answer of a request that has begun, with its throttle time."""
+        if isinstance(begun, Deferred):
+            return self._later(begun)
+        if begun is None:
+            self._mute()
+            return None
+        return self._finished(begun)
+
+    def _later(self, begun: Deferred) -> Deferred:
+        self._mute()
+        charged = Deferred(holds_back=begun.holds_back)
+        if begun.answer is not None:
+            self._resolve(begun, charged)
+            return charged
+        charged.on_abandoned = partial(self._abandon, begun)
+        begun.on_others_may_begin = charged.let_others_begin
+        begun.when_resolved(partial(self._resolve, begun, charged))
+        return charged
+
+    def _resolve(self, begun: Deferred, charged: Deferred) -> None:
+        # The callback refers to the answer that holds the callback. Break this cycle, so that the connection
+        # is freed at once.
+        begun.when_resolved(_resolved_already)
+        if begun.failed or begun.answer is None:
+            self._charge.count_time()
+            charged.resolve_last(b"" if begun.answer is None else begun.answer)
+        else:
+            charged.resolve(self._finished(begun.answer))
+
+    def _abandon(self, begun: Deferred) -> None:
+        """Charge the work for a client that has hung up: the work done so far, and the work that continues
+        without the client.
+        """
+        begun.abandon()
+        begun.when_resolved(self._charge.count_time)
+        self._charge.count_time()
+
+    def _finished(self, answer: Answer) -> Answer:
+        charge = self._charge
+        if self._api_key == SHARE_FETCH:
+            size_bytes = len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
+            charge.count_fetched(size_bytes)
+        charge.count_time()
+        if not charge.throttle_ms:
+            return answer
+        self._mute()
+        if not answer:  # acks=0: nothing is sent
+            return answer
+        return with_throttle_time(answer, self._api_key, self._api_version, charge.throttle_ms)
+
+    def _mute(self) -> None:
+        if self._charge.throttle_ms:
+            self._peer.mute(self._charge.throttle_ms)
+
+
+def _resolved_already() -> None:
+    """Do nothing, because the answer was passed on already."""
+
+
+class Finished(Generic[T]):
+    """A coroutine that ended in its first step, with its result."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+class Waiting(Generic[T]):
+    """A coroutine that has run up to its first wait. Awaiting this object in a task runs the rest and returns the coroutine's result."""
+
+    __slots__ = ("_first", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], first: Any) -> None:
+        self._work = work
+        self._first = first
+        """The future for which the coroutine waits, and which no task has awaited yet."""
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        yielded = self._first
+        while True:
+            try:
+                yield yielded
+            except BaseException as error:  # noqa: BLE001 - the coroutine gets every error, a cancellation too
+                step: Callable[[], Any] = partial(self._work.throw, error)
+            else:
+                step = partial(self._work.send, None)
+            try:
+                yielded = step()
+            except StopIteration as end:
+                value: T = end.value
+                return value
+
+
+def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
+    """Run a coroutine until it first waits. Until then it has no current task and can't use timeouts or task groups.
+
+    Raises the errors of the coroutine.
+    """
+    try:
+        first = work.send(None)
+    except StopIteration as end:
+        return Finished(end.value)
+    return Waiting(work, first)
+
+
+class Timed(Generic[T]):
+    """A coroutine that measures how long its own steps take, without the time in which it waits."""
+
+    __slots__ = ("_now_s", "_work", "busy_s")
+
+    def __init__(self, work: Coroutine[Any, Any, T], now_s: Callable[[], float]) -> None:
+        self._work = work
+        self._now_s = now_s
+        self.busy_s = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step: Callable[[], Any] = partial(self._work.send, None)
+        while True:
+            begun_s = self._now_s()
+            try:
+                yielded = step()
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            finally:
+                self.busy_s += self._now_s() - begun_s
+            try:
+                yield yielded
+            except BaseException as error:  # noqa: BLE001 - the coroutine gets every error, a cancellation too
+                step = partial(self._work.throw, error)
+            else:
+                step = partial(self._work.send, None)
+
+
+# Counts requests by API and times them, for the metrics. A gateway without metrics does not use this module's
+# objects.
+
+
+class RequestTimes:
+    """The requests of each API since the start, and how long they took, from the whole request to its answer."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self.seconds = seconds
+        self.durations: dict[int, Durations] = {}
+        """The durations by API key. They include the time for which a fetch waits for records, and a Produce for its flush."""
+        self._counts: dict[int, int] = {}
+        self._repeats: list[TimedRepeats] = []
+
+    def counts(self) -> dict[int, int]:
+        """Return the number of requests by API key."""
+        counts = self._counts.copy()
+        for repeats in self._repeats:
+            counts[repeats.api_key] = counts.get(repeats.api_key, 0) + repeats.begun
+        return counts
+
+    def follow(self, api_key: int, repeats: Repeats, put: Callable[[Repeats], object]) -> None:
+        """Count and time repeats here; `put` takes the repeats that the next requests begin with."""
+        self._repeats.append(TimedRepeats(api_key, repeats, self, put))
+
+    def arm(self) -> None:
+        """Time the next repeat of each API and version."""
+        for repeats in self._repeats:
+            repeats.arm()
+
+    def count(self, api_key: int) -> None:
+        """Count a request that is not repeated."""
+        self._counts[api_key] = self._counts.get(api_key, 0) + 1
+
+    def began(self, api_key: int, begun_s: float, answer: Answer | Deferred | None, weight: int = 1) -> None:
+        """Time a request that began at `begun_s`, now or when it is answered. A request whose client hangs up is not timed."""
+        if isinstance(answer, Deferred) and answer.answer is None:
+            answer.on_answered = partial(self._end, api_key, begun_s, weight)
+        else:
+            self._end(api_key, begun_s, weight)
+
+    def _end(self, api_key: int, begun_s: float, weight: int) -> None:
+        durations = self.durations.get(api_key)
+        if durations is None:
+            durations = self.durations[api_key] = Durations()
+        durations.add(self.seconds() - begun_s, weight)
+
+
+class TimedRepeats:
+    """Puts itself before the repeats of one API and version for one request whenever `arm` is called.
+
+    Repeats are short, and come by the hundred thousand: between two measurements they pay nothing for being measured. A timed one counts
+    as many times as there were repeats since the one before.
+    """
+
+    def __init__(
+        self, api_key: int, repeats: Repeats, times: RequestTimes, put: Callable[[Repeats], object]
+    ) -> None:
+        """`put` takes the repeats that the next requests begin with."""
+        self.api_key = api_key
+        self.learn: Callable[[memoryview, RequestContext[Any], Any], None] = repeats.learn
+        self._repeats = repeats
+        self._times = times
+        self._put = put
+        self._counted = 0
+        """The repeats that earlier measurements stand for."""
+
+    @property
+    def begun(self) -> int:
+        """The repeated requests that have begun."""
+        return self._repeats.begun
+
+    def arm(self) -> None:
+        """Time the next repeat."""
+        self._put(self)
+
+    def begin(
+        self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
+    ) -> Answer | Deferred | NotRepeated | None:
+        """Begin the request, and time it. May raise the handler's errors."""
+        self._put(self._repeats)
+        begun_s = self._times.seconds()
+        begun = self._repeats.begin(peer, frame, correlation_id, client_id_bytes)
+        if not isinstance(begun, NotRepeated):
+            weight = self._repeats.begun - self._counted
+            self._counted = self._repeats.begun
+            self._times.began(self.api_key, begun_s, begun, weight)
+        return begun

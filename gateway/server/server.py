@@ -1,4 +1,18 @@
-"""Accepts connections on listeners and keeps them within their limits."""
+"""Accepts connections on listeners and keeps them within their limits.
+
+The listening sockets of one listener, which can stop accepting connections for a while.
+
+Meanwhile connections wait in the backlog of the system (`socket.listen.backlog.size`), where they cost the
+gateway nothing. uvloop can't pause its servers, but a closed server leaves its sockets open if this process
+has duplicates of them.
+
+Counts connections and decides which are accepted, by limits on all connections, on those of a listener or
+an address, and on the rate of new connections.
+
+Source: Kafka's ConnectionQuotas. A connection beyond a limit on the number is closed. A connection beyond the
+rate of its address is closed after a delay, which keeps the address from trying again at once. Beyond the
+rate of a listener, or of all listeners, no connection is closed; the next connections are accepted later.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +20,30 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import select
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakSet
 
 from gateway.config import Config, Listener
+from gateway.config.connection_limits import parse_overrides
 from gateway.config.exposure import is_loopback
+from gateway.config.setting import INT_MAX
+from gateway.quota.clients.client_quotas import Rate, Windows
+from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.security.certificate_age import RenewableListener
 from gateway.security.principals import ANONYMOUS
-from gateway.server.acceptor import Acceptor
-from gateway.server.admission import Admission
-from gateway.server.connection import Connection
+from gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers
 from gateway.server.dispatcher import Requests
 from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.limits import ConnectionLimits
-from gateway.server.outbox import Outbox
-from gateway.server.request_memory import RequestMemory
-from gateway.server.sasl_door import SaslDoor
-from gateway.server.sasl_listener import Logins, RequestLimits, SaslListener
-from gateway.server.unread_answers import UnreadAnswers
+from gateway.server.intake import RequestMemory
+from gateway.server.sasl import Logins, RequestLimits, SaslDoor, SaslListener
 
 logger = logging.getLogger(__name__)
 
@@ -161,8 +176,10 @@ class Server:
         With `knows_clients` the certificate of a client gives its principal.
         """
         # Import TLS only when it is needed: most gateways speak plaintext, and should start without cryptography.
-        from gateway.server.tls_door import TlsDoor  # noqa: PLC0415
-        from gateway.server.tls_listener import TlsListener  # noqa: PLC0415
+        from gateway.server.tls import (
+            TlsDoor,  # noqa: PLC0415
+            TlsListener,  # noqa: PLC0415
+        )
 
         tls = self.tls_listeners[listener.name] = TlsListener(
             self.loop, self._config, listener.name, None if self._logins is None else self._logins.clock
@@ -322,3 +339,218 @@ def _unguarded(connection: Connection) -> Connection:
 def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - before a login the certificate gives no principal
     """Return the principal of a client before its login."""
     return ANONYMOUS
+
+
+RETRY_S: Final = 1.0
+"""Time (s) after which a listener that failed to accept connections again makes the next attempt."""
+MakeProtocol = Callable[[], asyncio.BaseProtocol]
+
+
+class Acceptor:
+    """Accepts connections on the addresses of one listener."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, make_protocol: MakeProtocol, backlog: int) -> None:
+        self._loop = loop
+        self._make_protocol = make_protocol
+        self._backlog = backlog
+        self._serving: list[asyncio.Server] = []
+        self._former: WeakSet[asyncio.Server] = WeakSet()
+        """The closed servers that still have connections."""
+        self._held: list[socket.socket] = []
+        """The sockets while the listener accepts no connections."""
+        self._resuming: asyncio.TimerHandle | asyncio.Task[None] | None = None
+
+    async def open(self, host: str | None, port: int) -> tuple[socket.socket, ...]:
+        """Begin to accept; return the listening sockets. Raises OSError when the address can't be bound."""
+        bound = await self._loop.create_server(
+            self._make_protocol, host, port, backlog=self._backlog, reuse_address=True
+        )
+        self._serving.append(bound)
+        return bound.sockets
+
+    def hold(self, seconds: float) -> None:
+        """Accept no connections for this time. A pause that has begun stays as it is."""
+        if not self._serving or self._held:
+            return
+        bound = [each for server in self._serving for each in server.sockets]
+        try:
+            for each in bound:
+                self._held.append(socket.socket(fileno=os.dup(each.fileno())))
+        except OSError as error:  # No file handle is left, so no connection can be accepted anyway.
+            logger.warning("a listener can't hold new connections back: %s", error.strerror)
+            self._close_held()
+            return
+        self._close_servers()
+        self._resuming = self._loop.call_later(seconds, self._resume)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether the listener accepts no connections for now, so that new ones wait."""
+        return bool(self._held)
+
+    def close(self) -> None:
+        """Stop accepting connections for good."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._close_servers()
+        self._close_held()
+
+    async def wait_closed(self) -> None:
+        """Wait until all connections have ended, after `close`."""
+        for server in list(self._former):
+            await server.wait_closed()
+
+    def _close_servers(self) -> None:
+        for server in self._serving:
+            server.close()
+            self._former.add(server)
+        self._serving.clear()
+
+    def _close_held(self) -> None:
+        for held in self._held:
+            held.close()
+        self._held.clear()
+
+    def _resume(self) -> None:
+        self._resuming = self._loop.create_task(self._accept_again())
+
+    async def _accept_again(self) -> None:
+        while self._held:
+            try:
+                server = await self._loop.create_server(
+                    self._make_protocol, sock=self._held[0], backlog=self._backlog
+                )
+            except OSError as error:
+                logger.warning("a listener can't accept connections again yet: %s", error.strerror)
+                self._resuming = self._loop.call_later(RETRY_S, self._resume)
+                return
+            del self._held[0]
+            self._serving.append(server)
+
+
+MAX_CONNECTIONS: Final = "max.connections"
+CREATION_RATE: Final = "max.connection.creation.rate"
+_ALL: Final = ""
+"""The name that stands for all listeners; no listener has an empty name."""
+
+
+class Verdict(NamedTuple):
+    """The decision about a new connection, and about the connections that come after it."""
+
+    refusal: str = ""
+    """The reason why the connection is refused; empty when it is accepted."""
+    close_after_ms: int = 0
+    """The time after which a refused connection is closed."""
+    hold_ms: int = 0
+    """The time for which its listener accepts no further connection."""
+
+
+class Admission:
+    """Counts the connections of one server."""
+
+    def __init__(
+        self,
+        config: Config,
+        now_ms: Callable[[], int],
+        quotas: ClientQuotas | None,
+        handles_limit: int,
+    ) -> None:
+        """Begin without connections. The process may open `handles_limit` files and sockets together."""
+        self._config = config
+        self._now_ms = now_ms
+        self._quotas = quotas
+        self._handles_limit = handles_limit
+        self._total = 0
+        self._per_host: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
+        self._longest_ms = config.int("quota.window.size.seconds") * 1000
+        self._windows = Windows(config.int("quota.window.num"), self._longest_ms)
+        self._rates: dict[str, Rate] = {}
+        """The rates of new connections, by the name of the listener."""
+
+    def admit(self, listener_name: str, host: str) -> Verdict:
+        """Count a new connection, and decide."""
+        self._total += 1
+        self._per_host[host] += 1
+        self._per_listener[listener_name] += 1
+        hold_ms = self._charge(listener_name)
+        refusal = self._limit_complaint(listener_name, host)
+        if refusal:
+            return Verdict(refusal, hold_ms=hold_ms)
+        if self._quotas is not None and self._quotas.limits_connections:
+            close_after_ms = self._quotas.delay_of_connection(host)
+            if close_after_ms:
+                self._take_back(listener_name)
+                return Verdict("its address is over its connection_creation_rate", close_after_ms)
+        return Verdict(hold_ms=hold_ms)
+
+    def dismiss(self, listener_name: str, host: str) -> None:
+        """Stop counting a connection that is gone."""
+        self._total -= 1
+        for counts, key in ((self._per_host, host), (self._per_listener, listener_name)):
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
+
+    def _limit_complaint(self, listener_name: str, host: str) -> str:
+        config = self._config
+        limit = config.int(MAX_CONNECTIONS)
+        if self._total > limit:
+            return f"{MAX_CONNECTIONS} is {limit}"
+        of_listener = config.own_of_listener(listener_name, MAX_CONNECTIONS)
+        if isinstance(of_listener, int) and self._per_listener[listener_name] > of_listener:
+            return f"listener.name.{listener_name.lower()}.{MAX_CONNECTIONS} is {of_listener}"
+        handles = split_file_handles(self._handles_limit, config.int("seqgate.log.max.open.files"))
+        if self._total > handles.connections:
+            return f"the process may open {self._handles_limit} files (ulimit -n), {handles.connections} for connections"
+        overrides = parse_overrides(config.str("max.connections.per.ip.overrides"))
+        per_host = overrides.get(host, config.int("max.connections.per.ip"))
+        if self._per_host[host] > per_host:
+            return f"max.connections.per.ip is {per_host} for it"
+        return ""
+
+    # the rates of new connections
+
+    def _charge(self, listener_name: str) -> int:
+        """Count a new connection in the rates; return the time (ms) until they are within their limits again."""
+        hold_ms = 0
+        for key, limit in self._limited_rates(listener_name):
+            rate = self._rates.get(key)
+            if rate is None:
+                rate = self._rates[key] = Rate(self._windows)
+            now_ms = self._now_ms()
+            rate.record(1.0, now_ms)
+            hold_ms = max(hold_ms, rate.throttle_ms(limit, now_ms))
+        return min(hold_ms, self._longest_ms)
+
+    def _take_back(self, listener_name: str) -> None:
+        for key, _ in self._limited_rates(listener_name):
+            self._rates[key].record(-1.0, self._now_ms())
+
+    def _limited_rates(self, listener_name: str) -> list[tuple[str, int]]:
+        of_all = self._config.int(CREATION_RATE)
+        of_listener = self._config.own_of_listener(listener_name, CREATION_RATE)
+        rates = [(_ALL, of_all)] if of_all < INT_MAX else []
+        if isinstance(of_listener, int):
+            rates.append((listener_name, of_listener))
+        return rates
+
+
+# Checks an address of a listener before the listener exists.
+
+
+def check_address(listener: Listener) -> None:
+    """Check that a server can be bound to the address of the listener, by binding and closing a socket. Raises OSError."""
+    found = socket.getaddrinfo(
+        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    for family, kind, protocol, _, address in found:
+        with contextlib.ExitStack() as closing:
+            try:
+                probe = closing.enter_context(socket.socket(family, kind, protocol))
+            except OSError:
+                continue  # The system lacks IPv6. The event loop leaves the address out, too.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)

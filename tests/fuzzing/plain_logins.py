@@ -20,9 +20,8 @@ from gateway.runtime.loop.audit import AuditLog
 from gateway.security.principals import ANONYMOUS
 from gateway.security.sasl.users_file import FixedUsers, Plain
 from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.request_memory import RequestMemory
-from gateway.server.sasl_door import SaslDoor
-from gateway.server.sasl_listener import Begin, Logins, RequestLimits, SaslListener
+from gateway.server.intake import RequestMemory
+from gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
 from tests.support.full_requests import full_request, versions_of

@@ -19,7 +19,7 @@ from gateway.security.acls.authorizer import Authorizer
 from gateway.security.errors import StoreError
 from gateway.security.sasl import oauthbearer, users_file
 from gateway.security.sasl.scram_credential import ScramHash
-from gateway.server import tls_door
+from gateway.server import tls
 from gateway.server.dispatcher import Dispatcher
 from log.segments import index_checks
 from log.state import record_rules
@@ -129,7 +129,7 @@ def reasons_that_raise(patch: pytest.MonkeyPatch) -> None:
     def fail(_: BaseException) -> None:
         raise KeyError("planted")
 
-    patch.setattr(tls_door, "_reason", fail)
+    patch.setattr(tls, "_reason", fail)
 
 
 def rows_not_checked(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from gateway.security.stores import Store
 from gateway.security.tls_context import TlsSettings, build_context
 from gateway.server.connection import Connection
 from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.tls_door import TlsDoor
+from gateway.server.tls import TlsDoor
 from tests.fuzzing.changes import changed
 from tests.fuzzing.stored_keys import CERTIFICATE, KEY
 from tests.fuzzing.target import Breach, Run

@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17, versions 0-1): begin a login. Listeners with SASL take it before it comes here (`gateway/server/sasl_door.py`).
+"""SaslHandshake (key 17, versions 0-1): begin a login. Listeners with SASL take it before it comes here (`gateway/server/sasl.py`).
 
 Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the connection stays.
 Source: Kafka's KafkaApis.handleSaslHandshakeRequest.

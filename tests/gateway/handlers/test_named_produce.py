@@ -15,7 +15,7 @@ from gateway.handlers.answering.api import Deferred
 from gateway.handlers.records import produce
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.runtime.partitions.partition import Partition
-from gateway.server.request_memory import RequestMemory
+from gateway.server.intake import RequestMemory
 from log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

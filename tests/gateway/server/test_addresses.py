@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from gateway.config.listeners import parse_listener
-from gateway.server.addresses import check_address
+from gateway.server.server import check_address
 
 
 def test_a_free_address_stays_free() -> None:

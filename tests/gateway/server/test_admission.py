@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.config import load_config
-from gateway.server.admission import Admission, Verdict
+from gateway.server.server import Admission, Verdict
 
 WELCOME = Verdict()
 

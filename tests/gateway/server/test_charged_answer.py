@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers.answering.api import Deferred
-from gateway.server.charged_answer import ChargedAnswer
+from gateway.server.dispatcher import ChargedAnswer
 from tests.gateway.handlers.support import FakePeer
 from tests.gateway.server.quota_client import limit, serving
 from tests.support.wire import encode

@@ -9,13 +9,9 @@ from typing import Any, cast
 import pytest
 
 from gateway.handlers.answering.api import Deferred
-from gateway.server.connection import Connection
-from gateway.server.frame_reader import FrameReader
-from gateway.server.intake import NO_MEMORY, REQUESTS_PER_TURN, TURN_S
-from gateway.server.limits import ConnectionLimits
-from gateway.server.request_memory import RequestMemory
-from gateway.server.sasl_listener import RequestLimits
-from gateway.server.unread_answers import UnreadAnswers
+from gateway.server.connection import Connection, ConnectionLimits, UnreadAnswers
+from gateway.server.intake import NO_MEMORY, REQUESTS_PER_TURN, TURN_S, FrameReader, RequestMemory
+from gateway.server.sasl import RequestLimits
 
 
 class FakeTransport:

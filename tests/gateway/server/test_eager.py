@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.server.eager import Finished, Timed, Waiting, begin
+from gateway.server.dispatcher import Finished, Timed, Waiting, begin
 
 
 async def resume(work: Waiting[Any] | Timed[Any]) -> Any:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.frames import MalformedRequest
-from gateway.server import frame_reader
-from gateway.server.frame_reader import FrameReader
+from gateway.server import intake
+from gateway.server.intake import FrameReader
 
 
 def feed(reader: FrameReader, piece: bytes) -> list[bytes]:
@@ -52,7 +52,7 @@ def test_frames_survive_any_cut(frames: list[bytes], cuts: list[int]) -> None:
 
 
 def test_a_large_frame_is_read_straight_into_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_reader, "FIRST_PART_BYTES", 1 << 15)
+    monkeypatch.setattr(intake, "FIRST_PART_BYTES", 1 << 15)
     payload = bytes(range(256)) * 1024
     reader = FrameReader(1 << 20)
     assert feed(reader, len(payload).to_bytes(4, "big") + payload[:10]) == []
@@ -82,4 +82,4 @@ def test_announcing_much_takes_little_memory() -> None:
     reader.start(1 << 30)
     buffer = reader.direct_buffer()
     assert buffer is not None
-    assert len(buffer) == frame_reader.FIRST_PART_BYTES
+    assert len(buffer) == intake.FIRST_PART_BYTES

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.server.request_memory import RequestMemory
+from gateway.server.intake import RequestMemory
 
 
 class Scene:

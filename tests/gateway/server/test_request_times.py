@@ -12,9 +12,7 @@ import pytest
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import NOT_REPEATED, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
-from gateway.server.charged_answer import ChargedAnswer
-from gateway.server.dispatcher import Dispatcher
-from gateway.server.request_times import RequestTimes, TimedRepeats
+from gateway.server.dispatcher import ChargedAnswer, Dispatcher, RequestTimes, TimedRepeats
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import FakePeer, open_node
 from tests.gateway.server.quota_client import Client, limit

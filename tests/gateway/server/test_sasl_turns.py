@@ -14,9 +14,8 @@ from gateway.runtime.loop.audit import AuditLog
 from gateway.security.principals import ANONYMOUS
 from gateway.security.sasl.users_file import FixedUsers, Plain
 from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.request_memory import RequestMemory
-from gateway.server.sasl_door import SaslDoor
-from gateway.server.sasl_listener import Begin, Logins, RequestLimits, SaslListener
+from gateway.server.intake import RequestMemory
+from gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.gateway.handlers.support import FixedClock
 from tests.support.wire import decode, encode
 

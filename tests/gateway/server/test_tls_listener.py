@@ -12,7 +12,7 @@ import pytest
 from gateway.config import Config, load_config
 from gateway.runtime.loop.clock import SystemClock
 from gateway.security.errors import StoreError
-from gateway.server.tls_listener import TlsListener
+from gateway.server.tls import TlsListener
 from tests.support.certificates import Authority
 
 DAY_MS = 86_400_000

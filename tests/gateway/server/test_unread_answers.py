@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.server.unread_answers import UnreadAnswers
+from gateway.server.connection import UnreadAnswers
 
 
 class FakeReader:

@@ -19,7 +19,7 @@ from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.quota.backlog import Limit
 from gateway.runtime.partitions.partition import Partition
-from gateway.server.request_memory import RequestMemory
+from gateway.server.intake import RequestMemory
 from log import PartitionLog
 from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create, delete

@@ -1,0 +1,527 @@
+"""Encodes the answers of a login.
+
+The mechanisms with which the clients of a listener log in, by their names: one function makes each
+mechanism. The function imports its mechanism only when a listener has it, so that other gateways start
+without cryptography.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from struct import Struct
+from typing import Any, Final, NamedTuple, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.config.jaas import parse_jaas
+from gateway.config.logins import enabled_mechanisms
+from gateway.config.sasl import JAAS, MAX_REAUTH_MS, USERS_FILE
+from gateway.config.setting import SettingValue
+from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from gateway.protocol.error_answers import error_answer, has_messages
+from gateway.protocol.frames import MalformedRequest, RequestHeader, parse_request_header, skip_tagged_fields
+from gateway.protocol.messages import (
+    build,
+    encode_response,
+    request_name,
+    request_schema,
+    response_module,
+)
+from gateway.runtime.loop.audit import AuditLog, FailedLogin
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.services import Services
+from gateway.security.errors import LoginSettingsError
+from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from gateway.security.sasl.login import (
+    API_VERSIONS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    FailedLogins,
+    Handshake,
+    Login,
+    Offer,
+    Phase,
+    Route,
+)
+from gateway.server.dispatcher import Waiting, begin
+from gateway.server.handshake_turns import HandshakeTurns
+from gateway.server.intake import RequestMemory
+
+logger = logging.getLogger(__name__)
+
+
+REFUSED_BYTES: Final = 1024
+"""The largest request (bytes) in place of a token that is decoded. A larger one gets no answer, because the
+client has not logged in yet. Kafka decodes requests of any size.
+"""
+REFUSED_ROWS: Final = 32
+"""A request whose refusal would have more rows gets no answer, either. Otherwise a few bytes would make a large answer."""
+_size = Struct(">i").pack
+
+
+class TokenForm(Protocol):
+    """The form of a client's tokens, and so of their answers."""
+
+    def answer(self, token: bytes, lifetime_ms: int) -> bytes:
+        """Return the answer with the server's token, and with the lifetime of the session once the client is logged in."""
+
+    def refusal(self, reason: str) -> bytes:
+        """Return the answer of a failed login; empty for none."""
+
+
+class BareForm:
+    """Tokens without headers, after SaslHandshake v0."""
+
+    def answer(self, token: bytes, lifetime_ms: int) -> bytes:  # noqa: ARG002 - the form has no place for it
+        """Return the server's token with its size."""
+        return _size(len(token)) + token
+
+    def refusal(self, reason: str) -> bytes:  # noqa: ARG002 - the form has no place for it
+        """Return nothing: the connection closes without an answer."""
+        return b""
+
+
+class RequestForm:
+    """Tokens in SaslAuthenticate requests."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        self._header = header
+
+    def answer(self, token: bytes, lifetime_ms: int) -> bytes:
+        """Return the answer with the server's token."""
+        return self._answer(ErrorCode.none, "", token, lifetime_ms)
+
+    def refusal(self, reason: str) -> bytes:
+        """Return the answer SASL_AUTHENTICATION_FAILED."""
+        return self._answer(ErrorCode.sasl_authentication_failed, reason, b"", 0)
+
+    def _answer(self, error: ErrorCode, message: str, token: bytes, lifetime_ms: int) -> bytes:
+        header = self._header
+        response = build(
+            response_module(SASL_AUTHENTICATE, header.api_version).SaslAuthenticateResponse,
+            error_code=error,
+            error_message=message,
+            auth_bytes=token,
+            session_lifetime=timedelta(milliseconds=lifetime_ms),
+        )
+        return encode_response(SASL_AUTHENTICATE, header.correlation_id, response)
+
+
+def handshake_answer(header: RequestHeader, error: ErrorCode, mechanisms: Iterable[str]) -> bytes:
+    """Return the answer of a SaslHandshake, which lists the mechanisms of the listener."""
+    made = response_module(SASL_HANDSHAKE, header.api_version)
+    response = made.SaslHandshakeResponse(error_code=error, mechanisms=tuple(mechanisms))
+    return encode_response(SASL_HANDSHAKE, header.correlation_id, response)
+
+
+def illegal_state_answer(header: RequestHeader, frame: memoryview) -> bytes:
+    """Return the answer ILLEGAL_SASL_STATE of a request that came instead of a token; empty where no such
+    answer exists.
+
+    Raises MalformedRequest, and CloseConnection for an API or version that does not exist.
+    """
+    if header.api_key == API_VERSIONS and not has_messages(API_VERSIONS, header.api_version):
+        header = header._replace(api_version=0)  # the answer to a version that is too new (KIP-511)
+    if not has_messages(header.api_key, header.api_version):
+        raise CloseConnection(
+            f"the client sent API key {header.api_key} version {header.api_version}, which does not exist, "
+            "instead of a token"
+        )
+    if len(frame) > REFUSED_BYTES:
+        return b""
+    return error_answer(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        request_body(header, frame),
+        ErrorCode.illegal_sasl_state,
+        f"{request_name(header.api_key, header.api_version)} came instead of the next token of the login",
+        most_rows=REFUSED_ROWS,
+    )
+
+
+def request_body(header: RequestHeader, frame: memoryview) -> Any:
+    """Return the fields of a request. Raises MalformedRequest."""
+    schema = request_schema(header.api_key, header.api_version)
+    position = header.body_position
+    if schema.flexible:
+        position = skip_tagged_fields(frame, position)
+    return schema.read(frame, position)[0]
+
+
+# The login stage of one connection to a listener with SASL: requests are served only after the client has
+# logged in. Once the client has a session that never ends, its requests go straight to the dispatcher.
+
+HANDSHAKE_VERSIONS: Final = range(2)
+AUTHENTICATE_VERSIONS: Final = range(3)
+KEY_BYTES: Final = 2
+SHOWN_CHARACTERS: Final = 64
+"""Characters of an unknown mechanism's name that the log shows."""
+_ERROR: Final = slice(8, 10)
+"""The place of the error code in an answer of ApiVersions, after size and correlation id."""
+
+
+class Guarded(Peer, Protocol):
+    """The methods of a connection that its login stage calls."""
+
+    token_id: str | None
+
+    def take(self, begin: Begin, limits: RequestLimits) -> None:
+        """Begin requests with this function from now on, within these limits."""
+
+    def close(self, reason: str) -> None:
+        """Log `reason`, and close after the answers already written."""
+
+
+class SaslDoor:
+    """The login stage of one connection."""
+
+    __slots__ = ("_connection", "_listener", "_login", "_timeout")
+
+    def __init__(self, listener: SaslListener, connection: Guarded) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._login = Login(listener.offers)
+        self._timeout = listener.logins.loop.call_later(listener.timeout_s, self._give_up)
+        connection.take(self.begin, listener.limits)
+        connection.when_gone(self, self._leave)
+
+    def begin(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
+        """Begin one request. Raises MalformedRequest or CloseConnection when the connection must be closed."""
+        api_key = int.from_bytes(frame[:KEY_BYTES], "big", signed=True)
+        route = self._login.route(api_key, self._listener.logins.loop.time())
+        if route is Route.SERVE:
+            return self._listener.serve(frame, peer)
+        if not frame:
+            raise MalformedRequest("the request is empty")
+        if route is Route.BARE_TOKEN:
+            return self._token(bytes(frame), BareForm())
+        if route is Route.CLOSE:
+            raise CloseConnection(self._why_closed(api_key))
+        if route is Route.VERSIONS:
+            return self._versions(frame, peer)
+        header = parse_request_header(frame)
+        if route is Route.HANDSHAKE:
+            return self._handshake(header, frame)
+        if route is Route.REFUSE:
+            return self._refuse(header, frame)
+        _check_version(header, AUTHENTICATE_VERSIONS)
+        return self._token(bytes(request_body(header, frame).auth_bytes), RequestForm(header))
+
+    # the requests of a login
+
+    def _versions(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
+        answer = self._listener.serve_unknown(frame, peer)
+        if not isinstance(answer, bytes) or not any(answer[_ERROR]):
+            self._login.versions_sent()
+        return answer
+
+    def _handshake(self, header: RequestHeader, frame: memoryview) -> Answer | Deferred:
+        _check_version(header, HANDSHAKE_VERSIONS)
+        mechanism = request_body(header, frame).mechanism
+        outcome = self._login.handshake(mechanism, bare=header.api_version == 0)
+        if outcome is Handshake.CLOSE:
+            raise CloseConnection(
+                "the client began to log in again with a mechanism that the listener does not have"
+            )
+        offered = self._listener.offers
+        if outcome is Handshake.UNKNOWN_MECHANISM:
+            answer = handshake_answer(header, ErrorCode.unsupported_sasl_mechanism, offered)
+            return self._fail(
+                answer, repr(mechanism[:SHOWN_CHARACTERS]), f"the listener has {', '.join(offered)}"
+            )
+        answer = handshake_answer(header, ErrorCode.none, offered)
+        if outcome is Handshake.OTHER_MECHANISM:
+            return self._fail(answer, mechanism, f"the client must log in again with {self._login.mechanism}")
+        return answer
+
+    def _refuse(self, header: RequestHeader, frame: memoryview) -> Deferred:
+        answer = illegal_state_answer(header, frame)
+        return self._fail(
+            answer, self._login.mechanism, f"the client sent API key {header.api_key} instead of a token"
+        )
+
+    def _token(self, token: bytes, form: TokenForm) -> Answer | Deferred:
+        """Begin one step of the login, now or when the login steps of other connections leave time for it."""
+        turns = self._listener.turns
+        if turns.has_time():
+            with turns.measured():
+                return self._step(token, form)
+        deferred = Deferred(holds_back=True)
+        turns.wait(self._connection.peer_host, partial(self._take_turn, token, form, deferred))
+        return deferred
+
+    def _take_turn(self, token: bytes, form: TokenForm, deferred: Deferred) -> None:
+        if deferred.abandoned:
+            return
+        try:
+            with self._listener.turns.measured():
+                answer = self._step(token, form)
+        except Exception:
+            logger.exception("a login of %s failed", self._connection.name)
+            deferred.fail()
+        else:
+            deferred.follow(answer)
+
+    def _step(self, token: bytes, form: TokenForm) -> Answer | Deferred:
+        try:
+            begun = begin(self._login.exchange.step(token))
+            if isinstance(begun, Waiting):
+                return self._wait(begun, form)
+            return self._answered(begun.value, form)
+        except LoginRefused as refusal:
+            return self._refused(refusal, form)
+
+    def _wait(self, begun: Waiting[Step], form: TokenForm) -> Deferred:
+        deferred = Deferred(holds_back=True)
+
+        async def finish() -> None:
+            try:
+                deferred.follow(self._answered(await begun, form))
+            except LoginRefused as refusal:
+                deferred.follow(self._refused(refusal, form))
+            except Exception:
+                logger.exception("a login of %s failed", self._connection.name)
+                deferred.fail()
+
+        logins = self._listener.logins
+        task = logins.loop.create_task(finish())
+        logins.tasks.add(task)
+        task.add_done_callback(logins.tasks.discard)
+        return deferred
+
+    def _answered(self, step: Step, form: TokenForm) -> Answer:
+        """Return the answer to a token. Raises LoginRefused."""
+        lifetime_ms = 0
+        if step.logged_in is not None:
+            logins = self._listener.logins
+            lifetime_ms = self._login.succeed(step.logged_in, logins.clock.now_ms(), logins.loop.time())
+            self._let_in(step.logged_in)
+        return form.answer(step.token, lifetime_ms)
+
+    def _let_in(self, logged_in: LoggedIn) -> None:
+        self._timeout.cancel()
+        connection = self._connection
+        connection.principal = logged_in.principal
+        connection.token_id = logged_in.token_id
+        if self._login.never_ends:
+            connection.forget_gone(self)
+        connection.take(
+            self._listener.serve if self._login.never_ends else self.begin, self._listener.served_limits
+        )
+
+    # failures
+
+    def _refused(self, refusal: LoginRefused, form: TokenForm) -> Deferred:
+        return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal), refusal.principal)
+
+    def _fail(self, answer: bytes, mechanism: str, reason: str, principal: str | None = None) -> Deferred:
+        """Fail the login.
+
+        The answer is delayed, to slow down the guessing of passwords, and the connection closes after it.
+        """
+        self._login.fail()
+        connection, listener = self._connection, self._listener
+        listener.note_failure(connection, mechanism, reason, principal)
+        last = Deferred(holds_back=True)
+        timer = listener.logins.loop.call_later(listener.delay_s, last.resolve_last, answer)
+        last.on_abandoned = timer.cancel
+        return last
+
+    def _why_closed(self, api_key: int) -> str:
+        if self._login.phase is Phase.LOGGED_IN:
+            return "its session is over, and it did not log in again"
+        return f"it sent API key {api_key} before it logged in; the client must use SASL"
+
+    def _give_up(self) -> None:
+        self._connection.close(f"it did not log in within {self._listener.timeout_s * 1000:.0f} ms")
+
+    def _leave(self) -> None:
+        """Drop the reference to the connection, which has ended."""
+        self._timeout.cancel()
+        self._connection.take(self._listener.serve, self._listener.served_limits)
+
+
+def _check_version(header: RequestHeader, versions: range) -> None:
+    if header.api_version not in versions:
+        raise CloseConnection(
+            f"the client sent API key {header.api_key} version {header.api_version}, which is not served"
+        )
+
+
+# The logins of one listener with SASL: the parts that its connections share.
+
+LOGIN_MEMORY_BYTES: Final = 16 << 20
+"""Memory of all requests that arrive in parts before their login; requests beyond this memory wait.
+
+A usual request of a login arrives whole and needs none of it.
+"""
+Begin = Callable[[memoryview, Any], Answer | Deferred | None]
+"""Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""
+MakeMechanisms = Callable[[str], Mapping[str, Mechanism]]
+"""Returns the mechanisms of a listener, by their names. Raises LoginSettingsError."""
+
+
+class RequestLimits(NamedTuple):
+    """The size of the largest request of a connection, and the memory for requests that arrive in parts."""
+
+    max_bytes: int
+    memory: RequestMemory
+
+
+class Logins:
+    """The parts that the logins of all listeners share."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        make_mechanisms: MakeMechanisms,
+        audit: AuditLog,
+    ) -> None:
+        self.audit = audit
+        self.loop = loop
+        self.clock = clock
+        self.make_mechanisms = make_mechanisms
+        self.memory = RequestMemory(LOGIN_MEMORY_BYTES)
+        self.failed = FailedLogins()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """The tasks of logins that wait, for example until a file is read again."""
+
+    def note_refused_certificate(self, peer: Peer, reason: str) -> None:
+        """Count and audit a client whose certificate is missing or not accepted: it failed to log in with TLS."""
+        self.failed.total += 1
+        self.audit.login_failed(FailedLogin(None, peer.peer_host, peer.listener_name, "TLS", reason))
+
+
+class SaslListener:
+    """The mechanisms and limits of one listener."""
+
+    def __init__(
+        self,
+        logins: Logins,
+        config: Config,
+        name: str,
+        serve: Begin,
+        served_limits: RequestLimits,
+        *,
+        serve_unknown: Begin,
+        turns: HandshakeTurns,
+    ) -> None:
+        """Make the mechanisms. Raises LoginSettingsError.
+
+        `serve` begins the requests of clients that are logged in, within `served_limits`; `serve_unknown` begins the ApiVersions
+        of the others. The steps of a login take their time from `turns`.
+        """
+        self.turns = turns
+        self.serve_unknown = serve_unknown
+        self.logins = logins
+        self.serve = serve
+        self.served_limits = served_limits
+        self.offers = {
+            mechanism: Offer(made, _whole(config.of_mechanism(name, mechanism, MAX_REAUTH_MS)))
+            for mechanism, made in logins.make_mechanisms(name).items()
+        }
+        self.delay_s = config.int("connection.failed.authentication.delay.ms") / 1000
+        self.limits = RequestLimits(config.int("sasl.server.max.receive.size"), logins.memory)
+        self.timeout_s = config.int("seqgate.sasl.login.timeout.ms") / 1000
+        self._name = name
+
+    def note_failure(self, peer: Peer, mechanism: str, reason: str, principal: str | None) -> None:
+        """Count, log and audit a failed login, without its secrets. `principal` is None for an unknown user."""
+        self.logins.audit.login_failed(FailedLogin(principal, peer.peer_host, self._name, mechanism, reason))
+        unlogged = self.logins.failed.note(peer.peer_host, self.logins.loop.time())
+        if unlogged is not None:
+            before = (
+                f" ({unlogged} failed logins of its address before this one are not logged)"
+                if unlogged
+                else ""
+            )
+            logger.warning(
+                "a login of %s to listener %s with %s failed: %s%s",
+                peer.name,
+                self._name,
+                mechanism,
+                reason,
+                before,
+            )
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One mechanism that a listener enables, and the services that it may need."""
+
+    listener_name: str
+    name: str
+    services: Services
+
+    def value(self, setting: str) -> SettingValue | None:
+        """Return the value of a setting for this mechanism of the listener; None when the setting is unset."""
+        return self.services.node.config.of_mechanism(self.listener_name, self.name, setting)
+
+
+def _plain(wanted: Wanted) -> Mechanism:
+    from gateway.security.sasl.users_file import (  # noqa: PLC0415
+        FixedUsers,
+        Plain,
+        UsersFile,  # noqa: PLC0415
+    )
+
+    file = wanted.value(USERS_FILE)
+    if file:
+        return Plain(UsersFile(str(file)))
+    users = parse_jaas(str(wanted.value(JAAS))).users
+    if not users:
+        raise LoginSettingsError(f'{JAAS} of PLAIN names no user; add user_NAME="PASSWORD"')
+    return Plain(FixedUsers(users))
+
+
+def _scram(wanted: Wanted) -> Mechanism:
+    from gateway.security.sasl.scram import Scram  # noqa: PLC0415
+    from gateway.security.sasl.scram_credential import ScramHash  # noqa: PLC0415
+
+    (hashing,) = (each for each in ScramHash if each.mechanism == wanted.name)
+    security = wanted.services.security
+    find_credential = security.metadata_log.image.users.find
+    return Scram(hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode())
+
+
+def _oauthbearer(wanted: Wanted) -> Mechanism:
+    from gateway.security.sasl.oauthbearer import oauthbearer  # noqa: PLC0415
+
+    node = wanted.services.node
+    return oauthbearer(wanted.value, node.loop, node.clock.now_ms)
+
+
+MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {
+    "PLAIN": _plain,
+    "SCRAM-SHA-256": _scram,
+    "SCRAM-SHA-512": _scram,
+    "OAUTHBEARER": _oauthbearer,
+}
+"""The functions that make the mechanisms for a listener, by the mechanisms' names. Each raises LoginSettingsError."""
+
+
+def login_mechanisms(services: Services, listener_name: str) -> dict[str, Mechanism]:
+    """Return the mechanisms of a listener, by their names, in the order of the setting. Raises LoginSettingsError."""
+    made: dict[str, Mechanism] = {}
+    for name in enabled_mechanisms(services.node.config, listener_name):
+        make = MAKERS.get(name)
+        if make is None:
+            raise LoginSettingsError(
+                f"the mechanism {name} is not served yet; choose from {', '.join(MAKERS)}"
+            )
+        made[name] = make(Wanted(listener_name, name, services))
+    return made
