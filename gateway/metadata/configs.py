@@ -84,7 +84,7 @@ from gateway.metadata.image import (
 from gateway.metadata.producer_ids import node_id_of
 from gateway.metadata.records import MAX_CONFIG_BYTES, ConfigRecord, MetadataRecord
 from gateway.metadata.users import ApiError, Decision
-from gateway.telemetry.matching import InvalidMatch, parse_match
+from gateway.telemetry.subscriptions import InvalidMatch, parse_match
 
 _OF_LISTENERS_OF_ALL_BROKERS: Final = frozenset(
     {"max.connection.creation.rate", "max.connections", "num.network.threads"}

@@ -32,9 +32,8 @@ from prometheus_client.exposition import choose_encoder
 from gateway.durations import BOUNDS_S, Durations
 from gateway.metrics.metric import Kind, Metric, Sample, Sources, Subject
 from gateway.metrics.subjects import groups, requests, storage
-from gateway.telemetry.points import HistogramValue
-from gateway.telemetry.points import Kind as PointsKind
-from gateway.telemetry.series import PushedSeries
+from gateway.telemetry.payload import HistogramValue, PushedSeries
+from gateway.telemetry.payload import Kind as PointsKind
 
 STEP: Final = 500
 """Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because they come less often."""

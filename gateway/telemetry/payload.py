@@ -1,25 +1,46 @@
 """Decodes pushed metrics: an OTLP `MetricsData` message (protobuf).
 
-What is decoded is bounded: in fields, in measurements, in bytes of a metric, in labels of a measurement, and in characters of names and values. Gauges, sums and histograms with explicit ranges are decoded; exponential histograms and summaries are dropped, because no
-Kafka client pushes any. Source: KIP-714, opentelemetry-proto `metrics.proto`.
+What is decoded is bounded: in fields, in measurements, in bytes of a metric, in labels of a measurement, and
+in characters of names and values. Gauges, sums and histograms with explicit ranges are decoded; exponential
+histograms and summaries are dropped, because no Kafka client pushes any. Source: KIP-714, opentelemetry-proto
+`metrics.proto`.
 
-Call `decode` in a thread: it may take a tenth of a second. No part of it keeps Python's lock for more than a few milliseconds.
+Call `decode` in a thread: it may take a tenth of a second. No part of it keeps Python's lock for more than a
+few milliseconds.
+
+Finds the messages nested in a protobuf message without decoding them.
+
+The protobuf library decodes a message in one piece and keeps Python's lock meanwhile: a payload of a few MiB
+stops the event loop for a quarter of a second. So the outer messages of a payload are taken apart here, and
+the library decodes only small inner ones.
+
+A field is a varint `number << 3 | wire type`, and then its value: wire type 0 a varint, 1 eight bytes, 5 four
+bytes, 2 a varint with the length and as many bytes. Source: protobuf's "Encoding".
+
+The newest value of each series that clients have pushed, by client.
+
+A measurement replaces the value of its series, or, as a delta, is added to it: counters and histograms that
+clients push as deltas come out cumulative. A delta that ends no later than the one before is a retry of a
+push whose answer was lost, and is not added again. A series that its client pushes no more is forgotten after
+the lifetime of the client, and so is a client that pushes nothing more.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 import re
+import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.telemetry.clients import CLIENT_LABELS
-from gateway.telemetry.points import HistogramValue, Kind, Labels, Measurements, Point, SeriesKey
-from gateway.telemetry.protobuf_fields import FieldBudget, MalformedMessage, nested
+from gateway.telemetry.subscriptions import CLIENT_LABELS, ClientDescription
 
 if TYPE_CHECKING:
     from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+
 
 MAX_MESSAGE_BYTES: Final = 64 << 10
 """Largest metric, and largest resource. A larger metric is dropped, and counts once; a larger resource refuses the payload."""
@@ -196,3 +217,276 @@ def _text(value: Any) -> str | None:
 
 def _sorted(labels: dict[str, str]) -> Labels:
     return tuple(sorted(labels.items())[:MAX_LABELS])
+
+
+MAX_FIELDS: Final = 50_000
+"""Fields that are passed in one payload."""
+_VARINT_BITS: Final = 64
+_VARINT, _EIGHT_BYTES, _WITH_LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+
+
+class MalformedMessage(ValueError):
+    """The bytes are no protobuf message, or have more fields than allowed."""
+
+
+class FieldBudget:
+    """Counts the fields of one payload."""
+
+    def __init__(self, most: int = MAX_FIELDS) -> None:
+        self._left = most
+
+    def take(self) -> None:
+        """Count a field. Raises MalformedMessage when too many were counted."""
+        if not self._left:
+            raise MalformedMessage("the message has too many fields")
+        self._left -= 1
+
+
+def nested(message: memoryview, number: int, budget: FieldBudget) -> Iterator[memoryview]:
+    """Yield the content of each field of this number that has a length. Raises MalformedMessage."""
+    position = 0
+    while position < len(message):
+        budget.take()
+        tag, position = _varint(message, position)
+        wire_type = tag & 7
+        start = position
+        if wire_type == _VARINT:
+            _, position = _varint(message, position)
+        elif wire_type == _EIGHT_BYTES:
+            position += 8
+        elif wire_type == _FOUR_BYTES:
+            position += 4
+        elif wire_type == _WITH_LENGTH:
+            length, start = _varint(message, position)
+            position = start + length
+        else:
+            raise MalformedMessage(f"the message has a field of the unknown wire type {wire_type}")
+        if position > len(message):
+            raise MalformedMessage("the message is cut")
+        if wire_type == _WITH_LENGTH and tag >> 3 == number:
+            yield message[start:position]
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    """Return the number at the position, and the position after it: seven bits in each byte, the lowest first."""
+    number = shift = 0
+    while shift < _VARINT_BITS:
+        if position >= len(message):
+            raise MalformedMessage("the message is cut")
+        byte = message[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+    raise MalformedMessage("a number of the message is too long")
+
+
+# One measurement of a pushed metric, independent of the format in which it was pushed.
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values of labels, sorted by name."""
+
+
+class Kind(enum.Enum):
+    """What a series measures. The values are the words of the metrics endpoint."""
+
+    COUNTER = "counter"
+    """A sum that only grows."""
+    GAUGE = "gauge"
+    """A value that rises and falls."""
+    HISTOGRAM = "histogram"
+    """Counts of observations in ranges."""
+
+
+class HistogramValue(NamedTuple):
+    """Observations by range: `counts[i]` of those up to `bounds[i]`, and above the bound before; the last count has no upper bound."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+    observations: int
+
+    def plus(self, later: HistogramValue) -> HistogramValue:
+        """Return both together; only the later one when the ranges differ."""
+        if later.bounds != self.bounds:
+            return later
+        counts = tuple(ours + theirs for ours, theirs in zip(self.counts, later.counts, strict=True))
+        return HistogramValue(
+            self.bounds, counts, self.sum + later.sum, self.observations + later.observations
+        )
+
+
+Value = float | HistogramValue
+
+
+class SeriesKey(NamedTuple):
+    """The identity of a series of one client. `labels` are those of the measurement, without those of the client."""
+
+    name: str
+    kind: Kind
+    labels: Labels
+
+
+class Point(NamedTuple):
+    """A measurement. `is_delta`: the value counts only what happened since the measurement before. `time_ns`: its end since the
+    Unix epoch, by the client's clock; 0 when unknown.
+    """
+
+    key: SeriesKey
+    unit: str
+    help: str
+    is_delta: bool
+    time_ns: int
+    value: Value
+
+
+class Measurements(NamedTuple):
+    """The measurements of one push, and the number of those that were dropped."""
+
+    points: list[Point]
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class PushedSeries:
+    """One series as the metrics endpoint shows it; counters and histograms are cumulative."""
+
+    name: str
+    """The name that the client gave the metric, such as `org.apache.kafka.producer.record.send.total`."""
+    kind: Kind
+    unit: str
+    help: str
+    labels: dict[str, str]
+    """The labels of the client and those of the measurement. Names are labels of Prometheus."""
+    value: float | HistogramValue
+
+
+class SeriesLimits(NamedTuple):
+    """The series that are kept of one client, and of all clients."""
+
+    of_client: int
+    of_all: int
+
+
+class _Series:
+    __slots__ = ("help", "pushed_ms", "time_ns", "unit", "value")
+
+    def __init__(self, point: Point, now_ms: float) -> None:
+        self.unit = point.unit
+        self.help = point.help
+        self.value = point.value
+        self.time_ns = point.time_ns
+        self.pushed_ms = now_ms
+
+    def fold_in(self, point: Point, now_ms: float) -> None:
+        self.pushed_ms = now_ms
+        self.unit, self.help = point.unit, point.help
+        if not point.is_delta:
+            self.value = point.value
+        elif not point.time_ns or point.time_ns > self.time_ns:
+            self.value = _sum(self.value, point.value)
+        self.time_ns = max(self.time_ns, point.time_ns)
+
+
+def _sum(earlier: Value, later: Value) -> Value:
+    if isinstance(earlier, HistogramValue) and isinstance(later, HistogramValue):
+        return earlier.plus(later)
+    assert isinstance(earlier, float)
+    assert isinstance(later, float)
+    return earlier + later
+
+
+class _PushingClient:
+    __slots__ = ("expires_ms", "labels", "series")
+
+    def __init__(self, labels: dict[str, str]) -> None:
+        self.labels = labels
+        self.series: dict[SeriesKey, _Series] = {}
+        self.expires_ms = 0.0
+
+
+class SeriesStore:
+    """The series of all clients."""
+
+    def __init__(self) -> None:
+        self._clients: dict[uuid.UUID, _PushingClient] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of series."""
+        return self._count
+
+    def __iter__(self) -> Iterator[PushedSeries]:
+        """Yield all series, client by client. Pushes may be folded in between two of them."""
+        for client in list(self._clients.values()):
+            for key, series in list(client.series.items()):
+                labels = {**dict(key.labels), **client.labels}
+                yield PushedSeries(key.name, key.kind, series.unit, series.help, labels, series.value)
+
+    def fold_in(
+        self,
+        description: ClientDescription,
+        points: list[Point],
+        now_ms: float,
+        lifetime_ms: int,
+        limits: SeriesLimits,
+    ) -> int:
+        """Fold in the measurements of a push; return how many were dropped because a limit on series is reached."""
+        client = self._clients.get(description.client_instance_id)
+        if client is None:
+            client = _PushingClient(description.labels())
+        client.expires_ms = now_ms + lifetime_ms
+        self._forget_old(client, now_ms - lifetime_ms)
+        dropped = 0
+        for point in points:
+            known = client.series.get(point.key)
+            if known is not None:
+                known.fold_in(point, now_ms)
+            elif len(client.series) < limits.of_client and self._count < limits.of_all:
+                client.series[point.key] = _Series(point, now_ms)
+                self._count += 1
+            else:
+                dropped += 1
+        if client.series:
+            self._clients[description.client_instance_id] = client
+        else:
+            self._clients.pop(description.client_instance_id, None)
+        return dropped
+
+    def _forget_old(self, client: _PushingClient, before_ms: float) -> None:
+        for key in [key for key, series in client.series.items() if series.pushed_ms <= before_ms]:
+            del client.series[key]
+            self._count -= 1
+
+    def expire(self, now_ms: float) -> None:
+        """Forget the clients that have pushed nothing for their lifetime."""
+        for instance_id in [key for key, client in self._clients.items() if client.expires_ms <= now_ms]:
+            self._count -= len(self._clients.pop(instance_id).series)
+
+
+__all__ = [
+    "FieldBudget",
+    "HistogramValue",
+    "InvalidPayload",
+    "Kind",
+    "Labels",
+    "MAX_ATTRIBUTES",
+    "MAX_FIELDS",
+    "MAX_LABELS",
+    "MAX_LABEL_NAME_CHARACTERS",
+    "MAX_MESSAGE_BYTES",
+    "MAX_NAME_CHARACTERS",
+    "MAX_RANGES",
+    "MAX_TEXT_CHARACTERS",
+    "MalformedMessage",
+    "Measurements",
+    "Point",
+    "PushedSeries",
+    "SeriesKey",
+    "SeriesLimits",
+    "SeriesStore",
+    "Value",
+    "decode",
+    "nested",
+]

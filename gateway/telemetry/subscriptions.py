@@ -1,15 +1,36 @@
 """The subscriptions of client metrics, and the choice for one client: which metrics it pushes, and how often.
 
-A client gets the metrics of all subscriptions that match it, at the shortest of their intervals; a client that none matches gets no
-metrics and the default interval. Source: Kafka's ClientMetricsManager.createClientInstance. Kafka never sends a client an interval above
-its default of five minutes; Seqgate sends the interval that was configured.
+A client gets the metrics of all subscriptions that match it, at the shortest of their intervals; a client
+that none matches gets no metrics and the default interval. Source: Kafka's
+ClientMetricsManager.createClientInstance. Kafka never sends a client an interval above its default of five
+minutes; Seqgate sends the interval that was configured.
+
+Selects clients: the `match` list of a subscription.
+
+An entry is `SELECTOR=EXPRESSION`; the expression must match the whole value of the selector. Expressions are
+those of RE2, which match in linear time, so lookaround, backreferences and possessive quantifiers are
+refused. Source: Kafka's ClientMetricsConfigs.parseMatchingPatterns.
+
+The clients that ask for subscriptions and push metrics, and when each may do so again.
+
+A client may ask once in its push interval, which counts from its last question and from its last push. It may
+push once in its push interval, which counts from its last push. So a push right after the client has asked is
+never too early. A terminating push comes at any time, and is the last. A client whose push was refused for
+its subscription id or its compression may ask again at once. Source: Kafka's ClientMetricsManager,
+ClientMetricsInstance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from base64 import urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+import re2
+from kio.schema.errors import ErrorCode
 
 from gateway.config.client_metrics import (
     BY_CLIENT_METRICS_NAME,
@@ -21,8 +42,6 @@ from gateway.config.client_metrics import (
     SHORTEST_INTERVAL_MS,
 )
 from gateway.config.setting import InvalidValueError
-from gateway.telemetry.clients import ClientDescription
-from gateway.telemetry.matching import InvalidMatch, Patterns, is_match, parse_match
 from seq_validator.checksum import crc32c
 
 ALL_METRICS: Final = "*"
@@ -99,3 +118,253 @@ def _subscription_id(requested: tuple[str, ...], interval_ms: int, client: Clien
     content = "\0".join((*requested, str(interval_ms))).encode()
     checksum = crc32c(client.client_instance_id.bytes + content)
     return (checksum ^ _SIGN) - _SIGN
+
+
+# The description of a client: the properties by which subscriptions select clients, and the labels of the
+# pushed metrics.
+
+CLIENT_LABELS: Final = ("client_id", "client_instance_id", "client_software_name", "client_software_version")
+"""The labels of each series that a client pushes. The address and port are no labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDescription:
+    """A client as it was at its first telemetry request. Source: Kafka's ClientMetricsInstanceMetadata."""
+
+    client_instance_id: uuid.UUID
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    client_source_address: str
+    client_source_port: int
+
+    def selected_values(self) -> dict[str, str]:
+        """Return the values that selectors compare, by selector."""
+        return {
+            "client_instance_id": instance_id_text(self.client_instance_id),
+            "client_id": self.client_id,
+            "client_software_name": self.client_software_name,
+            "client_software_version": self.client_software_version,
+            "client_source_address": self.client_source_address,
+            "client_source_port": str(self.client_source_port),
+        }
+
+    def labels(self) -> dict[str, str]:
+        """Return the values of CLIENT_LABELS."""
+        values = self.selected_values()
+        return {name: values[name] for name in CLIENT_LABELS}
+
+
+def instance_id_text(client_instance_id: uuid.UUID) -> str:
+    """Return a client instance id as Kafka's clients show it: URL-safe Base64 without padding, 22 characters."""
+    return urlsafe_b64encode(client_instance_id.bytes).decode().rstrip("=")
+
+
+SELECTORS: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+MAX_EXPRESSION_CHARACTERS: Final = 1_000
+"""Longest expression of one selector."""
+_OPTIONS: Final = re2.Options()
+_OPTIONS.log_errors = False
+
+Patterns = Mapping[str, Callable[[str], object]]
+"""The whole-value matcher of each selector. An empty mapping selects every client."""
+
+
+class InvalidMatch(ValueError):
+    """An entry of a `match` list is malformed; the message names the entry and says why."""
+
+
+def parse_match(entries: Iterable[str]) -> Patterns:
+    """Return the matchers of a `match` list. As in Kafka, the last entry of a selector counts. Raises InvalidMatch."""
+    patterns: dict[str, Callable[[str], object]] = {}
+    for entry in entries:
+        selector, expression = _parts(entry)
+        if selector not in SELECTORS:
+            raise InvalidMatch(
+                f"Illegal client matching pattern: {entry}: the selector must be one of {', '.join(sorted(SELECTORS))}"
+            )
+        if len(expression) > MAX_EXPRESSION_CHARACTERS:
+            raise InvalidMatch(
+                f"Illegal client matching pattern: {entry[:100]}: the expression has {len(expression)} characters; at most "
+                f"{MAX_EXPRESSION_CHARACTERS} are allowed"
+            )
+        try:
+            patterns[selector] = re2.compile(expression, _OPTIONS).fullmatch
+        except re2.error as error:
+            raise InvalidMatch(
+                f"Illegal client matching pattern: {entry}: the expression is not a regular expression of RE2: {_reason(error)}"
+            ) from error
+    return patterns
+
+
+def _reason(error: re2.error) -> str:
+    """Return the text of an error of RE2, which comes as bytes."""
+    reason = error.args[0] if error.args else ""
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _parts(entry: str) -> tuple[str, str]:
+    """Return selector and expression. As in Kafka, the expression has no `=`, but any number may follow it."""
+    selector, separator, expression = entry.rstrip("=").partition("=")
+    if not separator or "=" in expression:
+        raise InvalidMatch(
+            f"Illegal client matching pattern: {entry}: write SELECTOR=EXPRESSION, with one `=`"
+        )
+    return selector.strip(), expression.strip()
+
+
+def is_match(patterns: Patterns, client: ClientDescription) -> bool:
+    """Return whether every selector matches the client."""
+    if not patterns:
+        return True
+    values = client.selected_values()
+    return all(matches(values[selector]) for selector, matches in patterns.items())
+
+
+SHORTEST_LIFETIME_MS: Final = 60_000
+LIFETIME_INTERVALS: Final = 3
+HIGHEST_COMPRESSION_TYPE: Final = 4
+_NEVER: Final = float("-inf")
+_ASK_AGAIN: Final = frozenset({ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type})
+"""The errors after which a client asks for its subscription at once."""
+
+
+def lifetime_ms(choice: Choice) -> int:
+    """Return the time (ms) without a request after which a client and its series are forgotten."""
+    return max(SHORTEST_LIFETIME_MS, LIFETIME_INTERVALS * choice.push_interval_ms)
+
+
+class ClientInstance:
+    """One client: its subscription as it was last chosen, and its last requests. Times are milliseconds of one clock."""
+
+    __slots__ = (
+        "_last_asked_ms",
+        "_last_error",
+        "_last_pushed_ms",
+        "choice",
+        "description",
+        "expires_ms",
+        "is_terminating",
+        "version",
+    )
+
+    def __init__(self, description: ClientDescription, choice: Choice, version: int) -> None:
+        self.description = description
+        self.choice = choice
+        self.version = version
+        """The version of the subscriptions from which `choice` was made."""
+        self.expires_ms = 0.0
+        self.is_terminating = False
+        """Whether the last push was announced as the last."""
+        self._last_asked_ms = self._last_pushed_ms = _NEVER
+        self._last_error = ErrorCode.none
+
+    def ask(self, now_ms: float) -> ErrorCode:
+        """Judge a request for the subscription: no error, or THROTTLING_QUOTA_EXCEEDED."""
+        if now_ms - max(self._last_asked_ms, self._last_pushed_ms) >= self.choice.push_interval_ms:
+            self._last_asked_ms = now_ms
+        elif self._last_error not in _ASK_AGAIN:
+            return ErrorCode.throttling_quota_exceeded
+        self._last_error = ErrorCode.none
+        return ErrorCode.none
+
+    def push(
+        self,
+        subscription_id: int,
+        compression_type: int,
+        metrics_bytes: int,
+        now_ms: float,
+        *,
+        is_terminating: bool,
+        max_bytes: int,
+    ) -> ErrorCode:
+        """Judge a push before its metrics are decoded; return the error that refuses it, or no error.
+
+        `metrics_bytes` is the size of the metrics as they arrived.
+        """
+        error = self._push_error(
+            subscription_id, compression_type, metrics_bytes, now_ms, max_bytes, is_terminating=is_terminating
+        )
+        # Kafka, too, takes over the flag of a refused push.
+        self.is_terminating = is_terminating
+        self._last_error = error
+        return error
+
+    def refuse_content(self, error: ErrorCode) -> None:
+        """Note the error that refuses the metrics of the last push."""
+        self._last_error = error
+
+    def _push_error(
+        self,
+        subscription_id: int,
+        compression_type: int,
+        metrics_bytes: int,
+        now_ms: float,
+        max_bytes: int,
+        *,
+        is_terminating: bool,
+    ) -> ErrorCode:
+        if self.is_terminating:
+            return ErrorCode.invalid_request
+        if now_ms - self._last_pushed_ms >= self.choice.push_interval_ms:
+            self._last_pushed_ms = now_ms
+        elif not is_terminating:
+            return ErrorCode.throttling_quota_exceeded
+        if subscription_id != self.choice.subscription_id:
+            return ErrorCode.unknown_subscription_id
+        if not 0 <= compression_type <= HIGHEST_COMPRESSION_TYPE:
+            return ErrorCode.unsupported_compression_type
+        if metrics_bytes > max_bytes:
+            return ErrorCode.telemetry_too_large
+        return ErrorCode.none
+
+
+class Instances:
+    """The known clients by client instance id, the least recently active first."""
+
+    def __init__(self) -> None:
+        self._by_id: OrderedDict[uuid.UUID, ClientInstance] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, client_instance_id: uuid.UUID) -> bool:
+        return client_instance_id in self._by_id
+
+    def meet(
+        self, description: ClientDescription, subscriptions: Subscriptions, now_ms: float, most: int
+    ) -> ClientInstance:
+        """Return the client, and restart its lifetime.
+
+        A client that is new, or whose subscriptions have changed, begins anew, as if it had never asked; it keeps the description of
+        its first request. When more than `most` clients are known, those that asked least recently are forgotten.
+        """
+        client_instance_id = description.client_instance_id
+        known = self._by_id.get(client_instance_id)
+        if known is None or known.version < subscriptions.version:
+            described = description if known is None else known.description
+            known = ClientInstance(described, subscriptions.choose(described), subscriptions.version)
+            self._by_id[client_instance_id] = known
+        known.expires_ms = now_ms + lifetime_ms(known.choice)
+        self._by_id.move_to_end(client_instance_id)
+        while len(self._by_id) > most:
+            self._by_id.popitem(last=False)
+        return known
+
+    def drop(self, client_instance_id: uuid.UUID) -> None:
+        """Forget a client, whose connection has closed."""
+        self._by_id.pop(client_instance_id, None)
+
+    def expire(self, now_ms: float) -> None:
+        """Forget the clients whose lifetime has passed."""
+        for client_instance_id in [key for key, known in self._by_id.items() if known.expires_ms <= now_ms]:
+            del self._by_id[client_instance_id]

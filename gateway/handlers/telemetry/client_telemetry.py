@@ -37,7 +37,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import fresh_client_instance_id
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.telemetry.telemetry import Push, Telemetry
-from gateway.telemetry.clients import ClientDescription
+from gateway.telemetry.subscriptions import ClientDescription
 from log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
 
 GET_TELEMETRY_SUBSCRIPTIONS_API_KEY: Final = 71

@@ -22,12 +22,22 @@ from gateway.metadata.image import CLIENT_METRICS_RESOURCE
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.telemetry.clients import ClientDescription
-from gateway.telemetry.instances import ClientInstance, Instances, lifetime_ms
-from gateway.telemetry.payload import InvalidPayload, decode
-from gateway.telemetry.points import Measurements
-from gateway.telemetry.series import PushedSeries, SeriesLimits, SeriesStore
-from gateway.telemetry.subscriptions import Choice, Subscriptions
+from gateway.telemetry.payload import (
+    InvalidPayload,
+    Measurements,
+    PushedSeries,
+    SeriesLimits,
+    SeriesStore,
+    decode,
+)
+from gateway.telemetry.subscriptions import (
+    Choice,
+    ClientDescription,
+    ClientInstance,
+    Instances,
+    Subscriptions,
+    lifetime_ms,
+)
 from log import DecompressionLimitReached, LogError
 from log.format.compression import decompress
 

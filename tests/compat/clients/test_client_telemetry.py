@@ -13,8 +13,7 @@ from confluent_kafka import Producer
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.runtime.telemetry.telemetry import Telemetry
-from gateway.telemetry.points import Kind
-from gateway.telemetry.series import PushedSeries
+from gateway.telemetry.payload import Kind, PushedSeries
 from tests.compat.topics import fresh_topic
 from tests.support.kafka_tools import ToolRun, run_tool
 from tests.support.metrics_text import Values, values_of

@@ -9,8 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.metrics.exposition import METRICS, family_name, pushed_families
-from gateway.telemetry.points import HistogramValue, Kind
-from gateway.telemetry.series import PushedSeries
+from gateway.telemetry.payload import HistogramValue, Kind, PushedSeries
 from tests.support.metrics_text import Values, values_of
 
 SENT = "org.apache.kafka.producer.record.send.total"

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.telemetry.clients import instance_id_text
-from gateway.telemetry.matching import (
+from gateway.telemetry.subscriptions import (
     MAX_EXPRESSION_CHARACTERS,
     SELECTORS,
     InvalidMatch,
+    instance_id_text,
     is_match,
     parse_match,
 )

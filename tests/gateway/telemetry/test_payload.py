@@ -15,10 +15,12 @@ from gateway.telemetry.payload import (
     MAX_NAME_CHARACTERS,
     MAX_RANGES,
     MAX_TEXT_CHARACTERS,
+    HistogramValue,
     InvalidPayload,
+    Kind,
+    Point,
     decode,
 )
-from gateway.telemetry.points import HistogramValue, Kind, Point
 from tests.gateway.telemetry.support import CUMULATIVE, DELTA, counter, field, gauge, histogram, payload
 
 

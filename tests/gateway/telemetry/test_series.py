@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from gateway.telemetry.payload import decode
-from gateway.telemetry.points import HistogramValue, Kind
-from gateway.telemetry.series import PushedSeries, SeriesLimits, SeriesStore
+from gateway.telemetry.payload import HistogramValue, Kind, PushedSeries, SeriesLimits, SeriesStore, decode
 from tests.gateway.telemetry.support import (
     CLIENT,
     CUMULATIVE,

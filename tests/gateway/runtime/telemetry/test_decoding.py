@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.telemetry import telemetry
 from gateway.runtime.telemetry.telemetry import MAX_WAITING_BYTES, Payload, PayloadDecoder
-from gateway.telemetry.points import Measurements
+from gateway.telemetry.payload import Measurements
 from log.format.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from tests.gateway.telemetry.support import gauge, payload
 
