@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from gateway.certify.scene import Struck
 from gateway.testing import StoredRecord
-from gateway.testing.exactly_once import Reordered, Value, differences, shown
+from gateway.testing.stored import Reordered, Value, differences, shown
 
 _NAMED: Final = 3
 """Records of one kind that a complaint names; it counts the others."""

@@ -9,8 +9,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.certify.scene import PRODUCE, Scene
-from gateway.testing.effects import Effect, Kind
-from gateway.testing.fault import Choice, Fault
+from gateway.testing.faults import Choice, Effect, Fault, Kind
 
 # The acts of scripts: parts of a broker that break while the application sends. Each act runs between two
 # bursts of values, and yields for the next burst.

@@ -10,12 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gateway.testing.broker import Broker
+    from gateway.testing.broker import SETTINGS, Broker
     from gateway.testing.broker_process import BrokerProcess
-    from gateway.testing.effects import Kind
-    from gateway.testing.fault import Fault
-    from gateway.testing.faults import Faults
-    from gateway.testing.settings import SETTINGS
+    from gateway.testing.faults import Fault, Faults, Kind
     from gateway.testing.stored import StoredProducer, StoredRecord
 
 __all__ = ["SETTINGS", "Broker", "BrokerProcess", "Fault", "Faults", "Kind", "StoredProducer", "StoredRecord"]

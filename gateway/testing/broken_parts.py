@@ -8,7 +8,7 @@ from gateway.coordinator.transaction.rules import Producer
 from gateway.gateway import Gateway
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
-from gateway.testing.clock import FillableStorage
+from gateway.testing.inside import FillableStorage
 
 
 class BrokenParts:

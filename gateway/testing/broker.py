@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from gateway.config import load_config
+from gateway.config.setting import LONG_MAX
 from gateway.testing.broker_thread import BrokerThread
-from gateway.testing.clock import BrokerClock
 from gateway.testing.data_directory import DataDirectory, bootstrap_of
-from gateway.testing.exactly_once import explain_differences
-from gateway.testing.settings import SETTINGS
-from gateway.testing.stored import StoredProducer, StoredRecord
+from gateway.testing.inside import BrokerClock
+from gateway.testing.stored import StoredProducer, StoredRecord, explain_differences
 
 
 class Broker:
@@ -128,3 +127,20 @@ class Broker:
         complaint = explain_differences(self.records(topic), expected)
         if complaint is not None:
             raise AssertionError(f"topic {topic}: {complaint}")
+
+
+# The settings of a broker for tests.
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "log.flush.interval.messages": str(LONG_MAX),
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1",
+    "max.incremental.fetch.session.cache.slots": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
+"""The settings that make a broker quick: no fsync before an answer, no wait for further members, small internal topics.
+
+Without fetch sessions each fetch names its topics, so that faults find them.
+"""

@@ -1,4 +1,5 @@
-"""A broker in a process of its own, with the methods of `Broker`: for tests in which the broker must not share the interpreter.
+"""A broker in a process of its own, with the methods of `Broker`: for tests in which the broker must not share
+the interpreter.
 
 with BrokerProcess() as broker:
     with broker.faults.drop_answer(api="Produce") as fault:
@@ -8,21 +9,24 @@ with BrokerProcess() as broker:
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from urllib.parse import quote
 
 from gateway.admin.faults.control_client import Refused, ask
 from gateway.allocator import VARIABLE
-from gateway.testing.clock import BrokerClock
+from gateway.homes.home import StartFailed
 from gateway.testing.control.values import read_record, shown
 from gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
-from gateway.testing.remote_faults import RemoteFaults
-from gateway.testing.serve_process import READY, ServeProcess
+from gateway.testing.faults import Kind
+from gateway.testing.inside import BrokerClock
 from gateway.testing.stored import StoredProducer, StoredRecord
 
 _CONTROL: Final = "test control on http://"
@@ -175,3 +179,217 @@ class BrokerProcess:
 def _address(printed: Iterable[str], begins: str) -> str:
     """Return the address that the line with this beginning tells."""
     return next(line.removeprefix(begins).split()[0] for line in printed if line.startswith(begins))
+
+
+# One run of `seqgate serve` as a process, from its start to its end.
+
+READY: Final = "seqgate ready on "
+"""The beginning of the line that a gateway prints when clients can connect."""
+
+_READ_BYTES: Final = 1 << 16
+
+
+class ServeProcess:
+    """A process that runs a gateway. It leaves its standard output to `await_ready`, and logs to a file."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the command in a working directory; its log lines are added to the file `log`."""
+        self._log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                command,
+                cwd=directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        assert self._process.stdout is not None
+        self._output = self._process.stdout
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended by itself."""
+        return self._process.poll() is not None
+
+    def await_ready(self, timeout_s: float) -> list[str]:
+        """Return the lines that the gateway printed until clients can connect; the last one says so.
+
+        Raises StartFailed with the last line of the log if it ends before; after the timeout it is killed.
+        """
+        deadline = time.monotonic() + timeout_s
+        printed = b""
+        while READY not in (text := printed.decode()) or not text.endswith("\n"):
+            part = b""
+            if self.prints_within(max(0.0, deadline - time.monotonic())):
+                part = os.read(self._output.fileno(), _READ_BYTES)
+            if not part:
+                raise StartFailed(self._reason())
+            printed += part
+        return text.splitlines()
+
+    def prints_within(self, timeout_s: float) -> bool:
+        """Wait until the process has printed something that nobody has read, or has ended; return False after the timeout."""
+        return bool(select.select([self._output], [], [], timeout_s)[0])
+
+    def end(self, number: signal.Signals, timeout_s: float) -> int:
+        """Send a signal, wait for the end and return the exit code. Raises TimeoutExpired, after which it is killed."""
+        self._process.send_signal(number)
+        return self.await_end(timeout_s)
+
+    def await_end(self, timeout_s: float) -> int:
+        """Wait for the end and return the exit code. Raises TimeoutExpired, after which the process is killed."""
+        try:
+            return self._process.wait(timeout_s)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
+
+    def _reason(self) -> str:
+        code = self._process.poll()
+        self._release()
+        lines = self._log.read_text(errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        ended = "was killed: it was not ready in time" if code is None else f"ended with {code}"
+        return last.removeprefix("seqgate: ") or f"the process {ended}"
+
+
+# The faults of a broker in another process: the methods of `Faults`, asked over HTTP.
+
+_POLL_S: Final = 0.01
+
+
+class Ask(Protocol):
+    """Asks the test control of the broker."""
+
+    def __call__(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any: ...
+
+
+class RemoteFault:
+    """A fault that was ordered."""
+
+    def __init__(self, ask: Ask, row: Mapping[str, Any]) -> None:
+        self._ask = ask
+        self._path = f"/faults/{row['id']}"
+        self._text = str(row["text"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @property
+    def seen(self) -> int:
+        """The requests of the choice so far."""
+        return int(self._ask("GET", self._path)["seen"])
+
+    @property
+    def struck(self) -> int:
+        """The requests that the fault has struck so far."""
+        return int(self._ask("GET", self._path)["struck"])
+
+    def end(self) -> None:
+        """Strike no more requests, and repair what is broken."""
+        self._ask("DELETE", self._path)
+
+    def wait_until_struck(self, times: int = 1, timeout_s: float = 30.0) -> None:
+        """Wait until the fault has struck so often. Raises TimeoutError."""
+        deadline_s = time.monotonic() + timeout_s
+        while (struck := self.struck) < times:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{self} has struck {struck} times in {timeout_s:g} s, not {times}")
+            time.sleep(_POLL_S)
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class RemoteFaults:
+    """Each method orders the fault of its name, with the arguments of the method of `Faults`."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def order(self, fault: str, **said: Any) -> RemoteFault:
+        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a topic that does not exist."""
+        return RemoteFault(self._ask, self._ask("POST", "/faults", {"fault": fault, **said}))
+
+    def drop_answer(self, **said: Any) -> RemoteFault:
+        """Carry requests out without answering."""
+        return self.order("drop_answer", **said)
+
+    def close(self, **said: Any) -> RemoteFault:
+        """Close the connection in place of carrying requests out."""
+        return self.order("close", **said)
+
+    def error(self, code: str, **said: Any) -> RemoteFault:
+        """Refuse requests with an error, such as "NOT_ENOUGH_REPLICAS"."""
+        return self.order("error", code=code, **said)
+
+    def delay(self, milliseconds: int, **said: Any) -> RemoteFault:
+        """Answer requests later."""
+        return self.order("delay", milliseconds=milliseconds, **said)
+
+    def corrupt(self, **said: Any) -> RemoteFault:
+        """Flip one bit of the records in answers to fetches."""
+        return self.order("corrupt", **said)
+
+    def throttle(self, milliseconds: int, **said: Any) -> RemoteFault:
+        """Tell clients in answers to wait."""
+        return self.order("throttle", milliseconds=milliseconds, **said)
+
+    def not_leader(self, **said: Any) -> RemoteFault:
+        """Refuse Produce requests with NOT_LEADER_OR_FOLLOWER."""
+        return self.order("not_leader", **said)
+
+    def coordinator_moves(self, **said: Any) -> RemoteFault:
+        """Refuse requests with NOT_COORDINATOR."""
+        return self.order("coordinator_moves", **said)
+
+    def watch(self, **said: Any) -> RemoteFault:
+        """Count requests and do nothing to them."""
+        return self.order("watch", **said)
+
+    def script(self, seed: int, *, kinds: Collection[Kind] | None = None, **said: Any) -> RemoteFault:
+        """Let requests fail, each in a way that the seed chooses."""
+        if kinds is not None:
+            said["kinds"] = [kind.name.lower() for kind in kinds]
+        return self.order("script", seed=seed, **said)
+
+    def partition_offline(self, topic: str, partition: int = 0) -> RemoteFault:
+        """Take a partition offline until the end of the fault."""
+        return self.order("partition_offline", topic=topic, partition=partition)
+
+    def disk_full(self) -> RemoteFault:
+        """Let the disk seem to be full until the end of the fault."""
+        return self.order("disk_full")
+
+    def expire_producer(self, producer_id: int) -> int:
+        """Forget a producer in all partitions; return in how many it was known."""
+        return int(self._ask("POST", f"/producers/{producer_id}/expire")["partitions"])
+
+    def fence(self, transactional_id: str) -> None:
+        """Fence the producer of a transactional id. Raises LookupError."""
+        self._ask("POST", f"/transactional-ids/{quote(transactional_id)}/fence")
+
+    def reset(self) -> None:
+        """End all faults."""
+        self._ask("DELETE", "/faults")

@@ -1,21 +1,36 @@
-"""A gateway in a thread of this process, with an event loop of its own. It can be ended in every way, and started again."""
+"""A gateway in a thread of this process, with an event loop of its own. It can be ended in every way, and
+started again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from gateway.config import Config
 from gateway.config.metrics import METRICS_LISTENER
 from gateway.gateway import Gateway
-from gateway.testing.clock import ShiftedLoop
+from gateway.handlers import APIS
+from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from gateway.handlers.records.produce_order import Refusals
+from gateway.protocol.error_answers import PRODUCE, error_answer, with_throttle_time
+from gateway.protocol.frames import parse_request_header, skip_tagged_fields
+from gateway.protocol.messages import is_flexible, request_schema
+from gateway.protocol.produce_codec import produce_reader
+from gateway.server.dispatcher import Dispatcher, Requests
+from gateway.testing.broken_parts import BrokenParts
 from gateway.testing.data_directory import empty
-from gateway.testing.faulty_gateway import FaultyGateway
-from gateway.testing.power import DurablePart
+from gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts, Run
+from gateway.testing.inside import DurablePart, Inside, ShiftedLoop, ShiftedMachine
+from log import FileRegion
+from log.format.record_batch import whole_batches
 
 T = TypeVar("T")
 
@@ -177,3 +192,240 @@ class BrokerThread:
             self._config.choose(METRICS_LISTENER, gateway.metrics_address)
         self.port = ports[0]
         self.advertised = next(endpoint.shown for endpoint in node.brokers.advertised.values())
+
+
+# A gateway with all that lets it fail: faults before its dispatcher, a machine and a loop whose clocks move.
+
+
+class FaultyGateway:
+    """One gateway after the other. Faults and the clock stay when another one is created."""
+
+    def __init__(self, run: Run) -> None:
+        """`run` runs coroutines in the event loop of the gateway, for the faults of a thread beside it."""
+        self.machine = ShiftedMachine()
+        self.inside = Inside(lambda: self.gateway)
+        self.parts = BrokenParts(lambda: self.gateway, self.machine.disk)
+        self.faults = Faults(self.parts, run)
+        self.gateway: Gateway
+        self._requests: FaultyRequests | None = None
+
+    def new_loop(self) -> ShiftedLoop:
+        """Return an event loop for the next gateway."""
+        loop = ShiftedLoop()
+        loop.ahead_s = self.machine.ahead_s
+        return loop
+
+    def create(self, config: Config) -> Gateway:
+        """Return a gateway that is not started. It is `gateway` from now on."""
+        self.gateway = Gateway(config, self.machine, before=self._before)
+        return self.gateway
+
+    def let_go(self) -> None:
+        """Close the connections whose answers are held back, so that a stop does not wait for them."""
+        if self._requests is not None:
+            self._requests.let_go()
+
+    def _before(self, dispatcher: Dispatcher) -> Requests:
+        self._requests = FaultyRequests(dispatcher, self.faults, self.inside)
+        return self._requests
+
+
+# Lets requests fail as a test has ordered, before they reach the dispatcher.
+
+_NAMES: Final = {api.key: api.name for api in APIS}
+_MOST_ROWS: Final = 1_000_000
+_NAME_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
+_PLACES: Final = frozenset({"topics", "topic_data", "resources"})
+FIRST_PRODUCE: Final = 3
+"""The first version of Produce that is carried out."""
+
+
+class FaultyRequests:
+    """Begins requests with the dispatcher, and does to some of them what faults say."""
+
+    def __init__(self, dispatcher: Dispatcher, faults: Faults, inside: Inside) -> None:
+        """`inside` looks into the gateway that the dispatcher belongs to."""
+        self._dispatcher = dispatcher
+        self._faults = faults
+        self._inside = inside
+        self._topic_name = inside.topic_name
+        self._held: set[Deferred] = set()
+        """The requests whose answers are held back."""
+
+    @property
+    def requests(self) -> int:
+        """Return the number of requests that reached the dispatcher."""
+        return self._dispatcher.requests
+
+    def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+        """Begin one request, or let it fail. Raises as `Dispatcher.begin` does."""
+        api_key, version, correlation_id, client_id, position = parse_request_header(frame)
+        name = _NAMES.get(api_key)
+        if name is None or not self._faults.may_strike(name, client_id):
+            return self._dispatcher.begin(frame, peer)
+        request = _decoded(api_key, version, frame, position)
+        if request is None:
+            return self._dispatcher.begin(frame, peer)
+        facts = RequestFacts(name, client_id, frozenset(self._topics(request)))
+        struck = self._faults.strike(facts)
+        if struck is None:
+            return self._dispatcher.begin(frame, peer)
+        fault, effect = struck
+        wants_no_answer = api_key == PRODUCE and request.acks == 0
+        if effect.kind is Kind.CLOSE or (effect.kind is Kind.ERROR and wants_no_answer):
+            # Kafka, too, closes the connection when a Produce that wants no answer fails.
+            raise CloseConnection(f"a test ordered to close it before {name}")
+        refusal = partial(_refusal, api_key, version, correlation_id, request, effect)
+        if effect.kind is Kind.ERROR:
+            if api_key == PRODUCE and version >= FIRST_PRODUCE:
+                refusals = Refusals(self._inside.refusals(), peer, client_id)
+                _note_refused(refusals, version, frame, position, effect)
+            return refusal()
+        begun = self._dispatcher.begin(frame, peer)
+        if begun is None:
+            if effect.kind is Kind.DROP_ANSWER:
+                raise CloseConnection(f"a test ordered to close it after {name}")
+            return None
+        change = self._change_of(fault, effect, api_key, version, refusal)
+        return self._changed(begun, change, effect)
+
+    def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+        """Begin a request of a client that has not logged in; no fault strikes it."""
+        return self._dispatcher.begin_uncharged(frame, peer)
+
+    def let_go(self) -> None:
+        """Close the connections whose answers are held back, so that a stop does not wait for them."""
+        held, self._held = self._held, set()
+        for each in held:
+            if each.answer is None and not each.abandoned:
+                each.fail()
+
+    def _changed(self, begun: Answer | Deferred, change: Change, effect: Effect) -> Deferred:
+        """Return the answer of a request that is carried out, as the fault leaves it."""
+        changed = Deferred(holds_back=isinstance(begun, Deferred) and begun.holds_back)
+        if not isinstance(begun, Deferred):
+            self._pass_on(begun, changed, change, effect)
+        elif begun.answer is not None:
+            self._resolved(begun, changed, change, effect)
+        else:
+            changed.on_abandoned = begun.abandon
+            begun.on_others_may_begin = changed.let_others_begin
+            begun.when_resolved(partial(self._resolved, begun, changed, change, effect))
+        return changed
+
+    def _resolved(self, begun: Deferred, changed: Deferred, change: Change, effect: Effect) -> None:
+        if begun.failed:
+            changed.resolve_last(begun.answer or b"")
+        else:
+            self._pass_on(begun.answer or b"", changed, change, effect)
+
+    def _pass_on(self, answer: Answer, changed: Deferred, change: Change, effect: Effect) -> None:
+        if effect.kind is Kind.DROP_ANSWER:
+            changed.fail()
+        elif effect.kind is Kind.LOSE_ANSWER:
+            self._hold(changed)
+        elif effect.kind is Kind.DELAY:
+            self._hold(changed)
+            asyncio.get_running_loop().call_later(effect.delay_ms / 1000, self._resolve_late, changed, answer)
+        else:
+            changed.resolve(change(answer))
+
+    def _hold(self, changed: Deferred) -> None:
+        self._held.add(changed)
+        changed.on_abandoned = partial(self._held.discard, changed)
+
+    def _resolve_late(self, changed: Deferred, answer: Answer) -> None:
+        self._held.discard(changed)
+        if changed.answer is None and not changed.abandoned:
+            changed.resolve(answer)
+
+    def _change_of(
+        self, fault: Fault, effect: Effect, api_key: int, version: int, refusal: Callable[[], bytes]
+    ) -> Change:
+        """Return what a fault does to an answer."""
+        if effect.kind is Kind.ERROR_AFTER:
+            return lambda _: refusal()
+        if effect.kind is Kind.CORRUPT:
+            return partial(self._corrupted, fault, effect, version)
+        if effect.kind is Kind.THROTTLE:
+            return lambda answer: with_throttle_time(_whole(answer), api_key, version, effect.delay_ms)
+        return lambda answer: answer
+
+    def _corrupted(self, fault: Fault, effect: Effect, version: int, answer: Answer) -> Answer:
+        """Flip the last bit of the first batch of the topic that the fault names; take the strike back if there is none."""
+        from gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import, and seldom needed
+
+        whole = bytearray(_whole(answer))
+        for topic, start, end in fetched_records(bytes(whole), version):
+            name = self._topic_name(topic) if isinstance(topic, UUID) else topic
+            if fault.choice.topic in {None, name}:
+                for position, batch in whole_batches(memoryview(whole)[start:end].toreadonly()):
+                    whole[start + position + batch.size_bytes - 1] ^= 1
+                    return bytes(whole)
+        fault.take_back(effect)
+        return bytes(whole)
+
+    def _topics(self, request: Any) -> Iterator[str]:
+        """Yield the names of the topics that a request names, by name or by id."""
+        for place in fields(request):
+            value = getattr(request, place.name)
+            if not isinstance(value, tuple):
+                continue
+            for row in value:
+                if is_dataclass(row):
+                    yield from self._names_in(row)
+                    yield from self._topics(row)
+                elif place.name in _PLACES and isinstance(row, str):
+                    yield row
+
+    def _names_in(self, row: Any) -> Iterator[str]:
+        for name in _NAME_FIELDS:
+            value = getattr(row, name, None)
+            if isinstance(value, str) and value:
+                yield value
+        topic_id = getattr(row, "topic_id", None)
+        if isinstance(topic_id, UUID) and (found := self._topic_name(topic_id)) is not None:
+            yield found
+
+
+def _decoded(api_key: int, version: int, frame: memoryview, position: int) -> Any:
+    """Return a request; None for one that the dispatcher refuses."""
+    try:
+        if is_flexible(api_key, version):
+            position = skip_tagged_fields(frame, position)
+        return request_schema(api_key, version).read(memoryview(bytes(frame)), position)[0]
+    except Exception:  # noqa: BLE001 - the dispatcher finds the same, and knows the sentence for it
+        return None
+
+
+def _note_refused(refusals: Refusals, version: int, frame: memoryview, position: int, effect: Effect) -> None:
+    """Note that a Produce was refused, as its handler would, so that no later batch is stored before one that is sent again."""
+    if is_flexible(PRODUCE, version):
+        position = skip_tagged_fields(frame, position)
+    request, _ = produce_reader(version)(frame, position)
+    for key, entries in request.topics:
+        for entry in entries:
+            refusals.note(key, entry.partition, entry.records, int(effect.error))
+
+
+def _refusal(api_key: int, version: int, correlation_id: int, request: Any, effect: Effect) -> bytes:
+    """Return the answer that refuses a request with the error of an effect."""
+    return error_answer(
+        api_key,
+        version,
+        correlation_id,
+        request,
+        effect.error,
+        "a test ordered this error",
+        most_rows=_MOST_ROWS,
+    )
+
+
+Change = Callable[[Answer], Answer]
+
+
+def _whole(answer: Answer) -> bytes:
+    """Return an answer in memory, with the records that are still in their files."""
+    if isinstance(answer, bytes):
+        return answer
+    return b"".join(piece.read() if isinstance(piece, FileRegion) else piece for piece in answer)

@@ -1,14 +1,24 @@
-"""The data directory of a broker for tests: one that the test gives, or a temporary one."""
+"""The data directory of a broker for tests: one that the test gives, or a temporary one.
+
+A temporary directory that is made when its path is first asked for, and removed at the end of the process at
+the latest.
+
+It is in memory where there is room: in /dev/shm. A process that is killed leaves its directories behind; the
+next process that needs one removes them. A lock tells whose process is alive.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
+import tempfile
+import weakref
 from pathlib import Path
 from typing import Final
 
 from gateway.admin.address import SOCKET_NAME
-from gateway.testing.temporary_directory import TemporaryDirectory
 
 _OF_A_PARTITION: Final = "partition.metadata"
 """The file that each directory of a partition has."""
@@ -57,3 +67,83 @@ def bootstrap_of(port: int) -> str:
     if not port:
         raise RuntimeError("the broker has no address before its first start: call start()")
     return f"127.0.0.1:{port}"
+
+
+VARIABLE: Final = "SEQGATE_TEST_DIRECTORY"
+"""The environment variable that names the directory in which temporary directories are made."""
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the file system in memory of Linux; mkdtemp makes private directories in it
+MIN_FREE_BYTES: Final = 1 << 30
+"""Free space that the file system in memory must have; with less, directories are made on the disk. Containers have 64 MiB by default."""
+_PREFIX: Final = "seqgate-broker-"
+_UNLOCKED_PREFIX: Final = "seqgate-new-"
+"""Begins the name of a directory until its process holds the lock."""
+
+
+class TemporaryDirectory:
+    """At most one directory at a time. After `remove` the next use makes another one."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._end: weakref.finalize[..., TemporaryDirectory] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        if self._path is None:
+            parent = temporary_place()
+            _remove_abandoned(parent)
+            self._path, lock = _make(parent)
+            self._end = weakref.finalize(self, _remove, self._path, lock, os.getpid())
+        return self._path
+
+    def remove(self) -> None:
+        """Remove the directory with all that is in it."""
+        self._path = None
+        if self._end is not None:
+            self._end()
+
+
+def temporary_place() -> Path:
+    """Return where temporary directories are made: where SEQGATE_TEST_DIRECTORY says, else in memory if there is room, else where
+    Python's `tempfile` makes them.
+    """
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    try:
+        room = os.statvfs(MEMORY)
+        has_room = room.f_bavail * room.f_frsize >= MIN_FREE_BYTES and os.access(MEMORY, os.W_OK | os.X_OK)
+    except OSError:
+        has_room = False
+    return MEMORY if has_room else Path(tempfile.gettempdir())
+
+
+def _make(parent: Path) -> tuple[Path, int]:
+    """Return a new directory and the handle that holds its lock. The directory gets its name once it is locked."""
+    made = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX, dir=parent))
+    lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
+    with contextlib.suppress(
+        OSError
+    ):  # a file system without locks; nobody else can take the lock there, either
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    path = made.with_name(_PREFIX + made.name.removeprefix(_UNLOCKED_PREFIX))
+    return made.rename(path), lock
+
+
+def _remove(path: Path, lock: int, process: int) -> None:
+    if os.getpid() == process:  # a forked child must not remove what its parent uses
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the directories of this user whose processes have ended without removing them."""
+    for path in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another process uses it, or removes it just now
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(lock).st_uid == os.geteuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -4,22 +4,23 @@
         run_application()
     assert fault.struck == 2
 
-`gateway.testing.faulty_requests` carries them out.
+`gateway.testing.broker_thread` carries them out.
 """
 
 from __future__ import annotations
 
+import enum
+import random
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers import APIS
-from gateway.testing.effects import Effect, Kind, error_code
-from gateway.testing.fault import EVER, Choice, Fault, RequestFacts
-from gateway.testing.random_effects import RandomEffects
 
 _NAMES: Final = frozenset(api.name for api in APIS)
 
@@ -300,3 +301,224 @@ def _known(choice: Choice) -> Choice:
         hint = f": write {near[0]}" if near else ", such as Produce, Fetch or OffsetCommit"
         raise ValueError(f"{choice.api!r} is not the name of an API of Kafka that is served here{hint}")
     return choice
+
+
+# What a fault does to a request.
+
+
+class Kind(enum.Enum):
+    """The ways in which a request fails."""
+
+    DROP_ANSWER = "the request is carried out, and the connection closed without its answer"
+    LOSE_ANSWER = "the request is carried out, and its answer never comes"
+    CLOSE = "the connection is closed, and nothing is carried out"
+    ERROR = "the request is refused with an error, and nothing is carried out"
+    ERROR_AFTER = "the request is carried out, and answered with an error all the same"
+    DELAY = "the answer comes late"
+    CORRUPT = "one bit of the records in the answer is flipped"
+    THROTTLE = "the answer tells the client to wait, as a quota does"
+    WATCH = "the request is carried out as without a fault, and counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What happens to one request. `delay_ms` is the time of DELAY and THROTTLE, `error` the error of ERROR and ERROR_AFTER."""
+
+    kind: Kind
+    delay_ms: int = 0
+    error: ErrorCode = ErrorCode.none
+
+    def __str__(self) -> str:
+        text = self.kind.name.lower().replace("_", " ")
+        if self.kind in {Kind.ERROR, Kind.ERROR_AFTER}:
+            return f"{text} {self.error.name.upper()}"
+        return f"{text} {self.delay_ms} ms" if self.delay_ms else text
+
+
+def error_code(code: ErrorCode | str) -> ErrorCode:
+    """Return the error with a name of Kafka's, such as NOT_ENOUGH_REPLICAS. Raises ValueError."""
+    if isinstance(code, ErrorCode):
+        found = code
+    else:
+        try:
+            found = ErrorCode[code.lower()]
+        except KeyError:
+            raise ValueError(
+                f"{code!r} is not the name of an error of Kafka, such as NOT_ENOUGH_REPLICAS"
+            ) from None
+    if found is ErrorCode.none:
+        raise ValueError("NONE refuses no request: name an error of Kafka, such as NOT_ENOUGH_REPLICAS")
+    return found
+
+
+# Random effects from a seed: the same requests in the same order meet the same faults.
+
+MOST_IN_A_ROW: Final = 3
+"""Requests of a kind that are struck one after the other; the next one is spared, so that a client that retries gets on."""
+DELAY_MS: Final = 50
+_ANY: Final = (Effect(Kind.DROP_ANSWER), Effect(Kind.CLOSE), Effect(Kind.DELAY, DELAY_MS))
+_OF_COORDINATORS: Final = (
+    "AddOffsetsToTxn",
+    "AddPartitionsToTxn",
+    "EndTxn",
+    "Heartbeat",
+    "InitProducerId",
+    "OffsetCommit",
+    "TxnOffsetCommit",
+)
+_ERRORS: Final[Mapping[str, Sequence[ErrorCode]]] = {
+    "Produce": (
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.kafka_storage_error,
+    ),
+    **dict.fromkeys(_OF_COORDINATORS, (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)),
+}
+"""The errors that a script answers with, by API. Clients retry after each of them."""
+
+
+class RandomEffects:
+    """Chooses for each request whether it fails, and how."""
+
+    def __init__(self, seed: int, rate: float, kinds: Collection[Kind] | None = None) -> None:
+        """Strike the share `rate` of the requests, with effects of these `kinds` only. Raises ValueError."""
+        if not 0 < rate <= 1:
+            raise ValueError(f"rate must be above 0 and at most 1, not {rate}")
+        if kinds is not None and not kinds:
+            raise ValueError("kinds must name at least one kind of fault")
+        self._random = random.Random(seed)
+        self._rate = rate
+        self._kinds = kinds
+        self._in_a_row: dict[str, int] = {}
+
+    def pick(self, request: RequestFacts) -> Effect | None:
+        """Return what happens to a request; None spares it."""
+        is_due = self._random.random() < self._rate
+        effects = [
+            each for each in possible_effects(request.api) if self._kinds is None or each.kind in self._kinds
+        ]
+        row = self._in_a_row.get(request.api, 0)
+        if not is_due or not effects or row >= MOST_IN_A_ROW:
+            self._in_a_row[request.api] = 0
+            return None
+        self._in_a_row[request.api] = row + 1
+        return self._random.choice(effects)
+
+
+def possible_effects(api: str) -> list[Effect]:
+    """Return the effects of a script on requests of an API."""
+    errors = [Effect(Kind.ERROR, error=error) for error in _ERRORS.get(api, ())]
+    return [*_ANY, Effect(Kind.THROTTLE, DELAY_MS), *errors]
+
+
+# One fault: it strikes the requests that it names, some of them, and counts how often it did.
+
+EVER: Final = 1 << 62
+"""The `times` of a fault that strikes until its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """What faults choose requests by. `topics` are the names of all topics in the request."""
+
+    api: str
+    client_id: str
+    topics: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The requests that a fault names. None stands for every API, topic or client."""
+
+    api: str | None = None
+    topic: str | None = None
+    client: str | None = None
+
+    def may_take(self, api: str, client_id: str) -> bool:
+        """Return whether the fault names such a request, whatever its topics are."""
+        return self.api in {None, api} and self.client in {None, client_id}
+
+    def takes(self, request: RequestFacts) -> bool:
+        """Return whether the fault names this request."""
+        return self.may_take(request.api, request.client_id) and (
+            self.topic is None or self.topic in request.topics
+        )
+
+    def __str__(self) -> str:
+        named = {"api": self.api, "topic": self.topic, "client": self.client}
+        return (
+            ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
+            or "every request"
+        )
+
+
+Pick = Callable[[RequestFacts], Effect | None]
+"""Returns what happens to a request that a fault may strike; None spares the request."""
+
+
+class Fault:
+    """One order. It strikes the requests of its choice after the first `after`, at most `times` of them, until `end`."""
+
+    def __init__(self, text: str, choice: Choice, pick: Pick, *, after: int = 0, times: int = EVER) -> None:
+        """`text` says for people what the fault does. Raises ValueError for numbers that are too low."""
+        if times < 1:
+            raise ValueError(f"times must be at least 1, not {times}")
+        if after < 0:
+            raise ValueError(f"after must be at least 0, not {after}")
+        self.choice = choice
+        self.after = after
+        self.times = times
+        self.seen = 0
+        """The requests of the choice so far."""
+        self.effects: Counter[str] = Counter()
+        """How often each effect has struck so far, by its text."""
+        self.has_ended = False
+        self._text = text
+        self._pick = pick
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @property
+    def struck(self) -> int:
+        """The requests that the fault has struck so far."""
+        with self._changed:
+            return self.effects.total()
+
+    def end(self) -> None:
+        """Strike no more requests."""
+        self.has_ended = True
+
+    def wait_until_struck(self, times: int = 1, timeout_s: float = 30.0) -> None:
+        """Wait until the fault has struck so often. Raises TimeoutError."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.effects.total() >= times, timeout_s):
+                raise TimeoutError(
+                    f"{self} has struck {self.effects.total()} times in {timeout_s:g} s, not {times}"
+                )
+
+    def strike(self, request: RequestFacts) -> Effect | None:
+        """Count a request, and return what happens to it; None if the fault spares it."""
+        with self._changed:
+            if self.has_ended or self.effects.total() >= self.times or not self.choice.takes(request):
+                return None
+            self.seen += 1
+            if self.seen <= self.after:
+                return None
+            effect = self._pick(request)
+            if effect is not None:
+                self.effects[str(effect)] += 1
+                self._changed.notify_all()
+            return effect
+
+    def take_back(self, effect: Effect) -> None:
+        """Count a strike no longer: the request had nothing that `effect` could spoil."""
+        with self._changed:
+            self.effects[str(effect)] -= 1
+
+    def __str__(self) -> str:
+        return f"{self._text} ({self.choice})"

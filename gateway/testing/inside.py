@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from gateway.coordinator.group.any_group import all_groups
 from gateway.gateway import Gateway
 from gateway.handlers.answering.changes import fresh_topic_id
 from gateway.metadata.topics import NewTopic, create_topics
+from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.partition import Partition
-from gateway.testing.clock import ShiftedLoop, ShiftedMachine
-from gateway.testing.power import DurablePart
 from gateway.testing.stored import StoredProducer, StoredRecord, committed_records, producers_of
+from log import PartitionLog, Storage
+from log.format.record_batch import whole_batches
 from seq_validator import RefusalLimit
 
 
@@ -92,3 +96,115 @@ class Inside:
         if topic not in registry.by_name:
             raise LookupError(f"there is no topic {topic!r}")
         return list(registry.by_name[topic].all())
+
+
+# Loses what a log had not flushed, as a machine does that loses its power.
+
+_LOG_SUFFIX = ".log"
+_NAME_DIGITS = 20
+
+
+class DurablePart(NamedTuple):
+    """The directory of a log, and the offset below which its records are durable."""
+
+    directory: Path
+    durable_end_offset: int
+
+    @classmethod
+    def of(cls, log: PartitionLog) -> Self:
+        """Return what a power cut leaves of a log now."""
+        return cls(Path(log.directory), log.recovery_point)
+
+    def lose_the_rest(self) -> None:
+        """Cut off the records that are not durable. Nobody may have the log open."""
+        for path in sorted(self.directory.glob(f"{'[0-9]' * _NAME_DIGITS}{_LOG_SUFFIX}")):
+            base_offset = int(path.name.removesuffix(_LOG_SUFFIX))
+            if base_offset > self.durable_end_offset:
+                for file in self.directory.glob(f"{path.stem}.*"):
+                    file.unlink()
+                continue
+            content = memoryview(path.read_bytes())
+            kept = 0
+            for position, batch in whole_batches(content):
+                if batch.base_offset >= self.durable_end_offset:
+                    break
+                kept = position + batch.size_bytes
+            content.release()
+            with path.open("r+b") as file_:
+                file_.truncate(kept)
+
+
+# A clock that a test moves: the gateway's wall clock, its durations and its timers move together.
+
+
+class ShiftedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time a test can move forward, so that timers are due earlier."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        """Return seconds of a clock that is never set, with what the test has added."""
+        return super().time() + self.ahead_s
+
+
+class FillableStorage(Storage):
+    """The storage of the machine, which can seem to be full."""
+
+    is_full = False
+
+    def free_bytes(self, path: str) -> int:
+        """Return the free space of the disk with `path`; 0 while the disk seems to be full."""
+        return 0 if self.is_full else super().free_bytes(path)
+
+
+class ShiftedMachine(Machine):
+    """The machine with its clocks moved forward."""
+
+    def __init__(self) -> None:
+        self.disk = FillableStorage()
+        super().__init__(storage=self.disk)
+        self.ahead_s = 0.0
+        self.clock = _ShiftedClock(self)
+
+    def seconds(self) -> float:
+        """Return seconds of a clock that is never set, with what the test has added."""
+        return super().seconds() + self.ahead_s
+
+    def boot_seconds(self) -> float:
+        """Return seconds of a clock that counts suspensions, with what the test has added."""
+        return super().boot_seconds() + self.ahead_s
+
+
+class _ShiftedClock:
+    def __init__(self, machine: ShiftedMachine) -> None:
+        self._machine = machine
+        self._clock = Machine().clock
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch, with what the test has added."""
+        return self._clock.now_ms() + round(self._machine.ahead_s * 1000)
+
+
+class BrokerClock:
+    """The clock of one broker. Retention, transactions, sessions and all else of the broker follow it; clients do not."""
+
+    def __init__(self, advance: Callable[[float], None]) -> None:
+        """`advance` moves the broker's clocks by seconds, and returns when what is due has begun."""
+        self._advance = advance
+
+    def advance(
+        self,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> None:
+        """Move the clock forward. Raises ValueError for a negative time."""
+        by = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+        if by < timedelta():
+            raise ValueError(f"the clock only moves forward, not by {by}")
+        self._advance(by.total_seconds())

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.homes.home import StartFailed
-from gateway.testing.serve_process import ServeProcess
+from gateway.testing.broker_process import ServeProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 90.0

@@ -10,9 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.testing.effects import Kind
-from gateway.testing.fault import Fault
-from gateway.testing.faults import Faults
+from gateway.testing.faults import Fault, Faults, Kind
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

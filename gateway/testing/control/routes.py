@@ -16,8 +16,8 @@ from gateway.testing.broken_parts import BrokenParts
 from gateway.testing.broker_thread import BrokerThread
 from gateway.testing.control import values
 from gateway.testing.control.orders import Order, Orders
-from gateway.testing.exactly_once import explain_differences
 from gateway.testing.inside import Inside
+from gateway.testing.stored import explain_differences
 
 T = TypeVar("T")
 

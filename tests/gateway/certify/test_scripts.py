@@ -12,7 +12,7 @@ from gateway.certify.run import BURSTS
 from gateway.certify.scene import Scene
 from gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Script, named
 from gateway.testing import Broker
-from gateway.testing.effects import Effect, Kind
+from gateway.testing.faults import Effect, Kind
 
 TOPIC = "t"
 

@@ -14,7 +14,7 @@ import pytest
 from gateway.config import ConfigError
 from gateway.homes.home import StartFailed
 from gateway.testing import Broker
-from gateway.testing.temporary_directory import VARIABLE
+from gateway.testing.data_directory import VARIABLE
 from tests.gateway.testing.exchanges import batch, produce, produce_on, values
 from tests.support.wire import Closed, Wire
 

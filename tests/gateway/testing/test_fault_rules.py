@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.testing.effects import Effect, Kind, error_code
-from gateway.testing.fault import Choice, Fault, RequestFacts
-from gateway.testing.faults import Faults
+from gateway.testing.faults import Choice, Effect, Fault, Faults, Kind, RequestFacts, error_code
 from tests.models.faults import ModelFault, ModelRequest, struck_by
 
 

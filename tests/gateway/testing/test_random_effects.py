@@ -6,9 +6,7 @@ from itertools import groupby
 
 import pytest
 
-from gateway.testing.effects import Effect, Kind
-from gateway.testing.fault import RequestFacts
-from gateway.testing.random_effects import MOST_IN_A_ROW, RandomEffects, possible_effects
+from gateway.testing.faults import MOST_IN_A_ROW, Effect, Kind, RandomEffects, RequestFacts, possible_effects
 
 PRODUCE = RequestFacts("Produce", "c", ("t",))
 

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing import Broker, temporary_directory
-from gateway.testing.data_directory import empty
-from gateway.testing.temporary_directory import (
+from gateway.testing import Broker, data_directory
+from gateway.testing.data_directory import (
     MEMORY,
     MIN_FREE_BYTES,
     VARIABLE,
     TemporaryDirectory,
+    empty,
     temporary_place,
 )
 
 MAKES_ONE_AND_IS_KILLED = """
 import os, signal
-from gateway.testing.temporary_directory import TemporaryDirectory
+from gateway.testing.data_directory import TemporaryDirectory
 kept = TemporaryDirectory()
 print(kept.path, flush=True)
 (kept.path / "data").mkdir()
@@ -53,7 +53,7 @@ def test_data_is_in_memory_where_there_is_room(
 
     monkeypatch.delenv(VARIABLE, raising=False)
     (tmp_path / "shm").mkdir()
-    monkeypatch.setattr(temporary_directory, "MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(data_directory, "MEMORY", tmp_path / "shm")
     monkeypatch.setattr(os, "statvfs", statvfs)
     in_memory = room == MIN_FREE_BYTES
     assert temporary_place() == (tmp_path / "shm" if in_memory else Path(tempfile.gettempdir()))

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.homes.home import StartFailed
 from gateway.testing import BrokerProcess
-from gateway.testing.temporary_directory import VARIABLE
+from gateway.testing.data_directory import VARIABLE
 from tests.gateway.testing.exchanges import batch, initialise, produce_on
 from tests.support.wire import Closed, Plain, Wire
 

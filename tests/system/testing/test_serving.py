@@ -16,7 +16,7 @@ import pytest
 
 from gateway.admin.faults.control_client import ask
 from gateway.testing import BrokerProcess
-from gateway.testing.temporary_directory import VARIABLE
+from gateway.testing.data_directory import VARIABLE
 from tests.support.wire import Wire
 
 SERVE = [sys.executable, "-m", "gateway", "serve", "--listen", "127.0.0.1:0", "--test-control", "127.0.0.1:0"]
