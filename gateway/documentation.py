@@ -28,7 +28,7 @@ from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
 from gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
 from gateway.metrics.exposition import metrics_page
-from gateway.testing.control.openapi import description
+from gateway.testing.control.routes import description
 
 AREAS: Final = (
     ("Consumer groups", (8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69)),

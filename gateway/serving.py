@@ -152,7 +152,7 @@ def _config(options: Options) -> Config:
 def _under_test(options: Options, address: str) -> Iterator[str]:
     """Yield the settings of a gateway under test. Raises _Refused."""
     from gateway.testing.broker import SETTINGS  # noqa: PLC0415
-    from gateway.testing.control.listener import address_complaint  # noqa: PLC0415 - other gateways need none of it
+    from gateway.testing.control.serving import address_complaint  # noqa: PLC0415 - other gateways need none of it
 
     complaint = address_complaint(address)
     if complaint is not None:

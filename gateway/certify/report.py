@@ -18,7 +18,7 @@ from gateway.certify.judgement import Findings, Verdict
 from gateway.certify.run import BURSTS, Outcome
 from gateway.certify.scripts import CALM, SCRIPTS
 from gateway.testing import StoredRecord
-from gateway.testing.control.values import shown
+from gateway.testing.control.routes import shown
 
 _NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from gateway.admin.faults.control_client import Refused, ask
 from gateway.allocator import VARIABLE
 from gateway.homes.home import StartFailed
-from gateway.testing.control.values import read_record, shown
+from gateway.testing.control.routes import read_record, shown
 from gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
 from gateway.testing.faults import Kind
 from gateway.testing.inside import BrokerClock

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +17,9 @@ import msgspec
 
 from gateway.testing.broken_parts import BrokenParts
 from gateway.testing.broker_thread import BrokerThread
-from gateway.testing.control import values
-from gateway.testing.control.orders import Order, Orders
+from gateway.testing.control.orders import PART_FAULTS, REQUEST_FAULTS, Order, Orders
 from gateway.testing.inside import Inside
-from gateway.testing.stored import explain_differences
+from gateway.testing.stored import StoredRecord, explain_differences
 
 T = TypeVar("T")
 
@@ -164,7 +166,7 @@ def _create_topic(asked: Asked) -> Any:
 
 
 def _records(asked: Asked) -> Any:
-    return [values.record_row(record) for record in asked.run(lambda: asked.inside.records(asked.name))]
+    return [record_row(record) for record in asked.run(lambda: asked.inside.records(asked.name))]
 
 
 def _producers(asked: Asked) -> Any:
@@ -172,7 +174,7 @@ def _producers(asked: Asked) -> Any:
 
 
 def _exactly_once(asked: Asked) -> Any:
-    expected = [values.read(value) for value in asked.read(Expected).values]
+    expected = [read(value) for value in asked.read(Expected).values]
     complaint = explain_differences(asked.run(lambda: asked.inside.records(asked.name)), expected)
     return {"exactly_once": complaint is None, "complaint": complaint}
 
@@ -223,6 +225,93 @@ def _kill(_: Asked) -> Any:
 def _power_cut(asked: Asked) -> Any:
     asked.broker.power_cut()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+# The description of the test control for programs that generate clients: OpenAPI 3.1.
+
+
+def description() -> dict[str, Any]:
+    """Return the description of all routes."""
+    kinds = sorted({route.body for route in ROUTES if route.body is not None}, key=lambda kind: kind.__name__)
+    _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas["Order"]["properties"]["fault"]["enum"] = [*REQUEST_FAULTS, *PART_FAULTS]
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Seqgate test control",
+            "version": "1",
+            "description": "Lets a broker fail on purpose, moves its clock, and looks inside. For tests only.",
+        },
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    words = [word for word in re.split(r"[/{}-]", route.path) if word]
+    found: dict[str, Any] = {
+        "operationId": "_".join([route.method.lower(), *words]),
+        "summary": route.does,
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in re.findall(r"{(\w+)}", route.path)
+        ],
+        "responses": {
+            "200": {"description": "The answer.", "content": {"application/json": {}}},
+            "400": {"description": 'The request is wrong: {"error": the sentence that says why}.'},
+            "404": {"description": "What the path names does not exist."},
+        },
+    }
+    if route.body is not None:
+        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
+        found["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return found
+
+
+# Keys and values in JSON: text where the bytes are UTF-8, {"base64": ...} for all others.
+
+
+def shown(value: bytes | None) -> Any:
+    """Return bytes for an answer."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def read(value: Any) -> bytes | None:
+    """Return the bytes that a request names. Raises ValueError."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error:
+            pass
+    raise ValueError(f'a value must be text, null or {{"base64": "..."}}, not {value!r}')
+
+
+def record_row(record: StoredRecord) -> dict[str, Any]:
+    """Return a record for an answer."""
+    return {
+        **record._asdict(),
+        "key": shown(record.key),
+        "value": shown(record.value),
+        "headers": [{"name": name, "value": shown(value)} for name, value in record.headers],
+    }
+
+
+def read_record(row: dict[str, Any]) -> StoredRecord:
+    """Return the record of a row that `record_row` made."""
+    headers = tuple((each["name"], read(each["value"])) for each in row["headers"])
+    return StoredRecord(**{**row, "key": read(row["key"]), "value": read(row["value"]), "headers": headers})
 
 
 ROUTES: Final = (

@@ -14,8 +14,8 @@ import pytest
 
 from gateway.documentation import pages
 from gateway.testing import BrokerProcess, Kind
-from gateway.testing.control.listener import address_complaint
 from gateway.testing.control.routes import ROUTES
+from gateway.testing.control.serving import address_complaint
 from tests.gateway.testing.exchanges import batch, initialise, produce_on
 from tests.support.wire import Closed, Wire
 
