@@ -43,7 +43,7 @@ from gateway.security.errors import LoginSettingsError, StoreError
 from gateway.server.dispatcher import Dispatcher, Requests
 from gateway.server.sasl import Logins, login_mechanisms
 from gateway.server.server import Server
-from gateway.workers.seat import Seat
+from gateway.workers.seating import Seat
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from pid_allocator import BlockStore
 from seq_validator import ProducerLimit

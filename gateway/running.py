@@ -27,7 +27,7 @@ from gateway.server.server import check_address
 from gateway.starting import start_until
 from gateway.stop_signals import signals_taken
 from gateway.workers.link import SupervisorLink
-from gateway.workers.seat import Seat, report
+from gateway.workers.seating import Seat, report
 
 logger = logging.getLogger(__name__)
 

@@ -26,12 +26,10 @@ from gateway.running import (
 )
 from gateway.runtime.loop.clock import SystemClock
 from gateway.runtime.topics.brokers import Endpoint
-from gateway.workers.bucket_charge import BucketCharge
-from gateway.workers.charge import Charge
 from gateway.workers.shared_charge import SharedCharge
 from gateway.workers.shared_directory import SharedDirectory
 from gateway.workers.supervisor import Supervisor, WorkersFailed
-from gateway.workers.worker_process import WorkerProcess
+from gateway.workers.worker_process import BucketCharge, Charge, WorkerProcess
 from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 
 logger = logging.getLogger(__name__)

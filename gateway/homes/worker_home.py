@@ -19,10 +19,8 @@ from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import ALWAYS_READY
 from gateway.runtime.services import Services
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.workers.link import SupervisorLink
-from gateway.workers.messages import Left, Ready
-from gateway.workers.seat import Seat
-from gateway.workers.worker_journal import WorkerJournal
+from gateway.workers.link import Left, Ready, SupervisorLink, WorkerJournal
+from gateway.workers.seating import Seat
 from log import Durability, LocalDurability
 
 logger = logging.getLogger(__name__)

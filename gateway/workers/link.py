@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import uuid
 from collections import deque
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Generic, TypeVar, cast
 
-from gateway.workers.messages import (
-    Alive,
-    BadFrame,
-    Change,
-    Commit,
-    Frames,
-    FromWorker,
-    Ping,
-    Refused,
-    encode,
-    from_supervisor,
-)
+import msgspec
+
+from gateway.metadata.image import MetadataImage, TopicImage
+from gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
+from gateway.runtime.topics.metadata_log import FoldedImage
+from log import StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -107,3 +102,150 @@ class SupervisorLink(asyncio.Protocol):
         verdict = self._verdicts.pop(number, None)
         if verdict is not None and not verdict.done():
             verdict.set_result(refused)
+
+
+# The metadata journal of a worker: the process that supervises it has the log, and tells every worker each
+# durable change.
+
+
+class WorkerJournal:
+    """The image of the metadata at the worker's start, and all changes since."""
+
+    def __init__(self, link: SupervisorLink, image: MetadataImage, end_offset: int) -> None:
+        """Take the image up to `end_offset`; the link has the changes after it."""
+        self.folded = FoldedImage(None, image, end_offset)
+        self.when_removed: Callable[[list[TopicImage]], None] = lambda _: None
+        """Called with the topics that a change has removed, after the listeners, also if one has failed."""
+        self._link = link
+
+    async def catch_up(self) -> None:
+        """Fold in the changes that came, in the order of the log."""
+        changes = self._link.changes
+        while changes:
+            change = changes.popleft()
+            records = [decode_record(record) for record in change.records]
+            topics = self.folded.image.topics_by_id
+            ids = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+            removed = [topics[topic_id] for topic_id in ids if topic_id in topics]
+            try:
+                await self.folded.fold_in(records, change.end_offset)
+            finally:
+                if removed:
+                    self.when_removed(removed)
+
+    async def commit(self, records: Sequence[MetadataRecord]) -> bool:
+        """Have the supervisor append the records right behind those of the image, and fold them in. Raises StorageFailed."""
+        refused = await self._link.commit(
+            self.folded.end_offset, [encode_record(record) for record in records]
+        )
+        await self.catch_up()
+        if refused is not None and refused.error is not None:
+            raise StorageFailed(refused.error)
+        return refused is None
+
+
+# The messages between a worker and its supervisor, on one stream each way. A frame is a length (uint32, big-
+# endian) and msgpack.
+
+LENGTH_BYTES: Final = 4
+MAX_FRAME_BYTES: Final = 1 << 30
+"""A frame of more bytes ends the stream: the other process has gone wrong."""
+OF_OTHERS: Final = -1
+"""The number of a change that another process asked for."""
+
+
+class Commit(msgspec.Struct, tag="commit", frozen=True):
+    """A worker asks to append encoded metadata records, if the log still ends at `end_offset`. The answer has the same number."""
+
+    number: int
+    end_offset: int
+    records: list[bytes]
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """A worker serves: the advertised address of each listener by its name, and the addresses that it is bound to."""
+
+    endpoints: dict[str, tuple[str, int]]
+    bound: list[str]
+
+
+class Alive(msgspec.Struct, tag="alive", frozen=True):
+    """A worker answers a ping."""
+
+
+class Left(msgspec.Struct, tag="left", frozen=True):
+    """A worker has carried out the deletion of a topic: it has let the topic's logs go, and uses their directories no more."""
+
+    topic_id: uuid.UUID
+
+
+class Failed(msgspec.Struct, tag="failed", frozen=True):
+    """A worker can't start, or must not go on; the sentence says why."""
+
+    sentence: str
+
+
+class Change(msgspec.Struct, tag="change", frozen=True):
+    """These encoded records are durable in the metadata log, which ends at `end_offset` with them.
+
+    `number` is that of the worker's own commit; OF_OTHERS for any other change.
+    """
+
+    end_offset: int
+    records: list[bytes]
+    number: int = OF_OTHERS
+
+
+class Refused(msgspec.Struct, tag="refused", frozen=True):
+    """A commit was not carried out: another change was first, and was sent before; or `error` says what failed."""
+
+    number: int
+    error: str | None = None
+
+
+class Ping(msgspec.Struct, tag="ping", frozen=True):
+    """The supervisor asks for a sign of life."""
+
+
+FromWorker = Commit | Ready | Alive | Left | Failed
+FromSupervisor = Change | Refused | Ping
+from_worker: Final[msgspec.msgpack.Decoder[FromWorker]] = msgspec.msgpack.Decoder(FromWorker)
+from_supervisor: Final[msgspec.msgpack.Decoder[FromSupervisor]] = msgspec.msgpack.Decoder(FromSupervisor)
+T = TypeVar("T")
+
+
+class BadFrame(Exception):
+    """The stream is not one of frames."""
+
+
+def encode(message: FromWorker | FromSupervisor) -> bytes:
+    """Return the frame of a message."""
+    content = msgspec.msgpack.encode(message)
+    return len(content).to_bytes(LENGTH_BYTES, "big") + content
+
+
+class Frames(Generic[T]):
+    """The bytes that came from a stream, cut into messages."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
+        """Begin with an empty buffer."""
+        self._decoder = decoder
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[T]:
+        """Add bytes, and yield the messages that are complete. Raises BadFrame."""
+        self._buffer += data
+        while len(self._buffer) >= LENGTH_BYTES:
+            size_bytes = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
+            if size_bytes > MAX_FRAME_BYTES:
+                raise BadFrame(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {size_bytes}")
+            end = LENGTH_BYTES + size_bytes
+            if len(self._buffer) < end:
+                return
+            content = bytes(self._buffer[LENGTH_BYTES:end])
+            del self._buffer[:end]
+            try:
+                message = self._decoder.decode(content)
+            except msgspec.MsgspecError as error:
+                raise BadFrame(f"a message can't be decoded: {error}") from error
+            yield message

@@ -1,13 +1,17 @@
-"""Decisions about the workers of a data directory: which brokers they are, and who leads which partition. No worker runs meanwhile.
+"""Decisions about the workers of a data directory: which brokers they are, and who leads which partition. No
+worker runs meanwhile.
 
-A partition changes its leader only here, and in `moves`. A worker that dies is started again, and leads what it led before, in the next
-leader epoch.
+A partition changes its leader only here, and in `moves`. A worker that dies is started again, and leads what
+it led before, in the next leader epoch.
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.metadata.balance import spread_moves
@@ -21,6 +25,8 @@ from gateway.metadata.records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from gateway.workers.link import Failed, encode
+from log import DirectoryShare
 
 FENCED: Final = 1
 Endpoints = Mapping[str, tuple[str, int]]
@@ -93,3 +99,28 @@ def leader_of(image: MetadataImage, topic: str, partition: int) -> int | None:
     found = image.topics_by_name.get(topic)
     known = None if found is None else found.partitions.get(partition)
     return None if known is None else known.leader
+
+
+# The place of one worker: what it inherits from the process that supervises it.
+
+
+@dataclass(slots=True)
+class Seat:
+    """A worker's number, which counts from 1, its share of the data directory, the metadata at its start, and its stream to the supervisor.
+
+    `first_id` is the node id of worker 1, which the data directory belongs to.
+    """
+
+    number: int
+    first_id: int
+    share: DirectoryShare
+    image: MetadataImage
+    end_offset: int
+    connection: socket.socket
+
+
+def report(connection: socket.socket, sentence: str) -> None:
+    """Tell the supervisor why this process ends. Call this when nothing else uses the stream any more."""
+    with contextlib.suppress(OSError):  # the supervisor may be gone
+        connection.setblocking(True)
+        connection.sendall(encode(Failed(sentence)))

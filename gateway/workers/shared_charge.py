@@ -1,25 +1,40 @@
-"""Workers that share a data directory: this process has its lock, writes its metadata, and says who serves."""
+"""Workers that share a data directory: this process has its lock, writes its metadata, and says who serves.
+
+Carries out the changes of the metadata that workers ask for, and tells all workers each durable change.
+
+A change that creates a topic waits while a worker still uses the directories of a removed topic of that name.
+Whoever waits has folded in the whole log: any other change refuses what waits, because the worker must decide
+again. So no worker waits for one that waits.
+
+The moves of partitions between workers that somebody has ordered, by Kafka's tools for one.
+
+A partition changes its leader only while neither the old leader nor the new one runs: the life of a process
+is the lock of its partitions. So both stop cleanly, the facts about the partition go from the files of one to
+those of the other, the metadata names the new leader, and both start again.
+"""
 
 from __future__ import annotations
 
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from gateway.config import Config
-from gateway.metadata.records import RegisterBrokerRecord
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.leadership import NO_MOVE, Move, move_all
+from gateway.metadata.records import RegisterBrokerRecord, TopicRecord, decode_record
 from gateway.runtime.topics.brokers import advertised_endpoint
-from gateway.workers.charge import Ending
-from gateway.workers.commits import Commits
-from gateway.workers.messages import Commit, FromWorker, Left, Ready
-from gateway.workers.moves import Moves
-from gateway.workers.seat import Seat
-from gateway.workers.seating import died, registration, serves
+from gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
+from gateway.workers.link import Change, Commit, FromWorker, Left, Ready, Refused
+from gateway.workers.metadata_writer import MetadataWriter
+from gateway.workers.seating import Seat, died, registration, serves
 from gateway.workers.shared_directory import SharedDirectory, share_of
-from gateway.workers.worker_process import WorkerProcess
-from log import LogError
+from gateway.workers.worker_process import Ending, WorkerProcess
+from log import IncompatibleFormat, LogError
 
 logger = logging.getLogger(__name__)
 
@@ -141,3 +156,190 @@ class SharedCharge:
             endpoints,
             config.optional_str("broker.rack"),
         )
+
+
+WAIT_LIMIT_S: Final = 10.0
+"""How long the creation of a topic waits for its name; then it fails, and the client tries again. Other changes of the worker wait behind it."""
+
+
+class _Waiting(NamedTuple):
+    worker: WorkerProcess
+    commit: Commit
+    since_s: float
+    why: str
+
+
+class Commits:
+    """The commits of all workers. `workers` are those whose processes live."""
+
+    def __init__(
+        self,
+        metadata: MetadataWriter,
+        workers: Mapping[int, WorkerProcess],
+        take_away: Callable[[LeftDirectory], None],
+    ) -> None:
+        """Take the metadata; `take_away` removes a directory that a dead worker has left."""
+        self._metadata = metadata
+        self._workers = workers
+        self._take_away = take_away
+        self._leaving = LeavingTopics()
+        self._waiting: list[_Waiting] = []
+        """The commits that wait for a name: at most one of each worker."""
+        self._asker: tuple[WorkerProcess, int] | None = None
+        """The worker whose commit is being carried out, and the number of the commit."""
+        metadata.when_removed.append(self._leaving.removed)
+        metadata.when_changed.append(self._tell)
+
+    def take(self, worker: WorkerProcess, commit: Commit, now_s: float) -> None:
+        """Carry a commit out, refuse it, or let it wait for the names of its topics."""
+        try:
+            self._metadata.catch_up()
+            if commit.end_offset != self._metadata.end_offset:
+                worker.send(Refused(commit.number))
+                return
+            why = self._why_it_waits(commit)
+            if why is not None:
+                self._waiting.append(_Waiting(worker, commit, now_s, why))
+                return
+            self._asker = worker, commit.number
+            self._metadata.append(commit.records)
+        except (LogError, OSError) as error:
+            logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
+            worker.send(Refused(commit.number, f"the metadata can't be written: {error}"))
+        finally:
+            self._asker = None
+
+    def _why_it_waits(self, commit: Commit) -> str | None:
+        if not self._leaving:
+            return None
+        records = map(decode_record, commit.records)
+        used = self._leaving.users(record.name for record in records if isinstance(record, TopicRecord))
+        for name, node_ids in used.items():
+            workers = ", ".join(f"worker {number}" for number in self._numbers(node_ids))
+            return f"{workers} has not let go of the deleted topic {name} yet; retry later"
+        return None
+
+    def _numbers(self, node_ids: Iterable[int]) -> list[int]:
+        return [number for number, worker in self._workers.items() if worker.node_id in node_ids]
+
+    def _tell(self, end_offset: int, records: list[bytes]) -> None:
+        """Tell all workers a durable change; the worker that asked learns that the change is its own."""
+        for worker in self._workers.values():
+            if self._asker is not None and self._asker[0] is worker:
+                worker.send(Change(end_offset, records, self._asker[1]))
+            else:
+                worker.send(Change(end_offset, records))
+        for waiting in self._waiting:
+            waiting.worker.send(Refused(waiting.commit.number))
+        self._waiting.clear()
+
+    def left(self, worker: WorkerProcess, topic_id: uuid.UUID) -> None:
+        """Note that a worker uses no directory of a removed topic any more."""
+        self._leaving.left(worker.node_id, topic_id)
+
+    def look(self, now_s: float) -> None:
+        """Take away what dead workers have left, and look again at the commits that wait. Call this after anything has happened."""
+        if self._leaving:
+            alive = [worker.node_id for worker in self._workers.values()]
+            for directory in self._leaving.left_by_the_dead(alive):
+                self._take_away(directory)
+        waiting, self._waiting = self._waiting, []
+        for worker, commit, since_s, why in waiting:
+            if self._workers.get(worker.number) is not worker:
+                continue
+            if now_s - since_s > WAIT_LIMIT_S and self._why_it_waits(commit) is not None:
+                worker.send(Refused(commit.number, why))
+            else:
+                self.take(worker, commit, since_s)
+
+
+STOP_LIMIT_S: Final = 30.0
+"""How long the workers concerned have to stop cleanly. Then those that are left are killed, and the moves are tried again."""
+RETRY_S: Final = 5.0
+"""The pause before moves are tried again that have failed."""
+
+
+HandOn = Callable[[int, int, Collection[tuple[str, int]]], None]
+"""Called with the node ids of the old and the new leader, and the partitions by topic and index."""
+
+
+def ordered(image: MetadataImage, node_ids: Collection[int]) -> list[Move]:
+    """Return the moves from one of these workers to another that are ordered and not carried out."""
+    return [
+        Move(topic.topic_id, index, partition.leader, partition.leader_epoch, partition.next_leader)
+        for topic in image.topics_by_id.values()
+        for index, partition in topic.partitions.items()
+        if partition.next_leader not in {NO_MOVE, partition.leader}
+        and partition.next_leader in node_ids
+        and partition.leader in node_ids
+    ]
+
+
+class Moves:
+    """At most one round of moves at a time. The supervisor stops and starts the workers."""
+
+    def __init__(self, metadata: MetadataWriter, node_ids: Collection[int], hand_on: HandOn) -> None:
+        """Take the metadata; `hand_on` copies the facts about partitions from the files of one worker to those of another."""
+        self._metadata = metadata
+        self._node_ids = node_ids
+        self._hand_on = hand_on
+        self._moves: list[Move] = []
+        self._awaited: set[int] = set()
+        """The node ids of the workers that must still end."""
+        self._is_clean = True
+        self._until_s = 0.0
+        self._again_at_s = 0.0
+
+    def begin(self, now_s: float) -> set[int]:
+        """Begin a round if moves are ordered; return the node ids of the workers that must stop."""
+        if self._awaited or not self._metadata.has_orders or now_s < self._again_at_s:
+            return set()
+        self._metadata.has_orders = False
+        self._moves = ordered(self._metadata.image, self._node_ids)
+        self._awaited = {node_id for move in self._moves for node_id in (move.leader, move.to)}
+        self._is_clean = True
+        self._until_s = now_s + STOP_LIMIT_S
+        if self._moves:
+            logger.info(
+                "moving partitions: %d; the workers on nodes %s stop, and start again",
+                len(self._moves),
+                ", ".join(map(str, sorted(self._awaited))),
+            )
+        return set(self._awaited)
+
+    def late(self, now_s: float) -> Collection[int]:
+        """Return the node ids of the workers that should have ended."""
+        return self._awaited if now_s > self._until_s else ()
+
+    def ended(self, node_id: int, now_s: float, *, is_clean: bool) -> bool:
+        """Note that a worker has ended, and carry the moves out once all have; return whether the round is over."""
+        self._awaited.discard(node_id)
+        self._is_clean = self._is_clean and is_clean
+        if self._awaited:
+            return False
+        try:
+            if not self._is_clean:
+                raise InterruptedError("a worker did not stop cleanly")
+            self._carry_out()
+        except (LogError, IncompatibleFormat, OSError) as error:
+            logger.error("partitions are not moved, this is tried again: %s", error)  # noqa: TRY400
+            self._metadata.has_orders = True
+            self._again_at_s = now_s + RETRY_S
+        return True
+
+    def is_awaited(self, node_id: int) -> bool:
+        """Return whether a worker stops for the round."""
+        return node_id in self._awaited
+
+    def _carry_out(self) -> None:
+        self._metadata.catch_up()
+        by_id = self._metadata.image.topics_by_id
+        keys: dict[tuple[int, int], set[tuple[str, int]]] = defaultdict(set)
+        for move in self._moves:
+            if move.topic_id in by_id:
+                keys[move.leader, move.to].add((by_id[move.topic_id].name, move.partition))
+        for (leader, to), some in keys.items():
+            self._hand_on(leader, to, some)
+        decision = move_all(self._metadata.image, self._moves)
+        self._metadata.change(decision.records)
+        logger.info("moved partitions: %d", sum(decision.answer))

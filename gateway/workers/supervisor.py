@@ -1,27 +1,29 @@
 """The process that supervises several workers: starts them, starts a dead one again, and stops them all.
 
-It serves no client. Workers are forked from it, so a new one needs no imports. A `Charge` cares for what the workers share. If that is a
-data directory, this process holds its lock, which the workers inherit, and is the only writer of the metadata log. A worker leads its
-partitions until its process is dead, and then the next process of that worker leads them: no partition has two leaders, whatever is
-stopped, slow or cut off.
+It serves no client. Workers are forked from it, so a new one needs no imports. A `Charge` cares for what the
+workers share. If that is a data directory, this process holds its lock, which the workers inherit, and is the
+only writer of the metadata log. A worker leads its partitions until its process is dead, and then the next
+process of that worker leads them: no partition has two leaders, whatever is stopped, slow or cut off.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import selectors
 import signal
 import socket
+import sys
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import FrameType
+from typing import Final, Protocol, Self
 
-from gateway.workers.charge import Charge
-from gateway.workers.forking import fork_worker
-from gateway.workers.messages import Failed, FromWorker, Ready
-from gateway.workers.signals import Signals
-from gateway.workers.worker_process import WorkerProcess
+from gateway.stop_signals import STOPPING, ignore_stop_signals
+from gateway.workers.link import Failed, FromWorker, Ready
+from gateway.workers.worker_process import Charge, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -269,3 +271,84 @@ def _how(worker: WorkerProcess, code: int) -> str:
         if code < 0
         else f"it ended with the exit code {code}"
     )
+
+
+# Starts a worker as a copy of the process that supervises it.
+
+
+class Closable(Protocol):
+    """What a worker inherits, and must close: a worker learns of its supervisor's death by the end of a stream that nobody else has."""
+
+    def close(self) -> None: ...
+
+
+def fork_worker(run: Callable[[], int], inherited: Iterable[Closable]) -> int:
+    """Return the pid of a new process that calls `run`, and exits with what it returns. This process must have one thread.
+
+    SIGTERM and SIGINT wait in the new process until `run` unblocks them: it has the handlers of this process first, which would lose a
+    signal, and then none, so that a signal would kill it. Raises OSError when the system has no room for a process.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return pid
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        for one in inherited:
+            one.close()
+        code = run()
+    except BaseException:  # noqa: BLE001 - nothing of the supervisor's stack may run in this process
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+# The signals of the process that supervises workers: they wake it, and it looks what they ask for.
+
+
+class Signals:
+    """Takes SIGTERM, SIGINT and SIGCHLD inside of a `with` block. Afterwards the process ignores the first two: it ends."""
+
+    def __init__(self) -> None:
+        """Take nothing yet."""
+        self.is_stopping = False
+        self.wakes, self._end = socket.socketpair()
+        """A socket that can be read after a signal."""
+
+    def __enter__(self) -> Self:
+        """Take the signals."""
+        for end in (self.wakes, self._end):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._end.fileno(), warn_on_full_buffer=False)
+        for number in STOPPING:
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        return self
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_stopping = True
+
+    def take(self) -> None:
+        """Forget that signals came."""
+        self.wakes.recv(4096)
+
+    def __exit__(self, *_: object) -> None:
+        """Take the signals no more."""
+        ignore_stop_signals()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.wakes.close()
+        self._end.close()

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.metadata.records import PartitionRecord, TopicRecord
 from gateway.workers.metadata_writer import MetadataWriter
-from gateway.workers.moves import RETRY_S, STOP_LIMIT_S, Moves, ordered
 from gateway.workers.seating import registration
+from gateway.workers.shared_charge import RETRY_S, STOP_LIMIT_S, Moves, ordered
 from log import StorageFailed
 from tests.gateway.workers.test_metadata_writer import created, writer
 

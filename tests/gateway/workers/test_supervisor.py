@@ -15,7 +15,7 @@ from gateway.config import load_config
 from gateway.config.workers import worker_config
 from gateway.metadata.records import PartitionRecord, TopicRecord, decode_record, encode_record
 from gateway.stop_signals import STOPPING
-from gateway.workers.messages import (
+from gateway.workers.link import (
     Alive,
     Change,
     Commit,

@@ -14,8 +14,8 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, TopicRecord, encode_record
 from gateway.metadata.users import Decision
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.workers.link import GONE, SupervisorLink
-from gateway.workers.messages import (
+from gateway.workers.link import (
+    GONE,
     Alive,
     Change,
     Commit,
@@ -24,10 +24,11 @@ from gateway.workers.messages import (
     FromWorker,
     Ping,
     Refused,
+    SupervisorLink,
+    WorkerJournal,
     encode,
     from_worker,
 )
-from gateway.workers.worker_journal import WorkerJournal
 from log import StorageFailed
 
 

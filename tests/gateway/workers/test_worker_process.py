@@ -9,8 +9,8 @@ import pytest
 
 from gateway.stop_signals import STOPPING
 from gateway.workers import worker_process
-from gateway.workers.forking import fork_worker
-from gateway.workers.messages import Alive, Change, Commit, Ping, Ready, encode
+from gateway.workers.link import Alive, Change, Commit, Ping, Ready, encode
+from gateway.workers.supervisor import fork_worker
 from gateway.workers.worker_process import WorkerProcess
 
 READY = Ready({"PLAINTEXT": ("h", 1)}, ["h:1"])

@@ -17,10 +17,9 @@ from gateway.gateway import Gateway
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from gateway.metadata.users import Decision
 from gateway.runtime.partitions.partition import Partition
-from gateway.workers.commits import Commits
-from gateway.workers.messages import Commit, FromSupervisor, FromWorker, Left
-from gateway.workers.seat import Seat
-from gateway.workers.seating import registration
+from gateway.workers.link import Commit, FromSupervisor, FromWorker, Left
+from gateway.workers.seating import Seat, registration
+from gateway.workers.shared_charge import Commits
 from gateway.workers.shared_directory import SharedDirectory, share_of
 from gateway.workers.worker_process import WorkerProcess
 from log import Storage
