@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log import cleaning, lookups, markers, measures, reopening, retention, settings
+from log import cleaning, partition_log, retention
 from log.config import LogConfig
 from log.directory.known_damage import known_cut_bytes, known_damage
 from log.directory.log_directory import LogDirectory
@@ -58,8 +58,6 @@ from log.state.delayed_records import NEVER_DUE
 from log.state.transactions import OpenTransaction
 
 __all__ = [
-    "NEVER_DUE",
-    "NOT_HELD",
     "Appended",
     "CachedDurability",
     "CorruptRecord",
@@ -89,6 +87,8 @@ __all__ = [
     "LogEnvironment",
     "LogError",
     "MalformedBatch",
+    "NEVER_DUE",
+    "NOT_HELD",
     "NameLimitReached",
     "NameUndecided",
     "NamesNotReady",
@@ -114,11 +114,7 @@ __all__ = [
     "cleaning",
     "known_cut_bytes",
     "known_damage",
-    "lookups",
-    "markers",
-    "measures",
     "parse_partition_directory",
-    "reopening",
+    "partition_log",
     "retention",
-    "settings",
 ]

@@ -4,18 +4,21 @@
     .backup/data/             hard links to the files, under the names that they have in the data directory
     .backup.lock              locked by the `seqgate backup` command for as long as it needs `.backup`
 
-`capture` notes in one turn of the event loop where every log ends. `stage` then links the files, in any thread. A log file is only
-appended to, and every other file is replaced by a rename, so a link keeps what its file had; what was appended later lies behind the
-bytes of `cut.json`. The copy is therefore what a process that is killed in the turn of `capture` leaves, and a start recovers it.
+`capture` notes in one turn of the event loop where every log ends. `stage` then links the files, in any
+thread. A log file is only appended to, and every other file is replaced by a rename, so a link keeps what its
+file had; what was appended later lies behind the bytes of `cut.json`. The copy is therefore what a process
+that is killed in the turn of `capture` leaves, and a start recovers it.
 
-Between `capture` and the end of `stage` the caller prevents three things: a compacted segment must not take the place of others, and
-`Storage.keeps_deleted` keeps old snapshots, and removed segments and partitions under the names that they have until they are deleted.
-Everything else may go on.
+Between `capture` and the end of `stage` the caller prevents three things: a compacted segment must not take
+the place of others, and `Storage.keeps_deleted` keeps old snapshots, and removed segments and partitions
+under the names that they have until they are deleted. Everything else may go on.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,8 +28,11 @@ from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets
 from log.directory.directory_files import RECOVERY_POINTS, STAGING, STAGING_LOCK, check_is_whole
 from log.directory.partition_deletion import DELETE_SUFFIX
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS
+from log.durability.durability import LocalDurability
 from log.errors import StorageFailed
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, decode_partition_metadata, encode_offsets
+from log.files.data_file import DataFile, Place
+from log.files.disk import FileEntry
 from log.files.file_names import (
     CLEANED_SUFFIX,
     DEDUPLICATION_START,
@@ -45,29 +51,39 @@ from log.files.file_names import (
     parse_offset_name,
     parse_partition_directory,
 )
-from log.files.trees import remove_tree
+from log.files.trees import empty, remove_tree
 from log.files.versions import META, check_directory_version, read_properties
 from log.recovery.cut_bytes import CUT_SUFFIX
 from log.segments.damage_register import DAMAGED_BATCHES
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from log.directory.log_directory import LogDirectory
+    from log.files.disk import FileSystemFlush
     from log.files.storage import Storage
 
+
 __all__ = [
+    "CHUNK_BYTES",
+    "Content",
+    "FileEntry",
+    "Flush",
+    "LogCut",
     "META",
     "STAGING",
     "STAGING_LOCK",
-    "LogCut",
     "Staged",
     "capture",
+    "copy_file",
     "data_path",
+    "digest",
+    "empty",
     "read_properties",
     "read_staged",
     "remove_staging",
+    "remove_tree",
     "stage",
     "stage_stopped",
 ]
@@ -385,3 +401,89 @@ class _Finder:
             return False
         except CorruptCheckpoint:
             return otherwise
+
+
+# Copies files with their checksums, makes the copies durable, and deletes them. The copies leave the page
+# cache again.
+
+CHUNK_BYTES: Final = 1 << 20
+"""Bytes that are read, added to the checksum and written at once."""
+
+SEPARATE_FILES: Final = 500
+"""Files that are flushed one by one. A flush of the whole file system waits for the bytes of other programs, too."""
+
+Spend = Callable[[int], None]
+#: Called after each chunk with its bytes; may wait, to bound the rate.
+
+
+class Content(NamedTuple):
+    """The bytes that were read: their number, and their SHA-256 in hexadecimal."""
+
+    size_bytes: int
+    sha256: str
+
+
+def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend: Spend) -> Content:
+    """Copy the first `size_bytes` of a file, or all of a shorter one; return what was copied. The copy is not durable yet.
+
+    The copy gets the modification time of the source, from which a start tells the age of a segment. Raises OSError.
+    """
+    file = DataFile(target)
+    storage.create(file)
+    try:
+        content = _read(
+            storage, source, size_bytes, spend, lambda chunk, at: _write(storage, file, chunk, at)
+        )
+    finally:
+        storage.descriptors.release(file)
+    storage.set_modified_ms(target, storage.modified_ms(source))
+    return content
+
+
+def digest(storage: Storage, path: str, size_bytes: int, spend: Spend) -> Content:
+    """Read the first `size_bytes` of a file, or all of a shorter one. Raises OSError."""
+    return _read(storage, path, size_bytes, spend, lambda _chunk, _at: None)
+
+
+def _read(
+    storage: Storage, path: str, size_bytes: int, spend: Spend, take: Callable[[bytes, int], None]
+) -> Content:
+    checksum = hashlib.sha256()
+    position = 0
+    while position < size_bytes:
+        chunk = storage.read_by_name(path, min(CHUNK_BYTES, size_bytes - position), position)
+        if not chunk:
+            break
+        checksum.update(chunk)
+        take(chunk, position)
+        position += len(chunk)
+        spend(len(chunk))
+    return Content(position, checksum.hexdigest())
+
+
+def _write(storage: Storage, file: DataFile, chunk: bytes, position: int) -> None:
+    rest = memoryview(chunk)
+    while rest:
+        written = storage.write(file, (rest,), position)
+        rest = rest[written:]
+        position += written
+
+
+class Flush:
+    """Makes new files below one directory durable: many with one flush of the file system, where the system has that."""
+
+    def __init__(self, storage: Storage, directory: str, files: int) -> None:
+        """Begin before the first of at most `files` files is written, so that errors of every write are reported. Raises OSError."""
+        self._storage = storage
+        self._common: FileSystemFlush | None = None
+        if files > SEPARATE_FILES:
+            self._common = LocalDurability(storage).begin_common_flush(directory)
+
+    def run(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Persist the files, and the names in the directories, and drop the files from the page cache. Raises OSError."""
+        if self._common is None:
+            LocalDurability(self._storage).sync(paths=files, directories=directories)
+        else:
+            self._common.run()
+        for path in files:
+            self._storage.drop_cached(Place(path, 0, 0))

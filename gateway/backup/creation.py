@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode
 from gateway.backup.repository import DATA, Repository
 from log import LocalDurability
-from log.copying import FileEntry, Flush, copy_file, remove_tree
-from log.staging import META, data_path, read_properties
+from log.staging import META, FileEntry, Flush, copy_file, data_path, read_properties, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

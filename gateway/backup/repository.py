@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.backup.manifest import BackupError, Manifest, read
 from log import DirectoryLocked, LocalDurability, Storage
-from log.copying import Flush, copy_file, digest, empty, remove_tree
-from log.staging import META
+from log.staging import META, Flush, copy_file, digest, empty, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ from log import (
     Storage,
     StorageFailed,
     parse_partition_directory,
-    reopening,
+    partition_log,
 )
 from log.format.records import NewRecord, build_batch
 from log.sharing import ensure_topic_id, note_durable
@@ -131,7 +131,7 @@ class MetadataWriter:
         After a failed flush nobody knows whether the records are in the log. A decision on the image without them may contradict them.
         """
         if self.log.offline:
-            reopening.reopen(self.log, self._now_ms())
+            partition_log.reopen(self.log, self._now_ms())
         if self.log.log_end_offset != self.end_offset:
             found = list(read_records(self.log, self.end_offset))
             self._flush()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from log.closing import finish_close, prepare_close
+from log.partition_log import finish_close, prepare_close
 
 if TYPE_CHECKING:
     from log.durability.durability import Durability

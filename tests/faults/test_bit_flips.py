@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from log import IncompatibleFormat, LogError, PartitionLog, known_damage, lookups
+from log import IncompatibleFormat, LogError, PartitionLog, known_damage, partition_log
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
@@ -72,8 +72,8 @@ def read_everything(log: PartitionLog, written: list[Written]) -> None:
 
 
 def by_time(log: PartitionLog) -> list[object]:
-    return [lookups.offset_for_timestamp(log, timestamp) for timestamp in range(1_000, 1_030, 3)] + [
-        lookups.offset_of_max_timestamp(log)
+    return [partition_log.offset_for_timestamp(log, timestamp) for timestamp in range(1_000, 1_030, 3)] + [
+        partition_log.offset_of_max_timestamp(log)
     ]
 
 

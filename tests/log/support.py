@@ -22,7 +22,7 @@ from log import (
 from log.environment import LogEnvironment
 from log.format.records import NewRecord, build_batch
 from log.log_lists import LogLists
-from log.markers import end_marker
+from log.partition_log import end_marker
 from log.recovery.clean_stop import CleanStop
 from tests.support.batches import read_batches
 

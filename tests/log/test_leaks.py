@@ -7,7 +7,7 @@ import pytest
 from log.files import file_names
 from log.files.disk import FileEntry
 from log.files.file_names import parse_partition_directory
-from log.leaks import (
+from log.stopped import (
     FileLeak,
     LeakKind,
     OpenPartition,

@@ -29,7 +29,7 @@ from gateway.admin.system_errors import in_words
 from gateway.metadata.image import MetadataImage
 from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from log import Storage, parse_partition_directory
-from log.leaks import FileLeak, leaks_of_directory, leaks_of_partition
+from log.stopped import FileLeak, leaks_of_directory, leaks_of_partition
 
 
 def begin(gateway: LiveGateway, request: SweepRequest) -> TaskRow:

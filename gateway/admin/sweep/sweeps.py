@@ -20,7 +20,7 @@ from gateway.runtime.loop.clock import Task
 from gateway.runtime.services import Services
 from gateway.runtime.topics.producer_ids import SEEN_FILE
 from gateway.runtime.upkeep.file_sweep import ALL, MAX_FOUND, FileSweep, StateLeak, StateSweep
-from log.leaks import FileLeak
+from log.stopped import FileLeak
 
 NAME: Final = "sweep"
 KEPT_RESULTS: Final = 4

@@ -42,7 +42,15 @@ from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
-from log import Appended, CorruptRecord, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch, measures
+from log import (
+    Appended,
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTimestamp,
+    LogError,
+    MalformedBatch,
+    partition_log,
+)
 from log.format.batch_validation import check_frame, is_transactional_frame
 from log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL_FLAG, parse_header
 from seq_validator import RefusedBefore
@@ -183,7 +191,7 @@ def _refuse_for_room(
         return refused_row(partition, REFUSED, reason, appended=False)
     if not services.disk_room.is_short or len(records) < HEADER_BYTES:
         return None
-    if measures.is_repeated(partition.log, parse_header(records), now_ms):
+    if partition_log.is_repeated(partition.log, parse_header(records), now_ms):
         return None
     room = services.disk_room
     room.refused_batches += 1
@@ -438,7 +446,7 @@ def gate_refusal(partition: Partition, gate: ProduceGate, records: memoryview, n
     """Return why a batch must not be appended now; None if it may be. A duplicate is answered as always."""
     if not gate.is_closed or len(records) < HEADER_BYTES:
         return None
-    if measures.is_repeated(partition.log, parse_header(records), now_ms):
+    if partition_log.is_repeated(partition.log, parse_header(records), now_ms):
         return None
     return gate.refuse()
 
@@ -489,7 +497,7 @@ def _is_full(
         return False
     if records is None or len(records) < HEADER_BYTES:
         return False
-    return not measures.is_repeated(partition.log, parse_header(records), context.node.clock.now_ms())
+    return not partition_log.is_repeated(partition.log, parse_header(records), context.node.clock.now_ms())
 
 
 def copied(request: ProduceRequest) -> ProduceRequest:

@@ -50,7 +50,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import LogDirectory, PartitionLog, measures
+from log import LogDirectory, PartitionLog, partition_log
 
 logger = logging.getLogger(__name__)
 
@@ -68,12 +68,12 @@ class _LogView:
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.log_end_offset
         self.skippable_end_offset = min(log.high_watermark, log.last_stable_offset, log.held_from)
-        self.bytes_from = partial(measures.bytes_from, log)
-        self.newest_timestamp_at = partial(measures.newest_timestamp_at, log)
-        self.offset_with_bytes_left = partial(measures.offset_with_bytes_left, log)
+        self.bytes_from = partial(partition_log.bytes_from, log)
+        self.newest_timestamp_at = partial(partition_log.newest_timestamp_at, log)
+        self.offset_with_bytes_left = partial(partition_log.offset_with_bytes_left, log)
 
     def expired_until(self, offset: int, before_ms: int) -> int:
-        return measures.expired_until(self._log, offset, before_ms, self.skippable_end_offset)
+        return partition_log.expired_until(self._log, offset, before_ms, self.skippable_end_offset)
 
 
 class Backlog:

@@ -23,7 +23,7 @@ from gateway.metadata.group_configs import group_number, group_value
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import PartitionLog, lookups
+from log import PartitionLog, partition_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ class ShareReading:
             return log.log_start_offset
         duration_ms = offset_reset_duration_ms(self.offset_reset)
         found = (
-            None if duration_ms is None else lookups.offset_for_timestamp(log, max(0, now_ms - duration_ms))
+            None
+            if duration_ms is None
+            else partition_log.offset_for_timestamp(log, max(0, now_ms - duration_ms))
         )
         return log.high_watermark if found is None else min(found.offset, log.high_watermark)
 

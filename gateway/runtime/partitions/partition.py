@@ -36,11 +36,11 @@ from log import (
     PartitionLog,
     RemovalTicket,
     StorageFailed,
-    reopening,
+    partition_log,
     retention,
 )
 from log.format.compression import Compression
-from log.markers import end_marker
+from log.partition_log import end_marker
 from seq_validator import RefusedBefore
 
 logger = logging.getLogger(__name__)
@@ -467,11 +467,11 @@ class Recoveries:
             logger.error("the recovery of %s-%d failed in an unexpected way", *key, exc_info=error)
 
     async def _reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
-        recovery = reopening.begin(log, self._clock.now_ms())
+        recovery = partition_log.begin(log, self._clock.now_ms())
         try:
             await asyncio.to_thread(recovery.run)
         finally:
-            reopening.end(log, recovery, self._clock.now_ms())
+            partition_log.end(log, recovery, self._clock.now_ms())
         self._flusher.reopened(log)
         if owner is not None:
             if log.unflushed.has_captures or log.recovery_point < log.log_end_offset:

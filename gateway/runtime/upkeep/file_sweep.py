@@ -30,7 +30,7 @@ from gateway.runtime.loop.clock import Clock, Task
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, parse_partition_directory
-from log.leaks import (
+from log.stopped import (
     FileLeak,
     LeakKind,
     OpenPartition,

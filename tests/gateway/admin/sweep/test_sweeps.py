@@ -18,7 +18,7 @@ from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecor
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transaction.rules import Producer
 from gateway.runtime.upkeep.background_jobs import FileDeletion
-from log.leaks import LeakKind
+from log.stopped import LeakKind
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch, delete_records

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
-from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage, reopening
+from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage, partition_log
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.checkpoints import encode_partition_metadata
@@ -167,7 +167,7 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
             await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
         assert partition.log.outage.reason is not None
         assert "the disk fails" in partition.log.outage.reason
-        reopening.reopen(partition.log, NOW_MS)
+        partition_log.reopen(partition.log, NOW_MS)
         assert partition.log.record_states.names is not None
         assert append(node) == 1
 
