@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.cleanable import CompactionRules, SegmentAge
-from log.compaction.cleanable import cleanable as decide_cleanable
-from log.compaction.job import CleaningJob, JobSegment
+from log.compaction.job import CleaningJob, CompactionRules, JobSegment, SegmentAge
+from log.compaction.job import cleanable as decide_cleanable
 from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
 from log.errors import StorageFailed
 from log.files.file_names import LOG_SUFFIX
@@ -20,8 +19,7 @@ from log.segments.aborted_transactions import aborted_from
 from log.segments.segment import Segment
 
 if TYPE_CHECKING:
-    from log.compaction.cleanable import Cleanable
-    from log.compaction.job import CleanedSegment, JobLimits
+    from log.compaction.job import Cleanable, CleanedSegment, JobLimits
     from log.partition_log import PartitionLog
 
 _NEVER_MS: Final = 2**63 - 1

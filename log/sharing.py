@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
 from log.directory.directory_files import LOCK, RECOVERY_POINTS, WORKERS
 from log.directory.identity import check_ownership, take_identity, write_version
 from log.directory.partition_deletion import DELETE_SUFFIX, STRAY_SUFFIX, rename_away

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
 from log.directory.directory_files import RECOVERY_POINTS, STAGING, STAGING_LOCK, check_is_whole
 from log.directory.partition_deletion import DELETE_SUFFIX
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS

@@ -7,9 +7,9 @@ puts the cleaned segments in place. The rules (`offset_map`, `kept_records`, `cl
 
 from __future__ import annotations
 
-from log.compaction.cleanable import Cleanable
-from log.compaction.cleaned_offsets import read_cleaned_offsets, write_cleaned_offsets
+from log.compaction.cleaned_transactions import read_cleaned_offsets, write_cleaned_offsets
 from log.compaction.job import (
+    Cleanable,
     CleanedSegment,
     CleaningFailed,
     CleaningFinished,

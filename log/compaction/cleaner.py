@@ -1,24 +1,61 @@
-"""Cleans one log in two passes: one over the dirty section for the newest offset of each key, one that writes what stays.
+"""Cleans one log in two passes: one over the dirty section for the newest offset of each key, one that writes
+what stays.
 
-The cleaner only reads the log, and writes `*.cleaned` files beside it. The files are durable before they are reported, and `swap`
-puts them in place. Memory: the offset map, two buffers, one batch, and the indexes of one segment.
+The cleaner only reads the log, and writes `*.cleaned` files beside it. The files are durable before they are
+reported, and `swap` puts them in place. Memory: the offset map, two buffers, one batch, and the indexes of
+one segment.
 Source: Kafka's `Cleaner.doClean`, `buildOffsetMap`, `cleanSegments`.
+
+Groups segments that a cleaning merges into one. Otherwise cleanings would leave ever more and smaller
+segments.
+
+Source: Kafka's `Cleaner.groupSegmentsBySize`, which does not limit the segments in a group.
+
+The process that cleans logs, apart from the gateway, because decoding records takes long.
+
+The process reads jobs from standard input and writes reports to standard output (see `job`), until the input
+ends. It keeps no state, so it can be killed at any time.
+
+Limits a cleaning to a number of bytes per second, by sleeping. Source: Kafka's `Throttler`.
+
+Decides which records stay when a log is cleaned, batch by batch, from the batch's bytes.
+
+A record stays unless a newer record has the same key. A tombstone (a record without a value) stays until its
+batch's delete horizon, which the first cleaning of the batch sets. Aborted records never stay. A transaction
+marker stays while batches of its transaction are left, and then until its own horizon. A batch that loses all
+records stays as an empty one if its offsets and sequences are needed: as the last batch of a remembered
+producer, or the last batch of the cleaning.
+Source: Kafka's `Cleaner.cleanInto`, `MemoryRecords.filterTo` (KIP-98, KIP-534).
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.compaction.cleaned_transactions import CleanedTransactions
-from log.compaction.job import CleanedSegment, CleaningFinished
-from log.compaction.kept_records import KeptRecords
+from log.compaction.job import (
+    CleanedSegment,
+    CleaningFailed,
+    CleaningFinished,
+    CleaningReport,
+    UnknownJobVersion,
+    decode_job,
+    encode_report,
+)
 from log.compaction.offset_map import OffsetMap
-from log.compaction.segment_groups import SourceSegment, grouped_segments
+from log.config import DEFAULT_DECOMPRESSED_BYTES
 from log.environment import LogEnvironment
-from log.errors import CorruptRecord
+from log.errors import CorruptRecord, LogError
 from log.files.data_file import DataFile, Place
 from log.files.file_names import (
     LOG_SUFFIX,
@@ -28,17 +65,25 @@ from log.files.file_names import (
     cleaned_name,
     offset_name,
 )
-from log.format.batch_rewriting import plain_records, stored_records
+from log.files.storage import Storage
+from log.format.batch_rewriting import (
+    StoredRecord,
+    delete_horizon_ms,
+    empty_batch,
+    plain_records,
+    rewritten_batch,
+    stored_records,
+)
 from log.format.end_marker import read_end_marker
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from log.segments.segment import Segment
 from log.segments.transaction_index import ENTRY, AbortedTransaction
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from log.compaction.job import CleaningJob, JobSegment
-    from log.compaction.throttle import Throttle
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
+
 
 _SECTION_OF_ONE_WRITE: Final = 256 * 1024
 
@@ -360,3 +405,215 @@ class _Output:
     def close(self) -> None:
         self.storage.descriptors.release(self.file)
         self.storage.descriptors.unpin(self.file)
+
+
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_MAX_SEGMENTS: Final = 100
+"""Segments in one group; further ones begin a new group. One step of the event loop removes all of a group, four files each."""
+
+
+class SourceSegment(NamedTuple):
+    """A closed segment; `end_offset` is exclusive, `index_bytes` is the size of the larger index."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    index_bytes: int
+
+
+def grouped_segments(
+    segments: Sequence[SourceSegment], *, max_bytes: int, max_index_bytes: int
+) -> list[list[SourceSegment]]:
+    """Return groups of neighbours, each small enough for one segment even if the cleaning drops no records."""
+    groups: list[list[SourceSegment]] = []
+    size_bytes = index_bytes = 0
+    for segment in segments:
+        if (
+            groups
+            and len(groups[-1]) < _MAX_SEGMENTS
+            and size_bytes + segment.size_bytes <= max_bytes
+            and index_bytes + segment.index_bytes <= max_index_bytes
+            and segment.end_offset - 1 - groups[-1][0].base_offset <= _MAX_RELATIVE_OFFSET
+        ):
+            groups[-1].append(segment)
+            size_bytes += segment.size_bytes
+            index_bytes += segment.index_bytes
+        else:
+            groups.append([segment])
+            size_bytes, index_bytes = segment.size_bytes, segment.index_bytes
+    return groups
+
+
+_PR_SET_PDEATHSIG: Final = 1
+_LENGTH_BYTES: Final = 4
+_NICENESS: Final = 10
+_SALT_BYTES: Final = 16
+
+
+def main(parent_id: int) -> None:
+    """Serve the process `parent_id`, which started this process, and exit when that process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with(parent_id)
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+def serve(jobs: BinaryIO, reports: BinaryIO) -> None:
+    """Run the jobs one after the other."""
+
+    def send(report: CleaningReport) -> None:
+        frame = encode_report(report)
+        reports.write(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
+        reports.flush()
+
+    while length := jobs.read(_LENGTH_BYTES):
+        try:
+            job = decode_job(jobs.read(int.from_bytes(length, "big")))
+        except UnknownJobVersion as error:
+            send(CleaningFailed(str(error)))
+            continue
+        send(_done(job, send))
+
+
+def _done(job: CleaningJob, send: Callable[[CleaningReport], None]) -> CleaningReport:
+    throttle = Throttle(job.limits.bytes_per_s, time.monotonic, time.sleep)
+    try:
+        return clean(Storage(), job, throttle=throttle, salt=secrets.token_bytes(_SALT_BYTES), report=send)
+    except (LogError, ValueError) as error:
+        return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=True)
+    except (OSError, MemoryError) as error:
+        return CleaningFailed(f"{type(error).__name__}: {error}", is_of_disk=isinstance(error, OSError))
+
+
+def _die_with(parent_id: int) -> None:
+    """Kill this process when its parent ends. Only Linux can; elsewhere this process ends after its present job."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_id:
+        raise SystemExit
+
+
+class Throttle:
+    """A limit on bytes per second since it was made; `bytes_per_s` 0 means no limit."""
+
+    __slots__ = ("_bytes_per_s", "_clock", "_done", "_sleep", "_started")
+
+    def __init__(
+        self, bytes_per_s: float, clock: Callable[[], float], sleep: Callable[[float], object]
+    ) -> None:
+        """Take the limit, a clock in seconds, and a function that sleeps for seconds."""
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._started = clock()
+        self._done = 0
+
+    def count(self, size_bytes: int) -> None:
+        """Count bytes, and sleep if they came faster than the limit."""
+        self._done += size_bytes
+        if self._bytes_per_s <= 0:
+            return
+        ahead_s = self._done / self._bytes_per_s - (self._clock() - self._started)
+        if ahead_s > 0:
+            self._sleep(ahead_s)
+
+
+LastOfProducer = tuple[int, int]
+"""(last_offset of the producer's newest batch, -1 if the producer only has a marker; producer_epoch)."""
+
+
+@dataclass(slots=True)
+class KeptRecords:
+    """The rules of one cleaning, applied to the batches of a log in order. Times in ms.
+
+    `producers` are the remembered producers of the partition. `round_end_offset` (exclusive) is where the cleaning ends.
+    """
+
+    offset_map: OffsetMap
+    producers: Mapping[int, LastOfProducer]
+    now_ms: int
+    delete_retention_ms: int
+    round_end_offset: int
+    limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES
+    transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
+    aborted_kept: list[AbortedTransaction] = field(default_factory=list)
+    """The aborted transactions whose markers were kept since the list was last cleared."""
+    records_read: int = 0
+    records_kept: int = 0
+    keyless_records: int = 0
+
+    def of_batch(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
+        """Return `batch` itself if all of it stays, a smaller batch, or None if nothing stays.
+
+        Raises InvalidRecord, UnsupportedCompressionType.
+        """
+        self.records_read += header.record_count
+        horizon_ms = delete_horizon_ms(header)
+        is_last = self._is_last_of_producer(header)
+        if header.is_control:
+            # An emptied control batch has no marker.
+            marker = read_end_marker(batch) if header.record_count else None
+            is_spent, entry = self.transactions.end(header.producer_id, header.last_offset, marker)
+            if entry is not None:
+                self.aborted_kept.append(entry)
+            # If a producer has no batches left, only its last marker holds the producer epoch.
+            is_dropped = is_spent and horizon_ms is not None and horizon_ms <= self.now_ms and not is_last
+            if marker is None and header.record_count:
+                is_spent = is_dropped = False  # a control record that this version does not know
+        else:
+            is_spent = is_dropped = self.transactions.is_aborted(
+                header.producer_id, header.last_offset, is_transactional=header.is_transactional
+            )
+        keep_empty = is_last or header.last_offset + 1 == self.round_end_offset
+        if is_dropped or not header.record_count:
+            return self._emptied(header, batch) if keep_empty else None
+        return self._filtered(header, batch, horizon_ms, is_spent and header.is_control, keep_empty)
+
+    def _filtered(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        horizon_ms: int | None,
+        is_spent_marker: bool,
+        keep_empty: bool,
+    ) -> bytes | memoryview | None:
+        plain = plain_records(header, batch, self.limit_bytes)
+        has_tombstone = False
+        kept: list[StoredRecord] = []
+        for record in stored_records(header, plain):
+            if header.is_control or self._stays(record, horizon_ms):
+                kept.append(record)
+                has_tombstone = has_tombstone or not record.has_value
+        if not kept:
+            return self._emptied(header, batch) if keep_empty else None
+        self.records_kept += len(kept)
+        if (has_tombstone or is_spent_marker) and horizon_ms is None:
+            new_horizon_ms = self.now_ms + self.delete_retention_ms
+            return rewritten_batch(header, plain, kept, new_horizon_ms=new_horizon_ms)
+        if len(kept) == header.record_count:
+            return batch
+        return rewritten_batch(header, plain, kept)
+
+    def _stays(self, record: StoredRecord, horizon_ms: int | None) -> bool:
+        if record.offset > self.offset_map.latest_offset:
+            return True
+        if record.key is None:
+            self.keyless_records += 1
+            return False
+        if record.offset < self.offset_map.get(record.key):
+            return False
+        return record.has_value or horizon_ms is None or self.now_ms < horizon_ms
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last = self.producers.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        last_offset, producer_epoch = last
+        if last_offset >= 0:
+            return header.last_offset == last_offset
+        return header.is_control and header.producer_epoch == producer_epoch
+
+    @staticmethod
+    def _emptied(header: BatchHeader, batch: memoryview) -> bytes | memoryview:
+        return empty_batch(header) if header.record_count else batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, check_stored_logs
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import check_checkpoint

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from log.directory.directory_files import RECOVERY_POINTS
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
 from log.files.file_names import parse_partition_directory

@@ -13,7 +13,7 @@ import pytest
 
 from log import LogConfig, PartitionLog, StorageFailed, partition_log
 from log.cleaning import Cleaning, begin_swap
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
 from log.directory.directory_files import RECOVERY_POINTS

@@ -18,7 +18,7 @@ from log import (
     Storage,
     StorageFailed,
 )
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets, write_cleaned_offsets
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets, write_cleaned_offsets
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, stopped_logs
 from log.files.checkpoints import decode_offsets, encode_offsets

@@ -12,9 +12,8 @@ from gateway.cluster.objects.objects import ObjectStore
 from gateway.config import Config
 from gateway.runtime.loop.machine import Machine, Workers
 from log import LogError, Storage
-from log.compaction.cleaner import clean
+from log.compaction.cleaner import Throttle, clean
 from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
-from log.compaction.throttle import Throttle
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 

@@ -177,7 +177,7 @@ def _store_opener(config: Config) -> Callable[[], ObjectStore]:
 _LENGTH_BYTES: Final = 4
 _START: Final = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
-    "from log.compaction.worker import main; main(int(sys.argv[2]))"
+    "from log.compaction.cleaner import main; main(int(sys.argv[2]))"
 )
 """The program of the process. It imports from the same path as this process, whatever the working directory contains.
 """

@@ -152,7 +152,7 @@ def test_killed_at_random_points(eager: GatewayProcess) -> None:
 def kill_worker(pid: int) -> bool:
     """Kill the compacting process, unless a later one has taken its place."""
     try:
-        if b"log.compaction.worker" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"log.compaction.cleaner" not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return False
         os.kill(pid, signal.SIGKILL)
     except (FileNotFoundError, ProcessLookupError):

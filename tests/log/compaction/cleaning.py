@@ -16,10 +16,9 @@ from log.cleaning import (
     finish_swap,
     replace_sources,
 )
-from log.compaction.cleaner import clean
+from log.compaction.cleaner import Throttle, clean
 from log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
 from log.compaction.swap import SwapTicket
-from log.compaction.throttle import Throttle
 from log.format.record_batch import BatchHeader, parse_header, whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
 from tests.log.support import persist

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from log.compaction.cleaned_transactions import CleanedTransactions
-from log.compaction.kept_records import KeptRecords
+from log.compaction.cleaner import KeptRecords
 from tests.simulation.planted.fault import Change, fault_in
 
 

@@ -13,7 +13,7 @@ from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.upkeep.compaction import CompactionCounts, CompactionProgress
 from log import Storage
 from log.compaction import CleaningFinished
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 
