@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from log import cleaning, partition_log, retention
 from log.config import LogConfig
-from log.directory.known_damage import known_cut_bytes, known_damage
+from log.directory.known_damage import DirectoryShare, known_cut_bytes, known_damage
 from log.directory.log_directory import LogDirectory
-from log.directory.share import DirectoryShare
 from log.durability.cached_durability import CachedDurability
 from log.durability.durability import Durability, LocalDurability
 from log.durability.flush_ticket import FileRange, FlushTicket

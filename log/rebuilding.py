@@ -15,9 +15,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.directory_files import BUCKET_SESSION, LOCK, RECOVERY_POINTS
 from log.directory.identity import Identity, check_empty, fresh_id, write_identity
-from log.directory.stored_logs import CLEAN_SHUTDOWN, looks_unchanged, peek_stored_logs
+from log.directory.stored_logs import (
+    BUCKET_SESSION,
+    CLEAN_SHUTDOWN,
+    LOCK,
+    RECOVERY_POINTS,
+    looks_unchanged,
+    peek_stored_logs,
+)
 from log.durability.durability import LocalDurability
 from log.errors import CorruptRecord
 from log.files.checkpoints import encode_offsets, encode_partition_metadata

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
-from log.directory.directory_files import LOCK, RECOVERY_POINTS, WORKERS
 from log.directory.identity import check_ownership, take_identity, write_version
 from log.directory.partition_deletion import DELETE_SUFFIX, STRAY_SUFFIX, rename_away
 from log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
+    LOCK,
+    RECOVERY_POINTS,
     STORED_LOGS,
+    WORKERS,
     StoredLog,
     stopped_logs,
     write_stored_logs,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from log.directory.directory_files import RESIDENCY
+from log.directory.stored_logs import RESIDENCY
 from log.files.fetching import without_fetching
 from log.files.residency import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
 from log.files.sparse_disk import Source, SparseDisk

@@ -25,9 +25,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
-from log.directory.directory_files import RECOVERY_POINTS, STAGING, STAGING_LOCK, check_is_whole
 from log.directory.partition_deletion import DELETE_SUFFIX
-from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS
+from log.directory.stored_logs import (
+    CLEAN_SHUTDOWN,
+    RECOVERY_POINTS,
+    STAGING,
+    STAGING_LOCK,
+    STORED_LOGS,
+    check_is_whole,
+)
 from log.durability.durability import LocalDurability
 from log.errors import StorageFailed
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, decode_partition_metadata, encode_offsets

@@ -21,11 +21,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory
-from log.directory.directory_files import KNOWN_NAMES, LOCK
+from log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
+from log.directory.identity import give_up
 from log.directory.partition_deletion import DELETE_SUFFIX
-from log.directory.repair import give_up
-from log.directory.stored_batches import stored_batches
+from log.directory.stored_logs import KNOWN_NAMES, LOCK
 from log.files.disk import FileEntry
 from log.files.file_names import (
     CLEANED_SUFFIX,

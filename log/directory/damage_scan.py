@@ -1,17 +1,23 @@
-"""Searches every segment of a data directory for damage, while no gateway has the directory open. Changes no file.
+"""Searches every segment of a data directory for damage, while no gateway has the directory open. Changes no
+file.
 
 A running gateway checks only segments that a crash may have torn, and those in which a reader meets damage.
+
+Reads the batches of a partition that no gateway has open, without a lock and without a change.
+
+Reading ends before the first torn batch, where a gateway would truncate the log at its start. A batch that
+was durable and can't be read is damaged, and an error.
 """
 
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from log.directory.directory_files import RECOVERY_POINTS, WORKERS
-from log.directory.stored_logs import peek_stored_logs
+from log.directory.stored_logs import RECOVERY_POINTS, WORKERS, peek_stored_logs
 from log.durability.durability import LocalDurability
-from log.errors import IncompatibleFormat
+from log.errors import CorruptRecord, IncompatibleFormat
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets
 from log.files.data_file import DataFile
 from log.files.file_names import (
@@ -21,6 +27,7 @@ from log.files.file_names import (
     offsets_of,
     parse_partition_directory,
 )
+from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
 from log.segments.damage import DamagedRange
 from log.segments.damage_register import DamageRegister
 from log.segments.scan import EVERYWHERE, SegmentScan
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from log.files.storage import Storage
+    from log.format.record_batch import BatchHeader
 
 
 class DamagedPartition(NamedTuple):
@@ -135,3 +143,27 @@ def _log_start(storage: Storage, directory: str, files: dict[str, int]) -> int:
         return max(decode_offsets(storage.read_file(path), path).values(), default=0)
     except (CorruptCheckpoint, IncompatibleFormat):
         return 0
+
+
+def stored_batches(storage: Storage, directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield the batches of a partition, in order, up to the first torn one.
+
+    Raises CorruptRecord for a damaged batch, LogError, IncompatibleFormat, OSError.
+    """
+    durable_end = durable_ends(storage, str(directory.parent)).get(directory.name, 0)
+    next_offset = 0
+    for base_offset in offsets_of(storage.list_files(str(directory)), LOG_SUFFIX):
+        next_offset = max(next_offset, base_offset)
+        data = memoryview(storage.read_file(f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"))
+        position = 0
+        while position + HEADER_BYTES <= len(data):
+            header = parse_header(data, position)
+            end = position + header.size_bytes
+            if header.size_bytes < HEADER_BYTES or end > len(data) or not crc_matches(header, data, position):
+                break
+            yield header, data[position:end]
+            position, next_offset = end, header.last_offset + 1
+        if position != len(data):
+            break
+    if next_offset < durable_end:
+        raise CorruptRecord(f"{directory.name} is damaged at offset {next_offset}")

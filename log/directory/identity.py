@@ -1,6 +1,12 @@
 """The identity of a data directory, in `meta.properties`: the node that it belongs to, and its cluster.
 
 Source: Kafka's `MetaProperties`.
+
+Removes damaged batches from the logs of a data directory that no gateway has open; no other code removes
+them.
+
+The repair rewrites a segment without its damaged batches, and replaces the old file by one rename. The other
+batches keep their offsets. The offsets of the damaged batches are missing afterwards, as after compaction.
 """
 
 from __future__ import annotations
@@ -9,14 +15,21 @@ import base64
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.directory_files import LOCK, WORKERS, check_versions
+from log.directory.stored_logs import LOCK, WORKERS, check_versions
+from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
-from log.files.file_names import TEMPORARY_SUFFIX
+from log.files.data_file import DataFile
+from log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
 from log.files.versions import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
+from log.segments.segment import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from log.directory.damage_scan import DamagedPartition
     from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
+    from log.segments.damage import DamagedRange
 
 
 _BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, "lost+found"})
@@ -105,3 +118,88 @@ def fresh_id() -> str:
     while text.startswith("-"):
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return text
+
+
+_COPIED_AT_ONCE_BYTES: Final = 1024 * 1024
+
+
+def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: int) -> None:
+    """Remove the damaged ranges from a partition, durably. Raises OSError.
+
+    A crash leaves each segment as it was, or already without its damaged ranges. The data directory must be locked and
+    cleanly stopped, so that all data behind the damage is durable.
+    """
+    directory = f"{root}/{partition.name}"
+    environment = LogEnvironment(storage)
+    register = environment.damage
+    register.load(storage, environment.durability, root)
+    # Clear the register first: its positions do not fit the new files.
+    register.note(directory, (), is_durable=True)
+    for base_offset in sorted({found.segment_base_offset for found in partition.ranges}):
+        ranges = [found for found in partition.ranges if found.segment_base_offset == base_offset]
+        _rewrite(environment, directory, base_offset, ranges, now_ms)
+    _end_behind(storage, directory, partition)
+    environment.durability.sync(directories=[directory])
+
+
+def _rewrite(
+    environment: LogEnvironment,
+    directory: str,
+    base_offset: int,
+    ranges: Sequence[DamagedRange],
+    now_ms: int,
+) -> None:
+    storage, durability = environment.storage, environment.durability
+    path = f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"
+    size_bytes = storage.size_bytes(path)
+    old, new = DataFile(path), DataFile(path + TEMPORARY_SUFFIX)
+    storage.delete(new.path)
+    storage.create(new)
+    written = 0
+    try:
+        for start, end in _kept(ranges, size_bytes):
+            written = _copy(storage, old, start, end, new, written)
+        storage.descriptors.pin(new)
+        try:
+            durability.sync(data=[new])
+        finally:
+            storage.descriptors.unpin(new)
+    finally:
+        storage.descriptors.release(old)
+        storage.descriptors.release(new)
+    storage.rename(new.path, path)
+    durability.sync(directories=[directory])
+    segment = Segment(environment, directory, base_offset, written, now_ms)
+    if written:
+        segment.rebuild_indexes()
+        environment.rebuilt_indexes.write(durability)
+    else:
+        durability.sync(paths=segment.write_indexes())
+
+
+def _kept(ranges: Sequence[DamagedRange], size_bytes: int) -> list[tuple[int, int]]:
+    """Return (start, end) of the bytes of a file that are in none of the ranges."""
+    starts = [0, *(found.position + found.size_bytes for found in ranges)]
+    ends = [*(found.position for found in ranges), size_bytes]
+    return list(zip(starts, ends, strict=True))
+
+
+def _copy(storage: Storage, old: DataFile, start: int, end: int, new: DataFile, written: int) -> int:
+    """Append bytes of one file to another. Return the new size of the other."""
+    while start < end:
+        data = storage.read(old, min(_COPIED_AT_ONCE_BYTES, end - start), start)
+        if not data or storage.write(new, (data,), written) != len(data):
+            raise OSError(f"{new.path} can't be written; check that the disk is not full")
+        start += len(data)
+        written += len(data)
+    return written
+
+
+def _end_behind(storage: Storage, directory: str, partition: DamagedPartition) -> None:
+    """Begin an empty segment at the end of a log that ended in damage, so that its last offsets stay used."""
+    last = partition.ranges[-1]
+    bases = offsets_of(storage.list_files(directory), LOG_SUFFIX)
+    if last.end_offset >= partition.durable_end_offset > bases[-1]:
+        file = DataFile(f"{directory}/{offset_name(partition.durable_end_offset, LOG_SUFFIX)}")
+        storage.create(file)
+        storage.descriptors.release(file)

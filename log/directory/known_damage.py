@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from log.files.file_names import parse_partition_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
+    from log.config import LogConfig
     from log.directory.log_directory import LogDirectory
     from log.segments.damage import CutBytes, DamagedRange
 
@@ -35,3 +37,32 @@ def known_cut_bytes(directory: LogDirectory) -> Iterator[tuple[str, int, CutByte
         for found in files:
             if key is not None and storage.exists(f"{path}/{found.file_name}"):
                 yield (*key, found)
+
+
+# The share of a data directory that one process has: all of it, or the partitions of one of several workers.
+
+
+class DirectoryShare(NamedTuple):
+    """The partitions that a process opens, and the directory of its own files: its lock, checkpoints, clean stop and damage.
+
+    No other process opens, creates or removes the directory of a partition with a name that this one uses: who serves partitions of a new
+    topic under an old name sees to that. Only a process that `takes_leftovers` deletes what an earlier process left to be deleted.
+    `others_delete`: processes run that have renamed some of that themselves, and delete it after a delay.
+    """
+
+    files: Path
+    owns: Callable[[str, int], bool]
+    takes_leftovers: bool
+    others_delete: bool = False
+    is_whole: bool = False
+    tells_of: str | None = None
+    """The directory with the files of a process that answers no commands: this one lists what was cut off there."""
+
+    def due_ms(self, now_ms: int, config: LogConfig) -> int:
+        """Return when leftovers may be deleted."""
+        return now_ms + config.file_delete_delay_ms if self.others_delete else 0
+
+
+def whole(path: Path) -> DirectoryShare:
+    """Return the share of the one process that has the whole data directory."""
+    return DirectoryShare(path, lambda _topic, _partition: True, takes_leftovers=True, is_whole=True)

@@ -14,30 +14,45 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from log.directory.closing import close_logs
-from log.directory.directory_files import LOCK, RECOVERY_POINTS, check_is_whole
+from log.config import LogConfig
 from log.directory.identity import check_ownership, take_identity
-from log.directory.opening import Opening, start_summary
+from log.directory.known_damage import DirectoryShare, whole
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.directory.recovery_points import RecoveryPoints
-from log.directory.share import DirectoryShare, whole
-from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
+from log.directory.stored_logs import (
+    LOCK,
+    RECOVERY_POINTS,
+    StoredLog,
+    check_is_whole,
+    looks_unchanged,
+    read_stored_logs,
+    write_stored_logs,
+)
 from log.environment import LogEnvironment
-from log.errors import IncompatibleFormat, StorageFailed
-from log.files.file_names import DELETED_SUFFIX, parse_partition_directory
+from log.errors import IncompatibleFormat, NeedsRecovery, StorageFailed
+from log.files.checkpoints import (
+    CorruptCheckpoint,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from log.files.file_names import DELETED_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.storage import Storage
 from log.log_lists import LogLists
-from log.partition_log import PartitionLog
+from log.partition_log import PartitionLog, finish_close, prepare_close
+from log.place import LogPlace
+from log.recovery.recovering import Recovery
 from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
-    from log.config import LogConfig
     from log.durability.durability import Durability
-    from log.recovery.recovering import Recovery
+    from log.durability.flush_ticket import FlushTicket
+    from log.files.disk import FileSystemFlush
+    from log.recovery.clean_stop import CleanStop
 
 logger = logging.getLogger(__name__)
 
@@ -397,3 +412,167 @@ class LogDirectory:
             self._logs.clear()
             self._stored.clear()
             self._storage.unlock(f"{self.files}/{LOCK}")
+
+
+# Closes the logs of a data directory: one by one, in parallel, or with one flush for all, depending on their
+# number.
+
+FEW: Final = 16
+"""The number of logs below which logs are closed one by one."""
+MANY: Final = 1000
+"""The number of logs from which one flush of the whole file system is faster than a flush per file."""
+_AT_ONCE: Final = 64
+_THREADS: Final = 8
+
+
+def close_logs(
+    durability: Durability, path: str, logs: Sequence[PartitionLog], *, clean: bool
+) -> list[tuple[CleanStop | None, int]]:
+    """Close the logs. Return each log's clean stop, or None, and its recovery point, in the same order. Never raises
+    OSError.
+    """
+    flush = _begin_common_flush(durability, path) if clean and len(logs) >= MANY else None
+    if flush is not None:
+        return _close_with(flush, logs)
+    if not clean or len(logs) < FEW:
+        stops: Iterable[CleanStop | None] = [log.close(clean=clean) for log in logs]
+    else:
+        stops = _close_side_by_side(logs)
+    return [(stop, log.recovery_point) for log, stop in zip(logs, stops, strict=True)]
+
+
+def _begin_common_flush(durability: Durability, path: str) -> FileSystemFlush | None:
+    try:
+        return durability.begin_common_flush(path)
+    except OSError:
+        return None
+
+
+def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tuple[CleanStop | None, int]]:
+    """Close with one flush for the indexes and snapshots of all logs. A log with unflushed records gets its own flush."""
+    closed = []
+    for log in logs:
+        durable_end_offset = log.recovery_point
+        is_flushed = durable_end_offset == log.log_end_offset
+        ticket = prepare_close(log, may_omit=True)
+        # A flush of the file system does not run a ticket's captures.
+        is_common = is_flushed and (ticket is None or not ticket.captures)
+        stop = finish_close(log, ticket, None if is_common else _commit(log, ticket))
+        closed.append((stop, log.recovery_point, durable_end_offset))
+    try:
+        flush.run()
+    except OSError as error:
+        logger.warning("the logs could not be flushed, the next start checks them: %s", error)
+        return [(None, durable_end_offset) for _, _, durable_end_offset in closed]
+    return [(stop, end_offset) for stop, end_offset, _ in closed]
+
+
+def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | None]:
+    """Close the logs with several flushes in parallel."""
+    with ThreadPoolExecutor(_THREADS, "close") as threads:
+        for first in range(0, len(logs), _AT_ONCE):
+            some = logs[first : first + _AT_ONCE]
+            tickets = [prepare_close(log) for log in some]
+            for log, ticket, error in zip(some, tickets, threads.map(_commit, some, tickets), strict=True):
+                yield finish_close(log, ticket, error)
+
+
+def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:
+    return None if ticket is None else log.environment.durability.commit([ticket])[0]
+
+
+# Opens the stored logs of a data directory: reads their topic ids, and loads the logs; a thread recovers some
+# of them first.
+
+
+class Opening:
+    """Opens logs. While the gateway serves, a log whose files are not as a clean stop recorded them must be recovered in
+    a thread first.
+
+    Logs use `config` until they get the settings of their topics.
+    """
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        path: Path,
+        now_ms: Callable[[], int],
+        lists: LogLists[PartitionLog],
+    ) -> None:
+        """Take the data directory. Recoveries and loads happen in one step until `is_serving`."""
+        self.config = LogConfig()
+        self.is_serving = False
+        self._environment = environment
+        self._path = path
+        self._now_ms = now_ms
+        self._lists = lists
+
+    def metadata_of(self, directory: str, known: uuid.UUID | None) -> bytes | None:
+        """Return the sound content of a partition's `partition.metadata`; None without one. Raises OSError, IncompatibleFormat.
+
+        In place of a damaged topic id it has `known`, the topic id of the clean stop before this start.
+        """
+        path = f"{directory}/{PARTITION_METADATA}"
+        try:
+            content = self._environment.storage.read_file(path)
+            decode_partition_metadata(content, path)
+        except FileNotFoundError:
+            return None
+        except CorruptCheckpoint as error:
+            if known is None:
+                return None
+            logger.warning("%s The topic id is the one of the last clean stop.", error)
+            return encode_partition_metadata(known)
+        return content
+
+    def open(self, key: tuple[str, int], stored: StoredLog, metadata: bytes) -> PartitionLog:
+        """Load a stored log. Raises OSError, IncompatibleFormat, and NeedsRecovery while the gateway serves."""
+        place = self._place(key, metadata)
+        trusted = stored.topic_id in {None, place.topic_id}
+        stop = stored.stop if trusted else None
+        path = f"{place.directory}/{PARTITION_METADATA}"
+        is_as_stored = self._environment.storage.read_file(path) == metadata
+        if self.is_serving and (stop is None or not is_as_stored):
+            raise NeedsRecovery(f"{place} must be recovered first")
+        if not is_as_stored:
+            self._environment.durability.replace(path, metadata)
+        elif stop is None:
+            # The file may not be durable: the crash may have come before the first flush, or that flush may
+            # have failed.
+            self._environment.durability.ensure(path, metadata)
+        return PartitionLog(
+            self._environment,
+            place.directory,
+            topic=place.topic,
+            partition=place.partition,
+            topic_id=place.topic_id,
+            config=self.config,
+            now_ms=self._now_ms(),
+            lists=self._lists,
+            recovery_point=stored.recovery_point if trusted else 0,
+            clean_stop=stop,
+            may_check=not self.is_serving,
+            may_mend=not self.is_serving or stored.is_recovered,
+        )
+
+    def recovery(self, key: tuple[str, int], stored: StoredLog, metadata: bytes) -> Recovery:
+        """Return the recovery of a stored log, to run in a thread."""
+        place = self._place(key, metadata)
+        recovery_point = stored.recovery_point if stored.topic_id in {None, place.topic_id} else 0
+        return Recovery(
+            self._environment, place, self.config, recovery_point, self._now_ms(), metadata=metadata
+        )
+
+    def _place(self, key: tuple[str, int], metadata: bytes) -> LogPlace:
+        directory = str(self._path / f"{key[0]}-{key[1]}")
+        return LogPlace(directory, *key, decode_partition_metadata(metadata, PARTITION_METADATA))
+
+
+def start_summary(count: int, checked: int, cut: int, *, was_clean: bool) -> str:
+    """Return the log line about a start: the number of partitions, how many were checked, and the bytes cut off."""
+    if was_clean:
+        return f"clean stop: partitions {count}, no record data read"
+    if not count:
+        return "new data directory"
+    torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
+    return f"unclean stop: partitions {count}, {checked} of them checked, {torn}"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from log.compaction.cleaned_transactions import CLEANER_OFFSETS
-from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.stored_logs import RECOVERY_POINTS
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
 from log.files.file_names import parse_partition_directory
 

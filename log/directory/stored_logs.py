@@ -4,9 +4,9 @@
     stored-logs             the facts of the last clean stop, for a start after a crash: a log whose files still have
                             the same sizes was not written to since
 
-Both files are JSON: `version`, and `logs`: by partition directory [topic id, log end offset, base offset of the newest
-segment, its bytes, bytes of all segments, largest timestamp of the oldest segment, whether a transaction is open], and
-`checksum`, because the next start trusts these facts without a check.
+Both files are JSON: `version`, and `logs`: by partition directory [topic id, log end offset, base offset of
+the newest segment, its bytes, bytes of all segments, largest timestamp of the oldest segment, whether a
+transaction is open], and `checksum`, because the next start trusts these facts without a check.
 Source: Kafka's `CleanShutdownFileHandler`, which only records that the stop was clean.
 """
 
@@ -20,10 +20,13 @@ from zlib import crc32
 
 import msgspec
 
+from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from log.errors import IncompatibleFormat
-from log.files.checkpoints import CorruptCheckpoint, decode_partition_metadata
+from log.files.checkpoints import CorruptCheckpoint, check_checkpoint, decode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from log.files.versions import META
 from log.recovery.clean_stop import CleanStop
+from log.segments.damage_register import DAMAGED_BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -198,3 +201,55 @@ def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool
         and max(sizes) == active
         and sum(sizes.values()) == stop.size_bytes
     )
+
+
+# The files in a data directory that belong to no partition, and the check of their versions.
+
+LOCK: Final = ".lock"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+BUCKET_SESSION: Final = "bucket-session"
+"""Says whose cache the directory is, where the records are durable in a bucket."""
+RESIDENCY: Final = "residency"
+"""Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
+WORKERS: Final = "workers"
+"""The directory with the files of each worker, while several processes have the data directory; see `log.sharing`."""
+STAGING: Final = ".backup"
+"""The directory with second names of all files that a backup copies; see `log.staging`."""
+STAGING_LOCK: Final = ".backup.lock"
+"""The file that a `seqgate backup` command locks while it needs STAGING."""
+KNOWN_NAMES: Final = frozenset(
+    {
+        WORKERS,
+        f"{WORKERS}.new",
+        f"{WORKERS}.old",
+        LOCK,
+        META,
+        CLEAN_SHUTDOWN,
+        STORED_LOGS,
+        RECOVERY_POINTS,
+        CLEANER_OFFSETS,
+        DAMAGED_BATCHES,
+        BUCKET_SESSION,
+        RESIDENCY,
+        STAGING,
+        STAGING_LOCK,
+    }
+)
+"""Files of the data directory itself. A sweep reports any other file as a leak."""
+
+
+def check_versions(storage: Storage, root: str) -> None:
+    """Check that this release reads the files of the directory, before it changes any. Raises IncompatibleFormat, OSError."""
+    check_stored_logs(storage, root)
+    for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
+        path = f"{root}/{name}"
+        if storage.exists(path):
+            check_checkpoint(storage.read_file(path), path)
+
+
+def check_is_whole(storage: Storage, root: str) -> None:
+    """Check that no worker has files of its own in the directory. Raises IncompatibleFormat."""
+    if storage.exists(f"{root}/{WORKERS}"):
+        raise IncompatibleFormat(
+            f"several workers had {root} last and were killed; start a gateway on it, and stop the gateway, first"
+        )

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from log import IncompatibleFormat, LogError, PartitionLog, known_damage, partition_log
-from log.directory.directory_files import RECOVERY_POINTS
-from log.directory.stored_logs import CLEAN_SHUTDOWN
+from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
 from log.format.record_batch import whole_batches
 from tests.faults.directory_life import ROOT, new_disk, now_ms

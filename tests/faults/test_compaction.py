@@ -16,7 +16,7 @@ from log.cleaning import Cleaning, begin_swap
 from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
-from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.stored_logs import RECOVERY_POINTS
 from log.files.checkpoints import encode_offsets
 from log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.format.record_batch import HEADER_BYTES

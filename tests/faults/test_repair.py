@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from log import LogDirectory, Storage, known_damage
 from log.directory.damage_scan import scan_directory
-from log.directory.directory_files import LOCK
-from log.directory.repair import give_up
+from log.directory.identity import give_up
+from log.directory.stored_logs import LOCK
 from log.format.record_batch import whole_batches
 from tests.faults.crash_images import images, left_by_power_cut
 from tests.faults.directory_life import ROOT, new_disk, now_ms

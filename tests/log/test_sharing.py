@@ -19,8 +19,7 @@ from log import (
     StorageFailed,
 )
 from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets, write_cleaned_offsets
-from log.directory.directory_files import RECOVERY_POINTS
-from log.directory.stored_logs import CLEAN_SHUTDOWN, stopped_logs
+from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, stopped_logs
 from log.files.checkpoints import decode_offsets, encode_offsets
 from log.files.disk import SystemDisk
 from log.files.versions import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties

@@ -27,7 +27,7 @@ from kafka.errors import CorruptRecordError
 
 from gateway.admin.client import ask
 from gateway.admin.status.messages import StatusRequest
-from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.stored_logs import RECOVERY_POINTS
 from log.format.record_batch import whole_batches
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool

@@ -17,8 +17,7 @@ from log import (
     StorageFailed,
     known_cut_bytes,
 )
-from log.directory.directory_files import RECOVERY_POINTS
-from log.directory.stored_logs import CLEAN_SHUTDOWN
+from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from log.files.disk import SystemDisk
 from log.format.record_batch import whole_batches
 from log.segments.damage_register import DamageRegister

@@ -21,9 +21,8 @@ from log import (
     retention,
 )
 from log.directory import recovery_points
-from log.directory.directory_files import LOCK, RECOVERY_POINTS
 from log.directory.log_directory import FILES_PER_STEP
-from log.directory.stored_logs import CLEAN_SHUTDOWN
+from log.directory.stored_logs import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
 from log.files.checkpoints import encode_partition_metadata
 from log.files.versions import META
 from tests.faults.simulated_disk import SimulatedDisk

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from log import Storage
-from log.directory.stored_batches import stored_batches
+from log.directory.damage_scan import stored_batches
 from log.files.file_names import LOG_SUFFIX, offset_name
 from tests.support.batches import Batch, records
 

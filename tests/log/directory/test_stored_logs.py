@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from log import IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage, partition_log
-from log.directory import closing, recovery_points
-from log.directory.directory_files import RECOVERY_POINTS
-from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
+from log.directory import log_directory, recovery_points
+from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS, StoredLog
 from log.files.disk import FileSystemFlush
 from log.format.records import NewRecord, build_batch
 from log.recovery.clean_stop import CleanStop
@@ -298,7 +297,7 @@ def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.Monk
             flush = super().begin_syncfs(path)
             return None if flush is None else Flush(flush._disk, path, flush._syncfs)
 
-    monkeypatch.setattr(closing, "MANY", 4)
+    monkeypatch.setattr(log_directory, "MANY", 4)
     written(tmp_path, 4).close(clean=False)
     directory = open_directory(tmp_path, storage := Sharing())
     for log in directory.logs():
@@ -326,7 +325,7 @@ def newest_timestamp(log: PartitionLog) -> int:
 def test_very_many_small_logs_stop_without_index_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
 ) -> None:
-    monkeypatch.setattr(closing, "MANY", 2)
+    monkeypatch.setattr(log_directory, "MANY", 2)
     directory = written(tmp_path, 2, records=3)
     for stop in range(1, 4):
         directory.close(clean=clean or stop == 1)
@@ -345,7 +344,7 @@ def test_an_index_file_that_is_there_is_written_anew(tmp_path: Path, monkeypatch
     """Otherwise the next start would take the older one for the present one, and retention would delete a young segment."""
     written(tmp_path, 2).close()
     assert len(index_files(tmp_path)) == 4
-    monkeypatch.setattr(closing, "MANY", 2)
+    monkeypatch.setattr(log_directory, "MANY", 2)
     directory = open_directory(tmp_path)
     assert ends(directory, 2) == [10, 10]
     for log in directory.logs():
@@ -360,7 +359,7 @@ def test_an_index_file_that_is_there_is_written_anew(tmp_path: Path, monkeypatch
 def test_a_segment_that_is_closed_or_large_has_index_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(closing, "MANY", 2)
+    monkeypatch.setattr(log_directory, "MANY", 2)
     monkeypatch.setattr(segment_index_files, "SMALL_BYTES", 10 * len(batch()) - 1)
     directory = written(tmp_path, 2)
     rolled, _ = directory.logs()
@@ -384,7 +383,7 @@ def snapshots(root: Path) -> list[str]:
 def test_very_many_small_logs_without_producers_stop_without_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, producer_id: int
 ) -> None:
-    monkeypatch.setattr(closing, "MANY", 2)
+    monkeypatch.setattr(log_directory, "MANY", 2)
     directory = written(tmp_path, 2, records=0)
     sequence = -1 if producer_id < 0 else 0
     for log in directory.logs():
@@ -413,7 +412,7 @@ def test_a_log_with_an_older_snapshot_gets_one(tmp_path: Path, monkeypatch: pyte
         log.append(batch(producer_id=7, base_sequence=0), now_ms=NOW_MS)
         flush(log)
     directory.close()
-    monkeypatch.setattr(closing, "MANY", 2)
+    monkeypatch.setattr(log_directory, "MANY", 2)
     directory = open_directory(tmp_path)
     assert ends(directory, 2) == [1, 1]
     for log in directory.logs():

@@ -14,7 +14,7 @@ from gateway.admin.status.messages import StatusRequest
 from gateway.cli import app
 from gateway.runtime.partitions.partition import Partition
 from log import LogDirectory, Storage
-from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.stored_logs import RECOVERY_POINTS
 from log.format.record_batch import whole_batches
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create

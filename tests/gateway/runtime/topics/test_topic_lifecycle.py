@@ -15,8 +15,7 @@ import pytest
 from gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
 from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage, partition_log
-from log.directory.directory_files import RECOVERY_POINTS
-from log.directory.stored_logs import CLEAN_SHUTDOWN
+from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from log.files.checkpoints import encode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from log.state import names as names_state

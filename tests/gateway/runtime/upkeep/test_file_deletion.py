@@ -16,8 +16,7 @@ from gateway.gateway import Gateway
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.upkeep.background_jobs import FileDeletion
 from log import LogDirectory, Storage
-from log.directory.directory_files import RECOVERY_POINTS
-from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS
+from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS
 from log.files.checkpoints import decode_offsets, encode_offsets
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, open_node
