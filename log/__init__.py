@@ -6,9 +6,7 @@ from log import cleaning, partition_log, retention
 from log.config import LogConfig
 from log.directory.known_damage import DirectoryShare, known_cut_bytes, known_damage
 from log.directory.log_directory import LogDirectory
-from log.durability.cached_durability import CachedDurability
-from log.durability.durability import Durability, LocalDurability
-from log.durability.flush_ticket import FileRange, FlushTicket
+from log.durability.durability import CachedDurability, Durability, FileRange, FlushTicket, LocalDurability
 from log.durability.kept_writes import KeptWrites
 from log.environment import LogEnvironment
 from log.errors import (

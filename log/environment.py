@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from log.durability.durability import Durability, LocalDurability
-from log.durability.durable_ends import DurableEnds
+from log.durability.unflushed import DurableEnds
 from log.files.deletion_queue import DeletionQueue
 from log.files.storage import Storage
 from log.segments.damage_register import DamageRegister

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from log.config import LogConfig
-    from log.durability.flush_ticket import FlushTicket
+    from log.durability.durability import FlushTicket
     from log.environment import LogEnvironment
     from log.format.record_batch import BatchHeader, Buffer
     from log.recovery.clean_stop import CleanStop

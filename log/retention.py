@@ -28,7 +28,7 @@ from log.removal.segment_deletion import remove_segments
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from log.durability.flush_ticket import FlushTicket
+    from log.durability.durability import FlushTicket
     from log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)

@@ -49,8 +49,7 @@ from log.recovery.recovering import Recovery
 from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
-    from log.durability.durability import Durability
-    from log.durability.flush_ticket import FlushTicket
+    from log.durability.durability import Durability, FlushTicket
     from log.files.disk import FileSystemFlush
     from log.recovery.clean_stop import CleanStop
 

@@ -1,8 +1,17 @@
 """Makes files and directories durable: the port `Durability`, and its implementation on the local disk. No
 other module calls an fsync.
 
-A flush ticket says what a running log must persist, a `Durability` says how, in rounds of tickets. What no ticket carries, because
-no log runs yet or another process made it, goes through the methods of `DurableFiles`.
+A flush ticket says what a running log must persist, a `Durability` says how, in rounds of tickets. What no
+ticket carries, because no log runs yet or another process made it, goes through the methods of
+`DurableFiles`.
+
+The durability of a gateway whose records are durable in a bucket: the local disk is a cache, and no fsync is
+called.
+
+Objects of the write-ahead log make records, side files and log start offsets durable. A crash may leave the
+local files in any state, so a start builds them from the bucket again. Until then the log has every record
+that a ticket took for an object, even after an outage. So a side file may be written before its object is
+confirmed; only the log start offset must wait.
 """
 
 from __future__ import annotations
@@ -10,18 +19,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from log.files.data_file import DataFile, Place
 from log.files.durable_files import DurableFiles, NoRoom
+from log.files.file_names import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from log.durability.flush_ticket import FlushTicket
     from log.durability.kept_writes import KeptWrites
+    from log.durability.log_start import LogStartCapture
+    from log.durability.unflushed import Capture
     from log.files.disk import FileSystemFlush
     from log.files.storage import Storage
+    from log.place import LogPlace
 
 
 class Durability(DurableFiles, Protocol):
@@ -155,3 +168,200 @@ class LocalDurability:
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
         """Return a flush of the file system of `path`; None without syncfs. Raises OSError."""
         return self._storage.begin_syncfs(path)
+
+
+# The work of one flush of a partition log: prepared on the event loop, run in a thread, completed on the
+# loop.
+
+SMALL_BYTES: Final = 64 * 1024
+"""The most unflushed data, in one file, with which a flush counts as small."""
+
+
+class FileRange(NamedTuple):
+    """A range of whole batches in one segment file."""
+
+    file: DataFile
+    segment_base: int
+    """The base offset of the segment."""
+    position: int
+    end_position: int
+    """The position after the last byte."""
+    first_offset: int
+    end_offset: int
+    """The offset after the last record."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes in the range, at least one."""
+        return self.end_position - self.position
+
+
+@dataclass(slots=True, eq=False)
+class FlushTicket:
+    """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data, files,
+    directories, captures.
+
+    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so neither the
+    limit of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation` changes nothing when
+    it completes, because the log was reloaded since.
+    """
+
+    place: LogPlace
+    generation: int
+    leader_epoch: int
+    begin_offset: int
+    """The first offset that was not durable when the ticket was made."""
+    end_offset: int
+    """The log end offset when the ticket was made (exclusive)."""
+    active_base_offset: int
+    begin_position: int
+    """The position in the active segment up to which an earlier flush has surely made data durable."""
+    end_position: int
+    """The size of the active segment when the ticket was made, in bytes."""
+    storage: Storage
+    """The storage that holds the files."""
+    data: list[DataFile] = field(default_factory=list)
+    """The segment files that hold the offsets, ascending, pinned by the log."""
+    paths: list[str] = field(default_factory=list)
+    """Files written besides the data, and segment files that are not pinned."""
+    directories: list[str] = field(default_factory=list)
+    """Directories in which names changed."""
+    captures: list[Capture] = field(default_factory=list)
+    last: LogStartCapture | None = None
+    """The capture that is written after everything else: the log start offset of a removal. Flushes have none."""
+    ranges: Sequence[FileRange] = ()
+    """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there are none."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The most bytes of the active segment that are not durable yet."""
+        return self.end_position - self.begin_position
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the ticket has only a few records in one file, so that a flush takes the shortest possible time."""
+        return (
+            self.size_bytes <= SMALL_BYTES
+            and len(self.data) == 1
+            and not (self.paths or self.captures or self.last)
+        )
+
+    def is_just_written(self) -> bool:
+        """Return whether all ranges are among the last bytes written, so that they come from memory. Call this on the event loop."""
+        return all(self.storage.was_just_written(part.file, part.position) for part in self.ranges)
+
+    def read(self, part: FileRange, position: int, size_bytes: int) -> bytes:
+        """Return bytes of one of the ranges; any thread may call. Raises OSError, also if the file has fewer bytes."""
+        storage, file = self.storage, part.file
+        content = (
+            storage.read_pinned(file, size_bytes, position)
+            if self.data
+            else storage.read_by_name(file.path, size_bytes, position)
+        )
+        if len(content) != size_bytes:
+            raise OSError(
+                errno.EIO,
+                f"the file has only {len(content)} of {size_bytes} bytes at position {position}",
+                file.path,
+            )
+        return content
+
+
+class CachedDurability:
+    """Writes and renames the files that `LocalDurability` would persist."""
+
+    max_shares = 1
+    rounds_overlap = True
+
+    def __init__(self, storage: Storage, kept_writes: KeptWrites | None = None) -> None:
+        """Create for the storage that holds the files. Without `kept_writes` rounds read all batches from their files."""
+        self._storage = storage
+        self.kept_writes = kept_writes
+        self._rebuilt: set[str] = set()
+        """The segment files that were built from the bucket, and not checked since."""
+
+    def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
+        """Write the side files of each ticket without records; return the error of each.
+
+        Refuse a ticket with records or a log start offset. Only an object makes these durable.
+        """
+        return [self._commit(ticket) for ticket in tickets]
+
+    def _commit(self, ticket: FlushTicket) -> OSError | None:
+        if ticket.ranges or ticket.last is not None:
+            return OSError(errno.EIO, "no object has the records or the log start offset", str(ticket.place))
+        try:
+            for capture in ticket.captures:
+                capture.write(self)
+        except OSError as error:
+            return error
+        return None
+
+    def write_side_files(self, ticket: FlushTicket, written: list[tuple[str, bytes]]) -> None:
+        """Write the side files of a ticket, and append the name and content of each to `written`, for an object; any thread may call.
+
+        The object must have the records of the ticket before. `written` has the log start offset too, which this does not
+        write. Raises OSError; what was written so far is in `written`.
+        """
+        files = _Recorded(self, written)
+        for path in ticket.paths:
+            directory, _, name = path.rpartition("/")
+            if name == PARTITION_METADATA and directory == ticket.place.directory:
+                written.append((name, self._storage.read_file(path)))
+        for capture in ticket.captures:
+            capture.write(files)
+        if ticket.last is not None:
+            written.append(ticket.last.file())
+
+    def sync(
+        self,
+        *,
+        data: Iterable[DataFile] = (),
+        paths: Iterable[str] = (),
+        directories: Iterable[str] = (),
+    ) -> None:
+        """Do nothing: a lost file is built from the bucket again."""
+
+    def settle(self, file: DataFile) -> None:
+        """Drop the file from the page cache, but for the first check of a file that was just built from the bucket. Raises OSError.
+
+        Such a file has no failed write behind it. Dropped, most of it would be written to the disk and read again at once.
+        """
+        if file.path in self._rebuilt:
+            self._rebuilt.remove(file.path)
+        else:
+            self._storage.forget_cached(file)
+
+    def rebuilt(self, paths: Iterable[str]) -> None:
+        """Note files that were just built from the bucket, for their first `settle`."""
+        self._rebuilt.update(paths)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write a temporary file next to the old one, then rename it over the old one. Raises OSError, NoRoom."""
+        temporary = path + ".tmp"
+        try:
+            self._storage.write_file(temporary, content)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise NoRoom(error.errno, error.strerror, error.filename) from error
+            raise
+        self._storage.rename(temporary, path)
+
+    def ensure(self, path: str, content: bytes) -> None:
+        """Do nothing: the file was read as `content`, and need not survive a crash."""
+
+    def begin_common_flush(self, path: str) -> FileSystemFlush | None:
+        """Return None: files need no flush."""
+
+
+class _Recorded:
+    """Replaces files by another `DurableFiles`, and records their names and contents."""
+
+    def __init__(self, files: CachedDurability, written: list[tuple[str, bytes]]) -> None:
+        self._files = files
+        self._written = written
+        self.sync, self.ensure = files.sync, files.ensure
+
+    def replace(self, path: str, content: bytes) -> None:
+        self._files.replace(path, content)
+        self._written.append((path.rpartition("/")[2], content))

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from log.durability.flush_ticket import FileRange
+    from log.durability.durability import FileRange
     from log.files.data_file import DataFile
 
 OWNER_SHARE: Final = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.durability.capture import SideFile
+from log.durability.unflushed import SideFile
 from log.files.checkpoints import encode_offsets
 from log.files.file_names import LOG_START_OFFSET
 

@@ -1,26 +1,39 @@
-"""Tracks the part of a partition log that is not durable yet, and makes the tickets that flush this part."""
+"""Tracks the part of a partition log that is not durable yet, and makes the tickets that flush this part.
+
+Tracks which bytes of a partition log tickets have taken, where each ticket takes only bytes that no other
+ticket has.
+
+Tickets of a durability whose rounds overlap become objects, and no byte belongs into two objects. So a log
+that comes back after an outage must have every byte that a ticket took. Otherwise its next batches would get
+offsets that objects use already.
+
+Captures of derived state, which flush tickets write as side files of a partition log.
+
+The log makes a capture on the event loop. The flush that follows persists the log's data first, then writes
+the captures. So no crash leaves a side file that describes batches that the log does not have.
+"""
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from log.durability.flush_ticket import FlushTicket
-from log.durability.sent import Sent
+from log.durability.durability import FileRange, FlushTicket
 from log.errors import StorageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from log.durability.capture import Capture
     from log.durability.durability import Durability
-    from log.durability.durable_ends import DurableEnds
-    from log.durability.flush_ticket import FileRange
     from log.files.data_file import DataFile
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.place import LogPlace
     from log.segments.segment import Segment
     from log.segments.segment_list import SegmentList
+
 
 _FILES_PINNED_AT_ONCE: Final = 64
 
@@ -283,3 +296,142 @@ class Unflushed:
             self.confirm(ticket)
         elif self._sent is not None:
             self._sent.give_back(ticket)
+
+
+class SentEnd(NamedTuple):
+    """The end of the bytes that tickets have taken: an offset, and its position in a segment."""
+
+    offset: int
+    segment_base: int
+    position: int
+
+
+class Sent:
+    """The end of what tickets of one log have taken."""
+
+    __slots__ = ("end",)
+
+    def __init__(self) -> None:
+        """Begin without a log; `move` gives the first end."""
+        self.end: SentEnd | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """The offset below which a ticket has every record."""
+        return -1 if self.end is None else self.end.offset
+
+    def move(self, segments: SegmentList, end_offset: int) -> None:
+        """Move the end to the end of the log: a ticket has all of it, or objects had all of it when the log was loaded."""
+        self.end = SentEnd(end_offset, segments.active.base_offset, segments.active.size_bytes)
+
+    def size_bytes(self, segments: SegmentList) -> int:
+        """Return how many bytes of the log no ticket has taken."""
+        end, active = self.end, segments.active
+        if end is None or end.segment_base == active.base_offset:
+            return active.size_bytes - (0 if end is None else end.position)
+        sizes = sum(segment.size_bytes for segment in segments.holding(end.offset))
+        return sizes - (
+            end.position if segments.bases[segments.number_of(end.offset)] == end.segment_base else 0
+        )
+
+    def ranges(self, segments: SegmentList, log_end_offset: int) -> list[FileRange]:
+        """Return the ranges from the present end to the end of the log."""
+        assert self.end is not None
+        offset, segment_base, position = self.end
+        ranges = []
+        for number in range(segments.number_of(offset), len(segments)):
+            segment = segments.segments[number]
+            begin = position if segment.base_offset == segment_base else 0
+            if begin < segment.size_bytes:
+                end_offset = segments.end_offset(number, log_end_offset)
+                first = max(offset, segment.base_offset)
+                ranges.append(
+                    FileRange(segment.file, segment.base_offset, begin, segment.size_bytes, first, end_offset)
+                )
+        return ranges
+
+    def give_back(self, ticket: FlushTicket) -> None:
+        """Take the end back to where a ticket began whose bytes will be in no object. Later tickets must be given back, too."""
+        if ticket.ranges and self.end is not None:
+            first = ticket.ranges[0]
+            if first.first_offset < self.end.offset:
+                self.end = SentEnd(first.first_offset, first.segment_base, first.position)
+
+    def is_in(self, segments: SegmentList, log_end_offset: int) -> bool:
+        """Return whether a log that was loaded again has every byte that tickets have taken, at its old position. Raises OSError."""
+        assert self.end is not None
+        offset, segment_base, position = self.end
+        if offset > log_end_offset:
+            return False
+        number = segments.number_of(offset)
+        segment = segments.segments[number]
+        if segment.base_offset != segment_base:
+            return segment.base_offset == offset
+        if offset == segments.end_offset(number, log_end_offset):
+            return segment.size_bytes == position
+        header = segment.header_at(position)
+        return header is not None and header.base_offset == offset
+
+
+class Capture(Protocol):
+    """The content of one side file at one moment."""
+
+    def write(self, files: DurableFiles) -> None:
+        """Persist the side file by `files`; called in any thread, once all data that it describes is durable. Raises OSError."""
+
+    def saved(self) -> None:
+        """Record that `write` has succeeded; called in the thread of the log."""
+
+
+class SideFile:
+    """Guards the writes of one kind of side file in a directory, while the log is open.
+
+    Captures are numbered, or have an offset that only grows. A late capture, after a newer one was written, writes nothing.
+    """
+
+    __slots__ = ("_closed", "_lock", "_number", "_written")
+
+    def __init__(self, written: int = 0) -> None:
+        """Take the number of the capture that is on disk; 0 means none."""
+        self._lock = threading.Lock()
+        self._closed = False
+        self._number = written
+        self._written = written
+
+    def next_number(self) -> int:
+        """Return the number of a new capture."""
+        self._number += 1
+        return self._number
+
+    def write(self, number: int, write: Callable[[], None]) -> None:
+        """Call `write` unless the file is closed or a newer capture was written. Raises what `write` raises."""
+        with self._lock:
+            if not self._closed and number > self._written:
+                write()
+                self._written = number
+
+    def write_unnumbered(self, write: Callable[[], None]) -> None:
+        """Call `write` unless the file is closed, for content that never changes. Raises what `write` raises."""
+        with self._lock:
+            if not self._closed:
+                write()
+
+    def close(self) -> None:
+        """Ignore all further writes, also those of flushes in flight.
+
+        Otherwise a write could reach a new log in a directory of the same name.
+        """
+        with self._lock:
+            self._closed = True
+
+
+# Tells whether the durable end of any log has moved, so that nobody looks at every log to find that none has.
+
+
+class DurableEnds:
+    """Counts the moves of the durable ends of all logs of a data directory. A new log counts as one."""
+
+    __slots__ = ("moves",)
+
+    def __init__(self) -> None:
+        self.moves = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.durability.capture import SideFile
+from log.durability.unflushed import SideFile
 from log.errors import DelayedLimitReached, InvalidRecord, UnsupportedCompressionType
 from log.files.file_names import DELAYED_RECORDS
 from log.format.batch_validation import check_countable

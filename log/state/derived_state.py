@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from log.durability.capture import Capture
+    from log.durability.unflushed import Capture
     from log.format.record_batch import BatchHeader
 
 NOT_KEPT = 2**63 - 1

@@ -26,7 +26,7 @@ from seq_validator.names import CorruptNames, WrittenName, decode_names, encode_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from log.durability.capture import SideFile
+    from log.durability.unflushed import SideFile
     from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.place import LogPlace

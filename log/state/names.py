@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from log.durability.capture import SideFile
+from log.durability.unflushed import SideFile
 from log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from log.format.batch_validation import check_countable
 from log.format.end_marker import read_end_marker

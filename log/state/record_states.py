@@ -6,7 +6,7 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from log.durability.capture import SideFile
+from log.durability.unflushed import SideFile
 from log.errors import CorruptRecord, DelayedLimitReached, NamesNotReady, StorageFailed
 from log.files.data_file import NotCached
 from log.state.delayed_records import NEVER_DUE
