@@ -58,7 +58,7 @@ from log.errors import (
     StorageFailed,
     TransactionCoordinatorFenced,
 )
-from log.files.descriptors import NO_DESCRIPTORS
+from log.files.data_file import NO_DESCRIPTORS
 from log.files.durable_files import NoRoom
 from log.files.file_names import PARTITION_METADATA
 from log.format.batch_validation import check_batch

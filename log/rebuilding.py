@@ -28,10 +28,10 @@ from log.durability.durability import LocalDurability
 from log.errors import CorruptRecord
 from log.files.checkpoints import encode_offsets, encode_partition_metadata
 from log.files.data_file import DataFile
+from log.files.durable_files import empty, remove_tree
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
-from log.files.residency import SegmentKey
-from log.files.trees import empty, remove_tree
-from log.files.versions import META
+from log.files.page_cache import SegmentKey
+from log.files.sparse_disk import META
 
 if TYPE_CHECKING:
     import uuid

@@ -34,7 +34,7 @@ from log.files.checkpoints import (
     encode_partition_metadata,
 )
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
-from log.files.versions import DIRECTORY_VERSION, WORKERS_VERSION
+from log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
 from log.segments.damage import CutBytes, DamagedRange
 from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from log.directory.stored_logs import RESIDENCY
-from log.files.fetching import without_fetching
-from log.files.residency import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
+from log.files.data_file import without_fetching
+from log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
 from log.files.sparse_disk import Source, SparseDisk
 from seq_validator.checksum import crc32c
 

@@ -39,6 +39,7 @@ from log.errors import StorageFailed
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, decode_partition_metadata, encode_offsets
 from log.files.data_file import DataFile, Place
 from log.files.disk import FileEntry
+from log.files.durable_files import empty, remove_tree
 from log.files.file_names import (
     CLEANED_SUFFIX,
     DEDUPLICATION_START,
@@ -57,8 +58,7 @@ from log.files.file_names import (
     parse_offset_name,
     parse_partition_directory,
 )
-from log.files.trees import empty, remove_tree
-from log.files.versions import META, check_directory_version, read_properties
+from log.files.sparse_disk import META, check_directory_version, read_properties
 from log.recovery.cut_bytes import CUT_SUFFIX
 from log.segments.damage_register import DAMAGED_BATCHES
 

@@ -43,7 +43,7 @@ from log.files.file_names import (
     parse_offset_name,
     parse_partition_directory,
 )
-from log.files.versions import check_directory_version
+from log.files.sparse_disk import check_directory_version
 from log.state.name_snapshots import KEPT_SNAPSHOTS as KEPT_NAMES
 from log.state.name_snapshots import newest_names
 from log.state.producer_snapshots import KEPT_SNAPSHOTS

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.files.replacement import replace
+from log.files.file_names import replace
 from log.format.end_marker import EndMarker
 from log.segments.transaction_index import AbortedTransaction
 

@@ -20,7 +20,7 @@ from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.files.data_file import DataFile
 from log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
-from log.files.versions import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
+from log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
 from log.segments.segment import Segment
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import CorruptCheckpoint, check_checkpoint, decode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
-from log.files.versions import META
+from log.files.sparse_disk import META
 from log.recovery.clean_stop import CleanStop
 from log.segments.damage_register import DAMAGED_BATCHES
 

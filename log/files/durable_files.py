@@ -1,7 +1,8 @@
 """The operations that make files durable outside of a log's flush; `log.durability.durability` carries them out.
 
-A start, a repair and the process that compacts call them for files that no ticket carries. They say what must be durable and in
-which order. The durability decides whether the local disk must know: another one may keep the truth elsewhere.
+A start, a repair and the process that compacts call them for files that no ticket carries. They say what must
+be durable and in which order. The durability decides whether the local disk must know: another one may keep
+the truth elsewhere.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from log.files.data_file import DataFile
+    from log.files.storage import Storage
 
 
 class NoRoom(OSError):
@@ -37,3 +39,24 @@ class DurableFiles(Protocol):
 
     def ensure(self, path: str, content: bytes) -> None:
         """Make sure that a file which was read as `content` is durable with that content."""
+
+
+# Deletes directories with everything in them.
+
+
+def empty(storage: Storage, directory: str, kept: Collection[str] = ()) -> None:
+    """Delete all that a directory holds, but for these names. Raises OSError."""
+    for entry in storage.entries(directory):
+        if entry.name in kept:
+            continue
+        path = f"{directory}/{entry.name}"
+        if entry.is_directory:
+            remove_tree(storage, path)
+        else:
+            storage.delete(path)
+
+
+def remove_tree(storage: Storage, directory: str) -> None:
+    """Delete a directory with everything in it. Raises OSError."""
+    empty(storage, directory)
+    storage.delete_directory(directory)

@@ -1,11 +1,17 @@
 """A disk whose segment files may have holes, and which lets nobody read a hole.
 
-A bucket has the bytes of the holes. A read that may wait fetches them through `source`; a read that must not wait gets the answer
-that the bytes are not cached, and `sendfile` fails. So every reader above the disk is safe, and those on the event loop treat
-absent bytes as they treat cold ones.
+A bucket has the bytes of the holes. A read that may wait fetches them through `source`; a read that must not
+wait gets the answer that the bytes are not cached, and `sendfile` fails. So every reader above the disk is
+safe, and those on the event loop treat absent bytes as they treat cold ones.
 
-Locks, the outer first: `SparseFile.changing` (filling and punching one file), `_names` (opening by path, and renames), `_lock` (the
-fields of all files; held for no system call).
+Locks, the outer first: `SparseFile.changing` (filling and punching one file), `_names` (opening by path, and
+renames), `_lock` (the fields of all files; held for no system call).
+
+Checks that this release can read the versions of the files in a data directory.
+
+`meta.properties` has the version of the directory as a whole. A release that changes a format, or writes a
+new kind of file or record, raises DIRECTORY_VERSION. So an earlier release refuses the directory before
+changing anything in it. The versions in single files reveal a newer file that somebody copied in by hand.
 """
 
 from __future__ import annotations
@@ -15,18 +21,20 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
+from log.errors import IncompatibleFormat
 from log.files import page_cache
-from log.files.data_file import NotCached, Place
-from log.files.fetching import Refusing
+from log.files.data_file import NotCached, Place, Refusing
 from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
-from log.files.residency import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles, is_live
+from log.files.page_cache import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles, is_live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from log.files.disk import Disk
-    from log.files.residency import SegmentKey, SparseFile
+    from log.files.page_cache import SegmentKey, SparseFile
+    from log.files.storage import Storage
     from log.format.record_batch import Buffer
+
 
 _WRITE: Final = os.O_RDWR | os.O_CLOEXEC
 
@@ -398,3 +406,35 @@ class SparseDisk:
             buffers: tuple[Buffer] = (view,)
             count = self._below.pwritev(descriptor, buffers, position)
             view, position = view[count:], position + count
+
+
+META: Final = "meta.properties"
+OLDEST_DIRECTORY_VERSION: Final = 1
+DIRECTORY_VERSION: Final = 4
+"""The version that this release writes. Versions 1 and 2 have the same formats; 3 adds producer names, 4 `damaged-batches`."""
+WORKERS_VERSION: Final = 5
+"""The version while several workers have the directory: their checkpoints are where earlier releases do not look for them."""
+
+
+def check_directory_version(storage: Storage, root: str) -> None:
+    """Check that this release reads the data directory; one without `meta.properties` passes. Raises IncompatibleFormat, OSError."""
+    path = f"{root}/{META}"
+    if storage.exists(path):
+        read_properties(storage, path)
+
+
+def read_properties(storage: Storage, path: str) -> dict[str, str]:
+    """Return the fields of `meta.properties` at `path`. Raises IncompatibleFormat for damage or an unknown version, OSError."""
+    try:
+        text = storage.read_file(path).decode()
+    except UnicodeDecodeError as error:
+        raise IncompatibleFormat(f"{path} is damaged: {error}.") from error
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[:1] != "#")
+    version = fields.get("version", "")
+    is_number = version.isascii() and version.isdecimal()
+    if not is_number or not OLDEST_DIRECTORY_VERSION <= int(version) <= WORKERS_VERSION:
+        raise IncompatibleFormat(
+            f"{path} has {f'version {version}' if version else 'no version'}; this program reads versions "
+            f"{OLDEST_DIRECTORY_VERSION} to {WORKERS_VERSION}."
+        )
+    return fields

@@ -1,7 +1,7 @@
 # ruff: noqa: PTH120 - paths are plain strings here
 """Reads and writes the files of one data directory, on a `Disk` (log.files.disk) that makes the system calls.
 
-A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.descriptors) opens when needed. Tests put a simulated
+A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.data_file) opens when needed. Tests put a simulated
 disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`, `forget_cached` of a pinned file, `bring_in`,
 `drop_cached` and the methods that take paths may be called from another thread than the owner's. An owner that must not wait for the
 disk sets `waits` to False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from log.errors import DirectoryLocked
 from log.files import page_cache
-from log.files.data_file import JUST_WRITTEN_BYTES, NEVER, NotCached, Place
-from log.files.descriptors import Descriptors
+from log.files.data_file import JUST_WRITTEN_BYTES, NEVER, Descriptors, NotCached, Place
 from log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
 from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
 from log.files.sparse_disk import SparseDisk

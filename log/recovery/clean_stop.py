@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from log.errors import CorruptRecord
-from log.files.data_file import NotCached
-from log.files.fetching import without_fetching
+from log.files.data_file import NotCached, without_fetching
 
 if TYPE_CHECKING:
     from log.files.storage import Storage

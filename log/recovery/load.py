@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from log.errors import CorruptRecord, NeedsRecovery
 from log.files.checkpoints import encode_partition_metadata
-from log.files.data_file import NotCached
-from log.files.fetching import without_fetching
+from log.files.data_file import NotCached, without_fetching
 from log.files.file_names import (
     NAMES_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from log.errors import IncompatibleFormat
-from log.files.replacement import replace
+from log.files.file_names import replace
 from log.segments.damage import CutBytes, DamagedRange
 
 if TYPE_CHECKING:

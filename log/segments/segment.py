@@ -18,8 +18,8 @@ from log.files.file_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
+    replace,
 )
-from log.files.replacement import replace
 from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
 from log.segments import index_files
 from log.segments.headers import headers, headers_around

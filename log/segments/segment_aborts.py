@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.files.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from log.files.replacement import replace
+from log.files.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, replace
 from log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from log.files.checkpoints import encode_leader_epochs
-from log.files.file_names import LEADER_EPOCHS
-from log.files.replacement import replace
+from log.files.file_names import LEADER_EPOCHS, replace
 
 if TYPE_CHECKING:
     from log.files.storage import Storage

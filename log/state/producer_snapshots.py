@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of
-from log.files.replacement import replace
+from log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of, replace
 from seq_validator import CorruptSnapshot, ProducerTable
 
 if TYPE_CHECKING:

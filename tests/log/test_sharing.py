@@ -22,7 +22,7 @@ from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_of
 from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, stopped_logs
 from log.files.checkpoints import decode_offsets, encode_offsets
 from log.files.disk import SystemDisk
-from log.files.versions import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
+from log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
 from log.segments.damage import DamagedRange
 from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
 from log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split

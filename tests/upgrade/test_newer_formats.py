@@ -17,7 +17,7 @@ import pytest
 from gateway.admin.request import ControlError
 from gateway.admin.stored import metadata_directory
 from log import IncompatibleFormat, LogDirectory, Storage
-from log.files.versions import DIRECTORY_VERSION, WORKERS_VERSION
+from log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
 from log.segments.transaction_index import ENTRY
 from tests.support.batches import Batch
 from tests.support.gateway_process import REPOSITORY, GatewayProcess

@@ -24,7 +24,7 @@ from log.directory import recovery_points
 from log.directory.log_directory import FILES_PER_STEP
 from log.directory.stored_logs import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
 from log.files.checkpoints import encode_partition_metadata
-from log.files.versions import META
+from log.files.sparse_disk import META
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from log import NotCached, Place, Storage
 from log.files.data_file import DataFile
 from log.files.disk import SystemDisk
-from log.files.residency import BLOCK_BYTES, SegmentKey, SparseFile
+from log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile
 from log.files.sparse_disk import SparseDisk
 from tests.faults.simulated_disk import SimulatedDisk
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log.files.residency import SparseFile
+from log.files.page_cache import SparseFile
 from log.files.sparse_disk import SparseDisk
 from tests.faults.holes import Holes
 from tests.simulation.planted.fault import Change, bucket_fault, fault_in
