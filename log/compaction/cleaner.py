@@ -66,7 +66,7 @@ from log.files.file_names import (
     offset_name,
 )
 from log.files.storage import Storage
-from log.format.batch_rewriting import (
+from log.format.batch_validation import (
     StoredRecord,
     delete_horizon_ms,
     empty_batch,
@@ -74,7 +74,7 @@ from log.format.batch_rewriting import (
     rewritten_batch,
     stored_records,
 )
-from log.format.end_marker import read_end_marker
+from log.format.due_times import read_end_marker
 from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from log.segments.segment import Segment
 from log.segments.transaction_index import ENTRY, AbortedTransaction

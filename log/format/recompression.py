@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from log.errors import RecordTooLarge
-from log.format.batch_rewriting import sealed_batch
-from log.format.batch_validation import check_batch
+from log.format.batch_validation import check_batch, sealed_batch
 from log.format.compression import CODEC_IDS, compress, decompress
 from log.format.record_batch import COMPRESSION_MASK, HEADER_BYTES
 

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
-from log.format.end_marker import read_end_marker
+from log.format.due_times import read_end_marker
 from log.format.record_batch import crc_matches
 from log.segments.positions import position_of
 from log.segments.transaction_index import ENTRY

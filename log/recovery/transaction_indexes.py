@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
 from log.files.file_names import TRANSACTION_INDEX_SUFFIX
-from log.format.end_marker import read_end_marker
+from log.format.due_times import read_end_marker
 from log.recovery.parts import parts_of
 from log.segments.damage import DamagedRange
 from log.segments.transaction_index import AbortedTransaction

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from log.files.data_file import NotCached
-from log.format.batch_rewriting import plain_records, stored_records
+from log.format.batch_validation import plain_records, stored_records
 from log.format.records import as_int64
 from log.segments.index_checks import start_for_time
 from log.segments.positions import position_for, position_of

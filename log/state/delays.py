@@ -12,8 +12,7 @@ from log.durability.unflushed import SideFile
 from log.errors import DelayedLimitReached, InvalidRecord, UnsupportedCompressionType
 from log.files.file_names import DELAYED_RECORDS
 from log.format.batch_validation import check_countable
-from log.format.due_times import due_values, parse_due_ms
-from log.format.end_marker import read_end_marker
+from log.format.due_times import due_values, parse_due_ms, read_end_marker
 from log.state.delayed_records import NEVER_DUE, DelayedRecords
 from log.state.delayed_snapshots import CorruptDelayedSnapshot, DelayedSnapshot, decode, encode
 

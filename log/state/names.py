@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from log.durability.unflushed import SideFile
 from log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from log.format.batch_validation import check_countable
-from log.format.end_marker import read_end_marker
+from log.format.due_times import read_end_marker
 from log.format.named_records import NameHeaders, named_records
 from log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
 from log.state.derived_state import NOT_KEPT

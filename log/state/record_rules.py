@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
-from log.format.batch_rewriting import empty_batch, plain_records, rewritten_batch, stored_records
+from log.format.batch_validation import empty_batch, plain_records, rewritten_batch, stored_records
 from log.format.record_batch import NO_TIMESTAMP, parse_header
 from log.state.delays import NOTHING_DUE_LATER
 from log.state.names import transaction_of

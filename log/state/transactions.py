@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from log.format.end_marker import read_end_marker
+from log.format.due_times import read_end_marker
 from log.format.record_batch import CONTROL_FLAG
 from log.segments.transaction_index import AbortedTransaction
 from log.state.ongoing_transactions import OngoingTransactions

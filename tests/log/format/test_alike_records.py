@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log import InvalidRecord
-from log.format.batch_rewriting import plain_records, rewritten_batch, stored_records
+from log.format.batch_validation import plain_records, rewritten_batch, stored_records
 from log.format.named_records import NameHeaders, named_records
 from log.format.record_batch import HEADER_BYTES, parse_header
 from log.format.records import NewRecord, build_batch, iterate_records

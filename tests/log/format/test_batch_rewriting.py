@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log import InvalidRecord
-from log.format.batch_rewriting import (
+from log.format.batch_validation import (
     delete_horizon_ms,
     empty_batch,
     plain_records,

@@ -15,7 +15,7 @@ from log import (
     TransactionCoordinatorFenced,
     partition_log,
 )
-from log.format.end_marker import build_end_marker
+from log.format.due_times import build_end_marker
 from log.format.record_batch import parse_header
 from log.format.records import iterate_records
 from log.recovery.clean_stop import CleanStop
