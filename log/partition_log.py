@@ -67,8 +67,7 @@ from log.format.record_batch import TRANSACTIONAL_FLAG
 from log.log_lists import LogLists
 from log.log_writer import LogWriter
 from log.place import LogPlace
-from log.recovery.clean_stop import clean_stop, is_as
-from log.recovery.load import load_log, new_log, new_metadata
+from log.recovery.load import clean_stop, is_as, load_log, new_log, new_metadata
 from log.recovery.recovering import Recovery
 from log.segments import aborted_transactions, time_lookup
 from log.segments.aborted_transactions import add_aborted
@@ -89,8 +88,7 @@ if TYPE_CHECKING:
     from log.durability.durability import FlushTicket
     from log.environment import LogEnvironment
     from log.format.record_batch import BatchHeader, Buffer
-    from log.recovery.clean_stop import CleanStop
-    from log.recovery.load import LoadedLog
+    from log.recovery.load import CleanStop, LoadedLog
     from log.segments.regions import FileRegion, TimestampAndOffset
     from log.state.record_rules import Found
     from seq_validator import RefusedBefore, Verdict

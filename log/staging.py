@@ -59,7 +59,7 @@ from log.files.file_names import (
     parse_partition_directory,
 )
 from log.files.sparse_disk import META, check_directory_version, read_properties
-from log.recovery.cut_bytes import CUT_SUFFIX
+from log.recovery.checking import CUT_SUFFIX
 from log.segments.damage_register import DAMAGED_BATCHES
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from log.files.file_names import (
     parse_offset_name,
 )
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
-from log.recovery.cut_bytes import CUT_SUFFIX
+from log.recovery.checking import CUT_SUFFIX
 from log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:

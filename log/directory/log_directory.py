@@ -51,7 +51,7 @@ from seq_validator import ProducerLimit
 if TYPE_CHECKING:
     from log.durability.durability import Durability, FlushTicket
     from log.files.disk import FileSystemFlush
-    from log.recovery.clean_stop import CleanStop
+    from log.recovery.load import CleanStop
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from log.errors import IncompatibleFormat
 from log.files.checkpoints import CorruptCheckpoint, check_checkpoint, decode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from log.files.sparse_disk import META
-from log.recovery.clean_stop import CleanStop
+from log.recovery.load import CleanStop
 from log.segments.damage_register import DAMAGED_BATCHES
 
 if TYPE_CHECKING:

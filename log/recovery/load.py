@@ -1,46 +1,73 @@
 """Loads the state of a partition from its files.
 
-After a clean stop no record data is read. After a crash every batch from the segment of the recovery point on is checked by its
-CRC: see `log.recovery.checking`. Batches are persisted before clients may read them.
+After a clean stop no record data is read. After a crash every batch from the segment of the recovery point on
+is checked by its CRC: see `log.recovery.checking`. Batches are persisted before clients may read them.
 Source: Kafka's `LogLoader`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from log.errors import CorruptRecord, NeedsRecovery
-from log.files.checkpoints import encode_partition_metadata
+from log.compaction.swap import finish_swaps
+from log.errors import CorruptRecord, IncompatibleFormat, NeedsRecovery
+from log.files.checkpoints import (
+    CorruptCheckpoint,
+    check_checkpoint,
+    decode_leader_epochs,
+    decode_offsets,
+    encode_partition_metadata,
+)
 from log.files.data_file import NotCached, without_fetching
 from log.files.file_names import (
+    CLEANED_SUFFIX,
+    DEDUPLICATION_START,
+    DELAYED_RECORDS,
+    DELETED_SUFFIX,
+    LEADER_EPOCHS,
+    LOG_START_OFFSET,
+    LOG_SUFFIX,
     NAMES_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     offset_name,
     offsets_of,
+    parse_offset_name,
 )
 from log.recovery.checking import Checking
-from log.recovery.clean_stop import CleanStop
-from log.recovery.listing import Listing
-from log.recovery.producer_recovery import load_producers
-from log.recovery.transaction_checks import not_borne_out
-from log.recovery.transaction_indexes import has_sane_index, rebuild_transaction_indexes
-from log.recovery.undecided import Undecided
+from log.recovery.producer_recovery import Undecided, load_producers
+from log.recovery.transaction_checks import has_sane_index, not_borne_out, rebuild_transaction_indexes
 from log.segments.segment import Segment
+from log.state.delayed_snapshots import check_delayed_snapshot
 from log.state.leader_epochs import LeaderEpochs
-from log.state.producer_snapshots import snapshot_offsets
-from seq_validator import ProducerTable
+from log.state.producer_snapshots import restore_newest, snapshot_offsets
+from seq_validator import (
+    NEWEST_SNAPSHOT_VERSION,
+    OLDEST_SNAPSHOT_VERSION,
+    ProducerTable,
+    newer_snapshot_version,
+)
+from seq_validator.names import NAMES_VERSION, newer_names_version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
     from log.config import LogConfig
     from log.environment import LogEnvironment
     from log.files.durable_files import DurableFiles
+    from log.files.storage import Storage
     from log.place import LogPlace
     from log.segments.damage import DamagedRange
+    from log.segments.segment_list import SegmentList
 
 _logger = logging.getLogger(__name__)
 
@@ -293,3 +320,198 @@ class _Loader:
     def end_offsets(self) -> list[int]:
         """Return the end offset of each segment, exclusive."""
         return [*(segment.base_offset for segment in self.segments[1:]), self.log_end_offset]
+
+
+# Lists the directory of a partition and reads its small files, before any records are read.
+
+
+class Listing:
+    """The segments of a partition and the content of its small files. Making the listing deletes left-over files."""
+
+    def __init__(self, environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> None:
+        """List the directory, and finish interrupted swaps of compaction. Raises OSError, IncompatibleFormat."""
+        self.environment = environment
+        self.storage = environment.storage
+        self.directory = directory
+        self.config = config
+        self.now_ms = now_ms
+        self.segments: list[Segment] = []
+        self.files: dict[str, int] = {}
+        self.leader_epochs = LeaderEpochs()
+        self.saved_epochs: list[tuple[int, int]] | None = None
+        """The leader epochs in the checkpoint; None without a readable checkpoint."""
+        self.log_start_offset = 0
+        self.dropped_bytes = 0
+        """The bytes of segments below the log start offset that were removed just now."""
+        self.doubted: set[int] = set()
+        """The base offsets of segments whose transaction index must be rebuilt."""
+        self._list_segments()
+        self._read_checkpoints()
+        self._drop_removed_segments()
+        self._take_known_damage()
+
+    def _list_segments(self) -> None:
+        files = self.storage.list_files(self.directory)
+        check_partition(self.storage, self.directory, files)
+        if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in files):
+            self.doubted = finish_swaps(self.environment, self.directory, files)
+            files = self.storage.list_files(self.directory)
+        bases = []
+        for name, size_bytes in files.items():
+            if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+                self.storage.delete(f"{self.directory}/{name}")
+                continue
+            self.files[name] = size_bytes
+            parsed = parse_offset_name(name)
+            if parsed and parsed[1] == LOG_SUFFIX:
+                bases.append(parsed[0])
+            elif parsed and parsed[1] in SEGMENT_SUFFIXES and offset_name(parsed[0], LOG_SUFFIX) not in files:
+                self.storage.delete(f"{self.directory}/{name}")
+        for base_offset in sorted(bases):
+            size_bytes = files[offset_name(base_offset, LOG_SUFFIX)]
+            segment = Segment(self.environment, self.directory, base_offset, size_bytes, self.now_ms)
+            aborted_bytes = files.get(offset_name(base_offset, TRANSACTION_INDEX_SUFFIX))
+            segment.aborts.has_any = bool(aborted_bytes)
+            if aborted_bytes == 0:
+                # The log never writes an empty transaction index: a crash kept its name and lost its bytes.
+                self.doubted.add(base_offset)
+            self.segments.append(segment)
+
+    def _drop_removed_segments(self) -> None:
+        """Remove segments below the log start offset: a crash may have brought back some removed ones, with gaps between.
+
+        Keep a segment that no producer snapshot covers. Such a segment was never removed, and only it knows its producers.
+        """
+        if len(self.segments) < 2 or self.segments[1].base_offset > self.log_start_offset:
+            return
+        offsets = snapshot_offsets(self.files)
+        table, covered = restore_newest(
+            self.environment, self.directory, self.config, offsets, log_from=self.log_start_offset
+        )
+        table.clear()
+        below = min(self.log_start_offset, -1 if covered is None else covered)
+        while len(self.segments) > 1 and self.segments[1].base_offset <= below:
+            dropped = self.segments.pop(0)
+            self.dropped_bytes += dropped.size_bytes
+            self.remove(dropped)
+
+    def _read_checkpoints(self) -> None:
+        if LOG_START_OFFSET in self.files:
+            path = f"{self.directory}/{LOG_START_OFFSET}"
+            try:
+                offsets = decode_offsets(self.storage.read_file(path), path)
+                self.log_start_offset = max(offsets.values(), default=0)
+            except CorruptCheckpoint as error:
+                _logger.warning("%s The log starts with its first segment.", error)
+        if LEADER_EPOCHS in self.files:
+            path = f"{self.directory}/{LEADER_EPOCHS}"
+            try:
+                self.saved_epochs = decode_leader_epochs(self.storage.read_file(path), path)
+                self.leader_epochs = LeaderEpochs(self.saved_epochs)
+            except CorruptCheckpoint as error:
+                _logger.warning("%s Leader epochs are read from the log.", error)
+
+    def _take_known_damage(self) -> None:
+        """Give each segment its registered damaged ranges, without ranges that were deleted since."""
+        for segment in self.segments:
+            segment.damage = tuple(
+                found
+                for found in self.environment.damage.of(self.directory)
+                if found.segment_base_offset == segment.base_offset
+                and found.position + found.size_bytes <= segment.size_bytes
+                and found.end_offset > self.log_start_offset
+            )
+
+    def remove(self, segment: Segment) -> None:
+        """Delete the files of a segment. Raises OSError."""
+        self.storage.descriptors.release(segment.file)
+        self.environment.forget_indexes(segment.file.path)
+        for suffix in SEGMENT_SUFFIXES:
+            self.storage.delete(segment.path(suffix))
+
+
+# Refuses the files of a partition that a later release wrote, before the files are read or changed.
+
+
+def check_partition(storage: Storage, directory: str, names: Collection[str]) -> None:
+    """Check that this release reads the versions of a partition's files, `names`, without changing any.
+
+    Damaged files and unreadable snapshots pass, as the code that loads them handles both. Raises IncompatibleFormat, OSError.
+    """
+    for name in (LEADER_EPOCHS, LOG_START_OFFSET, DEDUPLICATION_START):
+        if name in names:
+            check_checkpoint(storage.read_file(f"{directory}/{name}"), f"{directory}/{name}")
+    if DELAYED_RECORDS in names:
+        path = f"{directory}/{DELAYED_RECORDS}"
+        check_delayed_snapshot(storage.read_file(path), path)
+    for suffix, newer_version, read in (
+        (SNAPSHOT_SUFFIX, newer_snapshot_version, f"{OLDEST_SNAPSHOT_VERSION} to {NEWEST_SNAPSHOT_VERSION}"),
+        (NAMES_SUFFIX, newer_names_version, f"up to {NAMES_VERSION}"),
+    ):
+        _check_newest(storage, directory, offsets_of(names, suffix), suffix, newer_version, read)
+
+
+def _check_newest(
+    storage: Storage,
+    directory: str,
+    offsets: Sequence[int],
+    suffix: str,
+    newer_version: Callable[[bytes], int | None],
+    read: str,
+) -> None:
+    """Check the newest snapshot only: if a later release wrote any snapshot, it wrote the newest one."""
+    if not offsets:
+        return
+    path = f"{directory}/{offset_name(offsets[-1], suffix)}"
+    version = None
+    with contextlib.suppress(OSError):  # the code that restores the snapshot handles an unreadable file
+        version = newer_version(storage.read_file(path))
+    if version is not None:
+        raise IncompatibleFormat(f"{path} has version {version}; this program reads versions {read}.")
+
+
+# The facts that a clean stop records about a partition log, and the check whether they still hold.
+
+
+@dataclass(frozen=True, slots=True)
+class CleanStop:
+    """The facts that a clean stop recorded about one partition. They hold only while the files have not changed."""
+
+    log_end_offset: int
+    active_base_offset: int
+    active_size_bytes: int
+    size_bytes: int
+    """The bytes of all segments."""
+    oldest_timestamp: int = -1
+    """The timestamp (ms) of the oldest segment for retention; -1 when unknown."""
+    has_open_transactions: bool = False
+
+
+def clean_stop(
+    storage: Storage, segments: SegmentList, log_end_offset: int, *, has_open_transactions: bool
+) -> CleanStop:
+    """Return the facts about a log that stops now."""
+    first, active = segments.segments[0], segments.active
+    try:
+        # Of each log whose oldest blocks were evicted, a stop would wait for the bucket.
+        with without_fetching(storage):
+            oldest_timestamp = first.largest_timestamp() if segments.size_bytes else -1
+    except (OSError, CorruptRecord, NotCached):
+        oldest_timestamp = -1
+    return CleanStop(
+        log_end_offset,
+        active.base_offset,
+        active.size_bytes,
+        segments.size_bytes,
+        oldest_timestamp=oldest_timestamp,
+        has_open_transactions=has_open_transactions,
+    )
+
+
+def is_as(stop: CleanStop, segments: SegmentList, log_end_offset: int) -> bool:
+    """Return whether the log is unchanged since the clean stop."""
+    return (
+        log_end_offset == stop.log_end_offset
+        and segments.active.base_offset == stop.active_base_offset
+        and segments.size_bytes == stop.size_bytes
+    )

@@ -1,6 +1,14 @@
-"""Restores the producer state of a partition: the newest readable snapshot, then a replay of the batches after it.
+"""Restores the producer state of a partition: the newest readable snapshot, then a replay of the batches after
+it.
 
 Source: Kafka's `UnifiedLog.rebuildProducerState`.
+
+Tracks what a damaged batch leaves unknown: the producers that wrote it, and the transactions that ended in
+it.
+
+A replay that has to pass the damage refuses rather than guesses. A producer without a known batch at or after
+the damage may not continue with its producer epoch. Transactions that were open at the damage stay undecided
+for readers of committed records, until `seqgate repair` removes the damaged batch.
 """
 
 from __future__ import annotations
@@ -12,19 +20,17 @@ from log.errors import CorruptRecord
 from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from log.format.due_times import read_end_marker
 from log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
-from log.recovery.parts import parts_of
-from log.segments.damage import DamagedRange
+from log.segments.damage import NO_TRANSACTION, DamagedRange
 from log.segments.positions import position_of
 from log.state.producer_snapshots import restore_newest, write_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from log.config import LogConfig
     from log.environment import LogEnvironment
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
-    from log.recovery.undecided import Undecided
     from log.segments.segment import Segment
     from seq_validator import ProducerTable
 
@@ -116,4 +122,72 @@ def _replay_marker(data: bytes, batch: BatchHeader, producers: ProducerTable, no
             offset=batch.base_offset,
             timestamp=batch.max_timestamp,
             now_ms=now_ms,
+        )
+
+
+# Iterates over a segment for a replay: batches, with the damaged ranges between them in order.
+
+
+def parts_of(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
+    """Yield (position, header) of each batch from `position` on, and the damaged ranges. Raises CorruptRecord, OSError."""
+    if not segment.damage:
+        return segment.batches(position, segment.size_bytes)
+    return _around_damage(segment, position)
+
+
+def _around_damage(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
+    ahead = [found for found in segment.damage if found.position >= position]
+    for at, batch in segment.batches(position, segment.size_bytes):
+        while ahead and ahead[0].position < at:
+            yield ahead.pop(0)
+        yield at, batch
+    yield from ahead
+
+
+class Undecided:
+    """The damaged ranges that replays of one log passed, and the transactions that were open there."""
+
+    def __init__(self) -> None:
+        """Begin with no undecided transactions."""
+        self._first_offsets: dict[tuple[int, int], int] = {}
+        self._unknown_producers: set[tuple[int, int]] = set()
+
+    def passed(self, found: DamagedRange, open_from: Iterable[int]) -> None:
+        """Record that a replay passed the range while transactions with these first offsets were open."""
+        key = found.segment_base_offset, found.position
+        first_offset = min(open_from, default=NO_TRANSACTION)
+        earlier = self._first_offsets.get(key, NO_TRANSACTION)
+        if first_offset != NO_TRANSACTION:
+            self._first_offsets[key] = (
+                first_offset if earlier == NO_TRANSACTION else min(earlier, first_offset)
+            )
+
+    def passed_by_producers(self, found: DamagedRange, producers: ProducerTable) -> None:
+        """Record that the replay of the producers passed the range."""
+        self._unknown_producers.add((found.segment_base_offset, found.position))
+        self.passed(
+            found,
+            [entry.current_transaction_first_offset for entry in producers.in_transaction()],
+        )
+
+    def note(self, segments: Sequence[Segment], producers: ProducerTable) -> list[DamagedRange]:
+        """Write the findings into the segments' ranges, and mark producers that may have written there. Return all ranges."""
+        for segment in segments:
+            segment.damage = tuple(self._marked(found) for found in segment.damage)
+        damage = [found for segment in segments for found in segment.damage]
+        for found in damage:
+            if found.is_state_unknown:
+                producers.doubt(found.end_offset)
+        return damage
+
+    def _marked(self, found: DamagedRange) -> DamagedRange:
+        key = found.segment_base_offset, found.position
+        known = [
+            offset
+            for offset in (found.undecided_from, self._first_offsets.get(key, NO_TRANSACTION))
+            if offset != NO_TRANSACTION
+        ]
+        return found._replace(
+            is_state_unknown=found.is_state_unknown or key in self._unknown_producers,
+            undecided_from=min(known, default=NO_TRANSACTION),
         )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.recovery.clean_stop import clean_stop
-from log.recovery.load import load_log, persist_directory
+from log.recovery.load import clean_stop, load_log, persist_directory
 from log.segments.segment_list import SegmentList
 from log.state.producer_snapshots import write_snapshot
 from log.state.transactions import Transactions
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from log.config import LogConfig
     from log.environment import LogEnvironment
     from log.place import LogPlace
-    from log.recovery.clean_stop import CleanStop
-    from log.recovery.load import LoadedLog
+    from log.recovery.load import CleanStop, LoadedLog
 
 
 class Recovery:

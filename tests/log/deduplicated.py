@@ -8,7 +8,7 @@ from pathlib import Path
 from log import LogConfig, PartitionLog
 from log.format.record_batch import parse_header, whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
-from log.recovery.clean_stop import CleanStop
+from log.recovery.load import CleanStop
 from log.segments.regions import Appended
 from tests.log.support import NOW_MS, open_log
 

@@ -23,7 +23,7 @@ from log.environment import LogEnvironment
 from log.format.records import NewRecord, build_batch
 from log.log_lists import LogLists
 from log.partition_log import end_marker
-from log.recovery.clean_stop import CleanStop
+from log.recovery.load import CleanStop
 from tests.support.batches import read_batches
 
 NOW_MS = 1_700_000_000_000

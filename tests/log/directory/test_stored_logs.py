@@ -13,7 +13,7 @@ from log.directory import log_directory, recovery_points
 from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS, StoredLog
 from log.files.disk import FileSystemFlush
 from log.format.records import NewRecord, build_batch
-from log.recovery.clean_stop import CleanStop
+from log.recovery.load import CleanStop
 from log.segments import index_files as segment_index_files
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
 

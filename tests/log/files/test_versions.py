@@ -7,7 +7,7 @@ import pytest
 from log import IncompatibleFormat, Storage
 from log.files.file_names import DELAYED_RECORDS, LEADER_EPOCHS, LOG_START_OFFSET
 from log.files.sparse_disk import META, read_properties
-from log.recovery.stored_versions import check_partition
+from log.recovery.load import check_partition
 from seq_validator import ProducerTable
 
 SNAPSHOT = f"{7:020}.snapshot"

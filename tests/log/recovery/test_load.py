@@ -9,7 +9,7 @@ from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage, partit
 from log.files.checkpoints import encode_offsets
 from log.files.data_file import DataFile
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
-from log.recovery.clean_stop import CleanStop
+from log.recovery.load import CleanStop
 from log.state.leader_epochs import LeaderEpochs
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk

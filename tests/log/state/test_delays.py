@@ -15,7 +15,7 @@ from log.environment import LogEnvironment
 from log.errors import DelayedLimitReached, InvalidRecord
 from log.files.file_names import DELAYED_RECORDS
 from log.format.records import NewRecord, build_batch
-from log.recovery.clean_stop import CleanStop
+from log.recovery.load import CleanStop
 from log.removal.retention_rules import NOT_HELD
 from log.state.delays import Delays
 from tests.log.support import (

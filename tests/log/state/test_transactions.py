@@ -18,7 +18,7 @@ from log import (
 from log.format.due_times import build_end_marker
 from log.format.record_batch import parse_header
 from log.format.records import iterate_records
-from log.recovery.clean_stop import CleanStop
+from log.recovery.load import CleanStop
 from log.segments.aborted_transactions import aborted_between
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 

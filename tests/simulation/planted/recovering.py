@@ -8,8 +8,7 @@ from log.partition_log import PartitionLog
 from log.recovery import load as recovery
 from log.recovery.checking import Checking
 from log.recovery.load import _Loader
-from log.recovery.producer_recovery import load_producers
-from log.recovery.undecided import Undecided
+from log.recovery.producer_recovery import Undecided, load_producers
 from log.segments import scan
 from log.segments.scan import EVERYWHERE
 from log.segments.segment import Segment
