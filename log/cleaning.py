@@ -14,7 +14,7 @@ from log.compaction.job import cleanable as decide_cleanable
 from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
 from log.errors import StorageFailed
 from log.files.file_names import LOG_SUFFIX
-from log.removal.segment_deletion import remove_segments
+from log.removal.retention_rules import remove_segments
 from log.segments.aborted_transactions import aborted_from
 from log.segments.segment import Segment
 

@@ -21,9 +21,9 @@ from log.removal.retention_rules import (
     DeletionReason,
     RetentionDecision,
     SegmentFacts,
+    remove_segments,
     segments_to_delete,
 )
-from log.removal.segment_deletion import remove_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,14 +1,28 @@
 """Decides which segments to delete, and why, from facts alone: no files, no clock.
 
-Source: Kafka's `UnifiedLog.deleteOldSegments`, which removes segments below the log start offset, then by size, then by age.
-Kafka makes three passes. One pass decides the same, because each rule removes from the front only.
+Source: Kafka's `UnifiedLog.deleteOldSegments`, which removes segments below the log start offset, then by
+size, then by age. Kafka makes three passes. One pass decides the same, because each rule removes from the
+front only.
+
+Removes segments in two steps, as Kafka does: rename to `*.deleted` at once, delete after
+`file.delete.delay.ms`.
+
+Source: Kafka's `LocalLog.deleteSegmentFiles`.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from log.files.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES
+
+if TYPE_CHECKING:
+    from log.environment import LogEnvironment
+    from log.segments.segment import Segment
+
 
 NOT_HELD: Final = 2**63 - 1
 """The value of `PartitionLog.held_from` while no records are held."""
@@ -96,3 +110,18 @@ def segments_to_delete(
         excess_bytes -= segment.size_bytes
         doomed.append((segment, reason))
     return RetentionDecision(doomed, kept_because)
+
+
+def remove_segments(environment: LogEnvironment, segments: Iterable[Segment], due_ms: int) -> None:
+    """Rename the segments' files to `*.deleted`, and queue the files for deletion from `due_ms` on. Raises OSError.
+
+    A crash may leave such files behind; loading the log deletes them.
+    """
+    for segment in segments:
+        environment.storage.descriptors.retire(segment.file, for_readers=True)
+        environment.forget_indexes(segment.file.path)
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment.path(suffix)
+            with contextlib.suppress(FileNotFoundError):
+                environment.storage.rename(path, path + DELETED_SUFFIX)
+                environment.deletions.add(path + DELETED_SUFFIX, due_ms)
