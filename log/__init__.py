@@ -44,7 +44,7 @@ from log.recovery.recovering import Recovery
 from log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
 from log.retention import RemovalTicket
 from log.segments.damage import CutBytes, DamagedRange
-from log.segments.regions import (
+from log.segments.scan import (
     Appended,
     FileRegion,
     KeptRegion,

@@ -15,8 +15,8 @@ from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename
 from log.errors import StorageFailed
 from log.files.file_names import LOG_SUFFIX
 from log.removal.retention_rules import remove_segments
-from log.segments.aborted_transactions import aborted_from
 from log.segments.segment import Segment
+from log.segments.transaction_index import aborted_from
 
 if TYPE_CHECKING:
     from log.compaction.job import Cleanable, CleanedSegment, JobLimits

@@ -10,9 +10,8 @@ from log.durability.durability import Durability, LocalDurability
 from log.durability.unflushed import DurableEnds
 from log.files.deletion_queue import DeletionQueue
 from log.files.storage import Storage
-from log.segments.damage_register import DamageRegister
-from log.segments.indexes import IndexCache, SegmentIndexes
-from log.segments.rebuilt_indexes import RebuiltIndexes
+from log.segments.damage import DamageRegister
+from log.segments.indexes import IndexCache, RebuiltIndexes, SegmentIndexes
 from log.segments.transaction_index import TransactionIndex
 from seq_validator import ProducerLimit
 from seq_validator.names import NameBudget, TopicNames

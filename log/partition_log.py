@@ -69,12 +69,11 @@ from log.log_writer import LogWriter
 from log.place import LogPlace
 from log.recovery.load import clean_stop, is_as, load_log, new_log, new_metadata
 from log.recovery.recovering import Recovery
-from log.segments import aborted_transactions, time_lookup
-from log.segments.aborted_transactions import add_aborted
-from log.segments.index_checks import start_for_time
-from log.segments.positions import position_before, position_of
-from log.segments.regions import Appended, ReadResult
-from log.segments.segment_list import SegmentList
+from log.segments import time_lookup, transaction_index
+from log.segments.indexes import position_before, position_of, start_for_time
+from log.segments.reader import SegmentList
+from log.segments.scan import Appended, ReadResult
+from log.segments.transaction_index import add_aborted
 from log.state.leader_epoch_file import LeaderEpochFile
 from log.state.record_states import RecordStates
 from log.state.transactions import Transactions
@@ -89,7 +88,7 @@ if TYPE_CHECKING:
     from log.environment import LogEnvironment
     from log.format.record_batch import BatchHeader, Buffer
     from log.recovery.load import CleanStop, LoadedLog
-    from log.segments.regions import FileRegion, TimestampAndOffset
+    from log.segments.scan import FileRegion, TimestampAndOffset
     from log.state.record_rules import Found
     from seq_validator import RefusedBefore, Verdict
 
@@ -620,7 +619,7 @@ def aborted_in(log: PartitionLog, offset: int, region: FileRegion | None) -> lis
         return []
     log.outage.check()
     with log.outage.reading():
-        return aborted_transactions.aborted_in(log.segments, offset, region, log.log_end_offset)
+        return transaction_index.aborted_in(log.segments, offset, region, log.log_end_offset)
 
 
 # The control batches that end a producer's transaction in a partition log.

@@ -35,8 +35,7 @@ from log.files.checkpoints import (
 )
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
-from log.segments.damage import CutBytes, DamagedRange
-from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
+from log.segments.damage import DAMAGED_BATCHES, CutBytes, DamagedRange, DamageRegister
 
 if TYPE_CHECKING:
     import uuid

@@ -60,7 +60,7 @@ from log.files.file_names import (
 )
 from log.files.sparse_disk import META, check_directory_version, read_properties
 from log.recovery.checking import CUT_SUFFIX
-from log.segments.damage_register import DAMAGED_BATCHES
+from log.segments.damage import DAMAGED_BATCHES
 
 if TYPE_CHECKING:
     import uuid

@@ -28,8 +28,7 @@ from log.files.file_names import (
     parse_partition_directory,
 )
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
-from log.segments.damage import DamagedRange
-from log.segments.damage_register import DamageRegister
+from log.segments.damage import DamagedRange, DamageRegister
 from log.segments.scan import EVERYWHERE, SegmentScan
 
 if TYPE_CHECKING:

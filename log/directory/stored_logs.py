@@ -26,7 +26,7 @@ from log.files.checkpoints import CorruptCheckpoint, check_checkpoint, decode_pa
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from log.files.sparse_disk import META
 from log.recovery.load import CleanStop
-from log.segments.damage_register import DAMAGED_BATCHES
+from log.segments.damage import DAMAGED_BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.place import LogPlace
+    from log.segments.reader import SegmentList
     from log.segments.segment import Segment
-    from log.segments.segment_list import SegmentList
 
 
 _FILES_PINNED_AT_ONCE: Final = 64

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from log.files.storage import Storage
     from log.place import LogPlace
     from log.segments.damage import DamagedRange
-    from log.segments.segment_list import SegmentList
+    from log.segments.reader import SegmentList
 
 _logger = logging.getLogger(__name__)
 

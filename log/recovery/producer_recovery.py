@@ -21,7 +21,7 @@ from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from log.format.due_times import read_end_marker
 from log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from log.segments.damage import NO_TRANSACTION, DamagedRange
-from log.segments.positions import position_of
+from log.segments.indexes import position_of
 from log.state.producer_snapshots import restore_newest, write_snapshot
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from log.recovery.load import clean_stop, load_log, persist_directory
-from log.segments.segment_list import SegmentList
+from log.segments.reader import SegmentList
 from log.state.producer_snapshots import write_snapshot
 from log.state.transactions import Transactions
 

@@ -25,7 +25,7 @@ from log.format.due_times import read_end_marker
 from log.format.record_batch import crc_matches
 from log.recovery.producer_recovery import parts_of
 from log.segments.damage import DamagedRange
-from log.segments.positions import position_of
+from log.segments.indexes import position_of
 from log.segments.transaction_index import ENTRY, AbortedTransaction
 from log.state.ongoing_transactions import OngoingTransactions
 from log.state.producer_snapshots import restore_newest

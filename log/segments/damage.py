@@ -1,16 +1,36 @@
 """Damaged ranges: parts of a segment file that were durable once and are no sound batches any more.
 
-A damaged range is never cut off, and its offsets are never given to other records. A replay skips the range to the next sound
-batch. A Fetch of an offset in the range returns the damaged bytes if a client can recognize the damage (`is_framed`), otherwise
-the error CORRUPT_MESSAGE.
+A damaged range is never cut off, and its offsets are never given to other records. A replay skips the range
+to the next sound batch. A Fetch of an offset in the range returns the damaged bytes if a client can recognize
+the damage (`is_framed`), otherwise the error CORRUPT_MESSAGE.
+
+Persists the known damaged ranges of all partitions of a data directory in one file.
+
+`damaged-batches`: JSON with `version`, `ranges` and `cut` per partition directory, and `checksum`, the CRC-32
+of `ranges`. A start after a clean stop does not read the segments again, so only this file tells the start
+about their damage.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from log.errors import IncompatibleFormat
+from log.files.file_names import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from log.files.durable_files import DurableFiles
+    from log.files.storage import Storage
+
+_logger = logging.getLogger(__name__)
+
 
 NO_TRANSACTION: Final = -1
 
@@ -74,3 +94,142 @@ def range_at(ranges: Iterable[DamagedRange], position: int) -> DamagedRange | No
 def next_range(ranges: Iterable[DamagedRange], position: int) -> DamagedRange | None:
     """Return the first damaged range that begins after `position`; None without one. `ranges` ascend."""
     return next((found for found in ranges if found.position > position), None)
+
+
+DAMAGED_BATCHES: Final = "damaged-batches"
+DAMAGED_BATCHES_VERSION: Final = 1
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _Content(msgspec.Struct):
+    version: int
+    ranges: dict[str, list[DamagedRange]]
+    checksum: int
+    cut: dict[str, list[CutBytes]] = {}
+
+    def is_whole(self) -> bool:
+        return self.checksum == crc32(msgspec.json.encode(self.ranges))
+
+
+class DamageRegister:
+    """The damaged ranges by partition directory. Before `load` the register is in memory only. Any thread may call."""
+
+    def __init__(self) -> None:
+        """Begin with no known damage."""
+        self._lock = threading.Lock()
+        """Held while the ranges change and the file is written."""
+        self._ranges: dict[str, tuple[DamagedRange, ...]] = {}
+        self._cut: dict[str, tuple[CutBytes, ...]] = {}
+        self._cut_of_other: Mapping[str, tuple[CutBytes, ...]] = {}
+        self._storage: Storage | None = None
+        self._durable: DurableFiles | None = None
+        self._path = ""
+        self.is_lost = False
+        """Whether the file itself was damaged. Then every log must be checked from its start."""
+
+    def load(
+        self,
+        storage: Storage,
+        durable: DurableFiles,
+        root: str,
+        files: str | None = None,
+        tells_of: str | None = None,
+    ) -> None:
+        """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat.
+
+        `files` is the directory of the file, by default `root`. The cut bytes in the file of `tells_of` are another process's, and are only
+        listed.
+        """
+        if tells_of is not None:
+            other = DamageRegister()
+            other.load(storage, durable, root, tells_of)
+            self._cut_of_other = other._cut
+        self._storage, self._durable = storage, durable
+        self._path = f"{root if files is None else files}/{DAMAGED_BATCHES}"
+        if not storage.exists(self._path):
+            return
+        content = storage.read_file(self._path)
+        try:
+            version = msgspec.json.decode(content, type=_Version).version
+            if version > DAMAGED_BATCHES_VERSION:
+                raise IncompatibleFormat(
+                    f"{self._path} has version {version}; this program reads version {DAMAGED_BATCHES_VERSION}."
+                )
+            decoded = msgspec.json.decode(content, type=_Content)
+            if not decoded.is_whole():
+                raise ValueError("its checksum is wrong")  # noqa: TRY301 - handled as other damage
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+            _logger.error("%s can't be read, every log is checked from its start: %s", self._path, error)  # noqa: TRY400
+            self.is_lost = True
+            return
+        self._ranges = {f"{root}/{name}": tuple(ranges) for name, ranges in decoded.ranges.items()}
+        self._cut = {f"{root}/{name}": tuple(cut) for name, cut in decoded.cut.items()}
+
+    def fill(
+        self, ranges: Mapping[str, Sequence[DamagedRange]], cut: Mapping[str, Sequence[CutBytes]]
+    ) -> None:
+        """Replace everything, and make the file durable. Raises OSError."""
+        with self._lock:
+            self._ranges = {directory: tuple(found) for directory, found in ranges.items()}
+            self._cut = {directory: tuple(found) for directory, found in cut.items()}
+            self._write(is_durable=True)
+
+    def of(self, directory: str) -> tuple[DamagedRange, ...]:
+        """Return the damaged ranges of a partition, in ascending order."""
+        return self._ranges.get(directory, ())
+
+    def all(self) -> Mapping[str, Sequence[DamagedRange]]:
+        """Return all damaged ranges by partition directory."""
+        return self._ranges
+
+    def cut(self) -> Mapping[str, Sequence[CutBytes]]:
+        """Return all files of cut bytes by partition directory; a person may have deleted some."""
+        return {**self._cut_of_other, **self._cut}
+
+    def note_cut(self, directory: str, found: CutBytes) -> None:
+        """Add a file of cut bytes of a partition, and make the file of all damage durable. Raises OSError."""
+        with self._lock:
+            self._cut[directory] = (*self._cut.get(directory, ()), found)
+            self._write(is_durable=True)
+
+    def note(self, directory: str, ranges: Sequence[DamagedRange], *, is_durable: bool) -> None:
+        """Replace the ranges of a partition and write the file, with a flush if `is_durable`. Raises OSError."""
+        if tuple(ranges) == self.of(directory):
+            return
+        with self._lock:
+            if ranges:
+                self._ranges[directory] = tuple(ranges)
+            else:
+                self._ranges.pop(directory, None)
+            self._write(is_durable=is_durable)
+
+    def forget(self, directory: str) -> None:
+        """Drop the damage of a partition that is deleted. Raises OSError."""
+        if directory not in self._ranges and directory not in self._cut:
+            return
+        with self._lock:
+            self._ranges.pop(directory, None)
+            self._cut.pop(directory, None)
+            self._write(is_durable=False)
+
+    def found_again(self) -> None:
+        """Rewrite a damaged file, after every log was checked. Raises OSError."""
+        if self.is_lost:
+            self._write(is_durable=True)
+            self.is_lost = False
+
+    def _write(self, *, is_durable: bool) -> None:
+        if self._storage is None or self._durable is None:
+            return
+        ranges = {path.rpartition("/")[2]: list(found) for path, found in sorted(self._ranges.items())}
+        cut = {path.rpartition("/")[2]: list(found) for path, found in sorted(self._cut.items())}
+        content = msgspec.json.encode(
+            _Content(DAMAGED_BATCHES_VERSION, ranges, crc32(msgspec.json.encode(ranges)), cut)
+        )
+        if is_durable:
+            self._durable.replace(self._path, content)
+        else:
+            replace(self._storage, self._path, content)

@@ -9,8 +9,7 @@ from log.segments.damage import DamagedRange
 from log.segments.scan import SegmentScan
 
 if TYPE_CHECKING:
-    from log.segments.segment import Segment
-    from log.segments.segment_environment import SegmentEnvironment
+    from log.segments.segment import Segment, SegmentEnvironment
 
 _logger = logging.getLogger(__name__)
 

@@ -1,19 +1,54 @@
 """The sparse indexes of one segment, in Kafka's formats.
 
-`.index`: relative_offset int32, position int32; an entry says that the batch at `position` ends with that offset.
-`.timeindex`: timestamp int64, relative_offset int32; the largest timestamp up to that offset, inclusive.
-Both indexes grow in memory while batches are appended. The log writes them to disk when it rolls the segment or closes, and
-rebuilds them after a crash. Indexes of closed segments are read when first needed, and kept in an `IndexCache` of bounded size.
+`.index`: relative_offset int32, position int32; an entry says that the batch at `position` ends with that
+offset. `.timeindex`: timestamp int64, relative_offset int32; the largest timestamp up to that offset,
+inclusive. Both indexes grow in memory while batches are appended. The log writes them to disk when it rolls
+the segment or closes, and rebuilds them after a crash. Indexes of closed segments are read when first needed,
+and kept in an `IndexCache` of bounded size.
 Source: Kafka's `OffsetIndex`, `TimeIndex`.
+
+Checks index entries against the batches before use, because Kafka's index files have no checksums.
+
+An offset index entry points to the batch that ends with its offset. A time index entry gives the timestamp of
+the batch that ends with its offset. A flipped bit in an entry could make a read begin in the middle of a
+batch, skip records, or make retention delete a young segment as an old one. So each used entry is compared
+with the batch's header. If they differ, both indexes are rebuilt.
+
+Finds positions in one segment file by the offset index and the batch headers.
+
+Positions are in bytes. All functions raise CorruptRecord at a header that can't be right, OSError, NotCached.
+
+Indexes that were rebuilt while the log serves, until a thread has written them.
+
+A reader that finds a damaged index rebuilds both indexes of the segment and uses them at once, from memory.
+The damaged files stay until `write` replaces each of them atomically. So the event loop never waits for these
+files, and no crash leaves a short index: a short time index would understate the newest timestamp, and
+retention would delete a young segment as an old one.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
+import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from log.errors import CorruptRecord
+from log.format.record_batch import MAGIC, crc_matches
+from log.segments.damage import range_at, range_holding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from log.files.durable_files import DurableFiles
+    from log.format.record_batch import BatchHeader
+    from log.segments.segment import Segment as SegmentSegment
+
+_logger = logging.getLogger(__name__)
+
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
@@ -167,3 +202,194 @@ class IndexCache(Generic[Index]):
         indexes = self._indexes.pop(path, None)
         if indexes is not None:
             self.size_bytes -= indexes.size_bytes
+
+
+_CHUNK_BYTES: Final = 4096
+
+
+class Segment(Protocol):
+    """The parts of a segment that a check of its indexes needs."""
+
+    base_offset: int
+    size_bytes: int
+
+    def indexes(self) -> SegmentIndexes:
+        """Return both indexes."""
+
+    def mend_indexes(self) -> None:
+        """Rebuild both indexes from the batches."""
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch at a position; None when there is none."""
+
+    def batches(self, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield the batches between two positions with their positions."""
+
+
+def checked_entry(
+    segment: Segment, find: Callable[[SegmentIndexes], tuple[int, int] | None]
+) -> tuple[int, int] | None:
+    """Return the offset index entry that `find` selects, after checking it. Raises OSError, NotCached, CorruptRecord.
+
+    Returns None also when the batches themselves are damaged: batches before the damage can be read from the segment's start.
+    """
+    entry = find(segment.indexes())
+    if entry is None or _bears_out(segment, *entry):
+        return entry
+    try:
+        segment.mend_indexes()
+    except CorruptRecord:
+        return None
+    return find(segment.indexes())
+
+
+def start_for_time(segment: Segment, timestamp_ms: int) -> int:
+    """Return the relative offset from which on to search for a timestamp later than `timestamp_ms`.
+
+    Raises OSError, NotCached, CorruptRecord.
+    """
+    timestamp, relative_offset = segment.indexes().time_entry_for(timestamp_ms)
+    if timestamp < 0 or has_timestamp(segment, segment.indexes(), timestamp, relative_offset):
+        return relative_offset
+    try:
+        segment.mend_indexes()
+    except CorruptRecord:
+        return 0
+    return segment.indexes().time_entry_for(timestamp_ms)[1]
+
+
+def has_timestamp(segment: Segment, indexes: SegmentIndexes, timestamp: int, relative_offset: int) -> bool:
+    """Return whether a batch ends with the offset and has this largest timestamp. Raises OSError, NotCached."""
+    entry = indexes.entry_for(relative_offset)
+    if entry is not None and not _bears_out(segment, *entry):
+        return False
+    wanted = segment.base_offset + relative_offset
+    try:
+        for _, batch in segment.batches(entry[1] if entry else 0, segment.size_bytes, _CHUNK_BYTES):
+            if batch.last_offset >= wanted:
+                return batch.last_offset == wanted and batch.max_timestamp == timestamp
+    except CorruptRecord:
+        pass
+    return False
+
+
+def _bears_out(segment: Segment, relative_offset: int, position: int) -> bool:
+    batch = segment.header_at(position)
+    if batch is None:
+        return False
+    return batch.magic == MAGIC and 0 <= batch.base_offset - segment.base_offset <= relative_offset
+
+
+def position_of(segment: SegmentSegment, offset: int, end: int) -> int:
+    """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies beyond."""
+    damaged = range_holding(segment.damage, offset) if segment.damage else None
+    if damaged is not None:
+        return min(damaged.position, end)
+    start = position_for(segment, offset - segment.base_offset)
+    for position, batch in segment.batches(start, end, _CHUNK_BYTES):
+        if batch.last_offset >= offset:
+            if batch.base_offset != offset and not _is_borne_out(segment, position, batch, offset):
+                raise CorruptRecord(f"{segment.file.path} is damaged at position {position}")
+            return position
+    return end
+
+
+def _is_borne_out(segment: SegmentSegment, position: int, batch: BatchHeader, offset: int) -> bool:
+    """Return whether a batch found for an offset inside of it can be right: the next batch begins at a later offset."""
+    behind = position + batch.size_bytes
+    if segment.damage and range_at(segment.damage, behind) is not None:
+        return True
+    after = segment.header_at(behind) if behind < segment.size_bytes else None
+    if after is not None:
+        return after.is_plausible and after.base_offset > batch.last_offset
+    if batch.base_offset > offset:
+        return True
+    whole = memoryview(segment.read_at(position, batch.size_bytes))
+    return len(whole) == batch.size_bytes and crc_matches(batch, whole)
+
+
+def position_for(segment: SegmentSegment, relative_offset: int) -> int:
+    """Return the position of a batch at or before the one that holds the offset."""
+    entry = checked_entry(segment, lambda indexes: indexes.entry_for(relative_offset))
+    return entry[1] if entry is not None else 0
+
+
+def position_before(segment: SegmentSegment, position: int) -> int:
+    """Return the position of a batch at or before `position`."""
+    entry = checked_entry(segment, lambda indexes: indexes.entry_before(position))
+    return entry[1] if entry is not None else 0
+
+
+def offset_after(segment: SegmentSegment, position: int) -> int | None:
+    """Return the last relative offset of the first indexed batch at or after `position`; None without such an entry."""
+    entry = checked_entry(segment, lambda indexes: indexes.entry_after(position))
+    return entry[0] if entry is not None else None
+
+
+MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""The most bytes of indexes that wait to be written. Further ones are only cached, and are rebuilt again when they are evicted."""
+
+
+class RebuiltIndexes:
+    """The contents of rebuilt index files, by the path of their segment. Only `write` may run in another thread."""
+
+    __slots__ = ("_lock", "_waiting", "_waiting_bytes", "_writing", "_writing_path")
+
+    def __init__(self) -> None:
+        """Begin with no rebuilt indexes."""
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        """Held while the files of `_writing_path` are written."""
+        self._writing_path: str | None = None
+        self._waiting: dict[str, Mapping[str, bytes]] = {}
+        self._waiting_bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of segments whose indexes wait to be written."""
+        return len(self._waiting)
+
+    def add(self, segment_path: str, files: Mapping[str, bytes]) -> None:
+        """Add the index files of a segment, by path, to the next `write`."""
+        self.drop(segment_path)
+        size_bytes = sum(map(len, files.values()))
+        with self._lock:
+            if self._waiting_bytes + size_bytes <= MAX_WAITING_BYTES:
+                self._waiting[segment_path] = files
+                self._waiting_bytes += size_bytes
+
+    def of(self, segment_path: str) -> Mapping[str, bytes] | None:
+        """Return the index files of a segment that wait to be written; None without any."""
+        return self._waiting.get(segment_path)
+
+    def drop(self, segment_path: str) -> None:
+        """Forget the indexes of a segment that changes or is removed. Afterwards no write replaces its files."""
+        if not self._waiting:
+            return
+        with self._lock:
+            self._take(segment_path)
+            is_being_written = self._writing_path == segment_path
+        if is_being_written:
+            with self._writing:
+                pass
+
+    def write(self, durable: DurableFiles) -> None:
+        """Persist the waiting index files. Files that can't be written stay damaged, and are rebuilt when they are needed again."""
+        for segment_path in list(self._waiting):
+            with self._writing:
+                with self._lock:
+                    files = self._waiting.get(segment_path)
+                    self._writing_path = segment_path
+                try:
+                    for path, content in (files or {}).items():
+                        durable.replace(path, content)
+                except OSError as error:
+                    _logger.warning("the rebuilt indexes of %s can't be written: %s", segment_path, error)
+                with self._lock:
+                    self._writing_path = None
+                    if self._waiting.get(segment_path) is files:
+                        self._take(segment_path)
+
+    def _take(self, segment_path: str) -> None:
+        files = self._waiting.pop(segment_path, None)
+        if files is not None:
+            self._waiting_bytes -= sum(map(len, files.values()))

@@ -1,23 +1,41 @@
 """Checks every batch of a segment file, and finds the next sound batch after a damaged one.
 
-A batch is sound when magic, size and CRC are right and its offset follows the offset before. After an unsound batch the scan
-tries the position that the header's size leads to. If the header itself is damaged, the scan searches byte by byte.
+A batch is sound when magic, size and CRC are right and its offset follows the offset before. After an unsound
+batch the scan tries the position that the header's size leads to. If the header itself is damaged, the scan
+searches byte by byte.
+
+Reads the headers of consecutive batches from a segment file, a part of the file at a time.
+
+Both functions yield (position, header) of each batch that starts in [position, end), and raise CorruptRecord
+at a header that can't be right, OSError, NotCached.
 """
 
 from __future__ import annotations
 
+import errno
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.errors import IncompatibleFormat
-from log.format.record_batch import CRC_COVERS_FROM, HEADER_BYTES, MAGIC, crc_matches, parse_header
+from log.errors import CorruptRecord, IncompatibleFormat
+from log.files.data_file import Place
+from log.format.record_batch import (
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    crc_matches,
+    parse_header,
+)
 from log.segments.damage import DamagedRange
 from seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from log.files.data_file import DataFile
+    from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
+
 
 EVERYWHERE: Final = 2**63 - 1
 CHUNK_BYTES: Final = 1024 * 1024
@@ -288,3 +306,191 @@ class SegmentScan:
                     break
                 yield start + match.start()
             start += CHUNK_BYTES
+
+
+def headers(
+    storage: Storage, file: DataFile, base_offset: int, position: int, end: int, chunk_bytes: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the headers of a stretch without known damage. The segment begins at `base_offset`."""
+    next_offset = base_offset
+    while position + HEADER_BYTES <= end:
+        data = storage.read(file, min(chunk_bytes, end - position), position)
+        at, last_at = 0, len(data) - HEADER_BYTES
+        while at <= last_at:
+            batch = parse_header(data, at)
+            base_offset, size_bytes, delta = batch.base_offset, batch.size_bytes, batch.last_offset_delta
+            # As `is_plausible`, without a call for each batch.
+            if base_offset < next_offset or batch.magic != MAGIC or size_bytes < HEADER_BYTES or delta < 0:
+                raise CorruptRecord(f"{file.path} is damaged at position {position + at}")
+            yield position + at, batch
+            next_offset = base_offset + delta + 1
+            at += size_bytes
+        if not at:
+            return
+        position += at
+
+
+def headers_around(
+    damage: Sequence[DamagedRange],
+    storage: Storage,
+    file: DataFile,
+    base_offset: int,
+    position: int,
+    end: int,
+    chunk_bytes: int,
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the headers before, between and after damaged ranges, which ascend."""
+    for found in damage:
+        if found.position >= end:
+            break
+        behind = found.position + found.size_bytes
+        if position < behind:
+            yield from headers(storage, file, base_offset, position, found.position, chunk_bytes)
+            position = behind
+    yield from headers(storage, file, base_offset, position, end, chunk_bytes)
+
+
+# The results that the operations of a partition log return.
+
+_BATCH_LENGTH: Final = slice(8, 12)
+
+
+class Appended(NamedTuple):
+    """The offsets of an accepted batch. A duplicate is not written; its result has the original's offsets."""
+
+    base_offset: int
+    """The first offset; -1 if all records are duplicates by producer name, as the originals' offsets are not kept."""
+    last_offset: int
+    """The last offset; -1 in the same case."""
+    log_append_time_ms: int
+    """The timestamp that the broker gave the records; -1 where the producer's timestamps count."""
+    log_start_offset: int
+    is_duplicate: bool
+    """Whether the log wrote nothing, because it holds all the records already."""
+    answer_after: int
+    """The offset that must be durable before the answer may leave."""
+    batch: BatchHeader | None = None
+    """The header of the batch; None if all its records are duplicates by producer name."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether the first and last offset of the region are known."""
+        return self.base_offset >= 0
+
+
+class ReadResult(NamedTuple):
+    """Record batches as stored; the last batch may be cut."""
+
+    records: bytes
+
+
+class FileRegion:
+    """A range of bytes in a segment file, found but not yet read. `len` is the number of bytes."""
+
+    __slots__ = ("_file", "_position", "_size_bytes", "_storage", "segment_base_offset")
+
+    def __init__(
+        self, storage: Storage, file: DataFile, position: int, size_bytes: int, segment_base_offset: int
+    ) -> None:
+        """Point at `size_bytes` bytes from `position` on. The file must hold all of the bytes."""
+        self.segment_base_offset = segment_base_offset
+        self._storage = storage
+        self._file = file
+        self._position = position
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    @property
+    def end_position(self) -> int:
+        """The position in the file after the last byte."""
+        return self._position + self._size_bytes
+
+    def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
+        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError."""
+        wanted = self._size_bytes - start if size_bytes is None else size_bytes
+        return self._storage.read(self._file, wanted, self._position + start)
+
+    def first_batch_bytes(self) -> int:
+        """Return the size of the first batch, which may reach beyond the region's end. Raises OSError."""
+        head = self.read(0, LOG_OVERHEAD_BYTES)
+        return LOG_OVERHEAD_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
+
+    def place(self, start: int, size_bytes: int) -> Place:
+        """Return the place of `size_bytes` bytes from `start` on."""
+        return Place(self._file.path, self._position + start, size_bytes)
+
+    def is_cached(self, start: int, size_bytes: int) -> bool:
+        """Return whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises OSError."""
+        return self._storage.is_cached(self._file, self._position + start, size_bytes)
+
+    def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
+        """Send the bytes from `start` on, all or `size_bytes` of them, to a socket by sendfile. Return how many it took.
+
+        Raises BlockingIOError when the socket is full, OSError.
+        """
+        wanted = self._size_bytes - start if size_bytes is None else size_bytes
+        return self._storage.send(self._file, socket_descriptor, self._position + start, wanted)
+
+    def kept(self) -> KeptRegion:
+        """Return a region of the same bytes that stays readable until `release`, even if the segment is removed."""
+        return KeptRegion(
+            self._storage, self._file, self._position, self._size_bytes, self.segment_base_offset
+        )
+
+
+class KeptRegion(FileRegion):
+    """A region that a reader reads bit by bit, until `release`.
+
+    The file is lost to the reader when the log is recovered in place, or when too many readers hold removed files. Reading then
+    raises OSError, and never returns other bytes.
+    """
+
+    __slots__ = ("_released",)
+
+    def __init__(
+        self, storage: Storage, file: DataFile, position: int, size_bytes: int, segment_base_offset: int
+    ) -> None:
+        """Point at the bytes, and count a reader so that the file stays open."""
+        super().__init__(storage, file, position, size_bytes, segment_base_offset)
+        self._released = False
+        storage.descriptors.begin_reading(file)
+
+    def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
+        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file is no
+        longer available.
+        """
+        self._check()
+        return super().read(start, size_bytes)
+
+    def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
+        """Send the bytes from `start` on to a socket, and return how many it took. Raises OSError, also when the file
+        is no longer available.
+        """
+        self._check()
+        return super().send(socket_descriptor, start, size_bytes)
+
+    def release(self) -> None:
+        """Release the file, so that it can be closed. A second call does nothing."""
+        if not self._released:
+            self._released = True
+            self._storage.descriptors.end_reading(self._file)
+
+    def _check(self) -> None:
+        file = self._file
+        # A flush may still hold the descriptor of a file whose bytes are being rewritten.
+        if self._released or (file.retired and not file.outlives_name):
+            raise FileNotFoundError(errno.ENOENT, "the records are no longer in the log", file.path)
+
+    def __del__(self) -> None:
+        # A connection drops an unsent answer without calling `release`.
+        self.release()
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record found by time. The timestamp is in ms."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int

@@ -1,13 +1,18 @@
 """One segment of a partition log: consecutive batches in one file, and the indexes of that file.
 
 Source of the roll and index rules: Kafka's `LogSegment`.
+
+Whether a segment needs its files `.index` and `.timeindex`.
+
+A clean stop of very many logs spends most of its time on files. So it writes none for a small segment that
+has none, whose indexes the next load rebuilds from a few headers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from zlib import crc32
 
 from log.errors import CorruptRecord
@@ -21,21 +26,23 @@ from log.files.file_names import (
     replace,
 )
 from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
-from log.segments import index_files
-from log.segments.headers import headers, headers_around
-from log.segments.index_checks import has_timestamp
-from log.segments.indexes import TIME_ENTRY, SegmentIndexes
-from log.segments.segment_aborts import SegmentAborts
+from log.segments.indexes import TIME_ENTRY, SegmentIndexes, has_timestamp
+from log.segments.scan import headers, headers_around
+from log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from log.config import LogConfig
+    from log.files.durable_files import DurableFiles
+    from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
-    from log.segments.damage import DamagedRange
-    from log.segments.segment_environment import SegmentEnvironment
+    from log.segments.damage import DamagedRange, DamageRegister
+    from log.segments.indexes import IndexCache, RebuiltIndexes
+    from log.segments.transaction_index import AbortedTransaction
 
 _logger = logging.getLogger(__name__)
+
 NEVER: Final = 2**63 - 1
 """A time (ms) that never comes."""
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -170,7 +177,7 @@ class Segment:
         self._environment.rebuilt_indexes.drop(self.file.path)
         storage = self._environment.storage
         # A load that finds no offset index rebuilds both.
-        if may_omit and not index_files.are_needed(storage, self.size_bytes, self.path(OFFSET_INDEX_SUFFIX)):
+        if may_omit and not are_needed(storage, self.size_bytes, self.path(OFFSET_INDEX_SUFFIX)):
             return []
         return [replace(storage, path, entries) for path, entries in self._index_files().items()]
 
@@ -292,7 +299,7 @@ class Segment:
             self.size_bytes = end
         rebuilt = self.indexes()
         files = self._index_files()
-        if index_files.are_needed(self._environment.storage, end, *files):
+        if are_needed(self._environment.storage, end, *files):
             self._environment.rebuilt_indexes.add(self.file.path, files)
         self.become_closed()
         return rebuilt
@@ -398,3 +405,119 @@ class Segment:
             found = next(self.batches(0, self.size_bytes, _LOOKUP_CHUNK_BYTES), None)
         self._first_timestamp = NO_TIMESTAMP if found is None else found[1].max_timestamp
         return self._first_timestamp
+
+
+SMALL_BYTES: Final = 64 * 1024
+"""The size of a segment up to which rebuilding its indexes takes no longer than reading them from two files."""
+
+
+def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:
+    """Return whether index files must be written: the segment is large, or there is a file at one of the paths, which may be older.
+
+    A segment whose file may have holes always needs them, because a rebuild would fetch its bytes from the bucket.
+    """
+    if segment_bytes > SMALL_BYTES or storage.sparse is not None:
+        return True
+    return any(map(storage.exists, paths))
+
+
+# Keeps the transaction index of one segment: in memory while batches are appended, otherwise in the cache or
+# on the disk.
+
+
+class SegmentAborts:
+    """The transactions that markers in one segment aborted.
+
+    `has_any` is True when there are some; a segment without aborts has no transaction index.
+    """
+
+    __slots__ = ("_environment", "_held", "_log_path", "has_any")
+
+    def __init__(self, environment: SegmentEnvironment, log_path: str) -> None:
+        """Begin without aborts, in the segment with this log file."""
+        self._environment = environment
+        self._log_path = log_path
+        self._held: TransactionIndex | None = None
+        """The index that is kept in memory, because it grows or is not on the disk yet."""
+        self.has_any = False
+
+    @property
+    def entries(self) -> bytes | None:
+        """The content of the index that is kept in memory; None without one."""
+        return None if self._held is None else bytes(self._held.entries)
+
+    def _path(self) -> str:
+        return self._log_path.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX
+
+    def add(self, aborted: AbortedTransaction) -> None:
+        """Add a transaction that a marker in this segment aborted."""
+        if self._held is None:
+            self._held = TransactionIndex()
+            self.has_any = True
+        self._held.add(
+            aborted.producer_id, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset
+        )
+
+    def index(self) -> TransactionIndex:
+        """Return the transaction index, from memory or from the disk. Raises OSError, NotCached."""
+        if self._held is not None:
+            return self._held
+        cached = self._environment.transaction_index_cache.get(self._log_path)
+        if cached is None:
+            storage, path = self._environment.storage, self._path()
+            storage.check_brought_in((path,))
+            cached = TransactionIndex(storage.read_file(path))
+            self._environment.transaction_index_cache.put(self._log_path, cached)
+        return cached
+
+    def hold(self) -> None:
+        """Keep the index in memory, as batches will be appended. Raises OSError."""
+        if self.has_any:
+            self._held = self.index()
+            self._environment.transaction_index_cache.drop(self._log_path)
+
+    def hold_entries(self, entries: bytes) -> None:
+        """Keep these entries in memory, whose file gets its name later."""
+        self._held = TransactionIndex(entries)
+        self.has_any = True
+
+    def hand_over(self) -> None:
+        """Hand the index to the cache, as no more batches will be appended."""
+        if self._held is not None:
+            self._environment.transaction_index_cache.put(self._log_path, self._held)
+            self._held = None
+
+    def forget(self) -> None:
+        """Drop the index, to rebuild it with `add`."""
+        self._held = None
+        self.has_any = False
+        self._environment.transaction_index_cache.drop(self._log_path)
+
+    def write(self) -> list[str]:
+        """Write the index if it is kept in memory. Return its path, if any; the caller persists it."""
+        if self._held is None:
+            return []
+        return [replace(self._environment.storage, self._path(), bytes(self._held.entries))]
+
+
+# The port through which segments use the objects that all segments of the process share, such as the storage.
+
+
+class SegmentEnvironment(Protocol):
+    """The storage, the caches of indexes and the known damage; `log.environment.LogEnvironment` has them."""
+
+    storage: Storage
+    index_cache: IndexCache[SegmentIndexes]
+    transaction_index_cache: IndexCache[TransactionIndex]
+    rebuilt_indexes: RebuiltIndexes
+    damage: DamageRegister
+
+    @property
+    def durability(self) -> DurableFiles:
+        """The durability that persists files and directories."""
+
+    def forget_file(self, file: DataFile) -> None:
+        """Drop everything in memory about a segment file that is closed for good."""
+
+    def forget_indexes(self, path: str) -> None:
+        """Drop the cached indexes of the segment file `path`, which changes or is removed."""

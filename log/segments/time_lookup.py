@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 from log.files.data_file import NotCached
 from log.format.batch_validation import plain_records, stored_records
 from log.format.records import as_int64
-from log.segments.index_checks import start_for_time
-from log.segments.positions import position_for, position_of
-from log.segments.regions import TimestampAndOffset
+from log.segments.indexes import position_for, position_of, start_for_time
+from log.segments.scan import TimestampAndOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from log.config import LogConfig
     from log.files.data_file import Place
     from log.format.record_batch import BatchHeader
-    from log.segments.segment import Segment
-    from log.segments.segment_environment import SegmentEnvironment
+    from log.segments.segment import Segment, SegmentEnvironment
 
 _PLACES_AT_ONCE: Final = 128
 

@@ -20,7 +20,7 @@ from log.directory.stored_logs import RECOVERY_POINTS
 from log.files.checkpoints import encode_offsets
 from log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.format.record_batch import HEADER_BYTES
-from log.segments.aborted_transactions import aborted_between
+from log.segments.transaction_index import aborted_between
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_disk, now_ms
 from tests.faults.simulated_disk import SimulatedDisk

@@ -20,7 +20,7 @@ from log.format.batch_validation import check_batch
 from log.format.named_records import NameHeaders, named_records
 from log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
 from log.format.records import Record, iterate_records
-from log.segments.regions import Appended
+from log.segments.scan import Appended
 from seq_validator.names import NO_PRODUCER, NameBudget, NamedRecord
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.fuzzing.composed_names import (

@@ -20,8 +20,8 @@ from crc32c import crc32c
 from log import LogConfig, LogDirectory, LogError, PartitionLog, Storage, partition_log
 from log.errors import IncompatibleFormat
 from log.files.file_names import LOG_SUFFIX
-from log.segments.aborted_transactions import aborted_between
 from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
+from log.segments.transaction_index import aborted_between
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
 from tests.fuzzing.target import Breach, Run

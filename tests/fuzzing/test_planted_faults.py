@@ -21,7 +21,7 @@ from gateway.security.sasl import oauthbearer, users_file
 from gateway.security.sasl.scram_credential import ScramHash
 from gateway.server import tls
 from gateway.server.dispatcher import Dispatcher
-from log.segments import index_checks
+from log.segments import indexes
 from log.state import record_rules
 from tests.fuzzing import (
     acl_patterns,
@@ -58,7 +58,7 @@ def deep_validation_that_is_shallow(patch: pytest.MonkeyPatch) -> None:
 
 
 def index_without_proof(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(index_checks, "_bears_out", lambda *_: True)
+    patch.setattr(indexes, "_bears_out", lambda *_: True)
 
 
 def duplicates_stored(patch: pytest.MonkeyPatch) -> None:

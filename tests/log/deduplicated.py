@@ -9,7 +9,7 @@ from log import LogConfig, PartitionLog
 from log.format.record_batch import parse_header, whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
 from log.recovery.load import CleanStop
-from log.segments.regions import Appended
+from log.segments.scan import Appended
 from tests.log.support import NOW_MS, open_log
 
 CONFIG = LogConfig(

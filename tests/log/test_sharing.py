@@ -23,8 +23,7 @@ from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, stopped_l
 from log.files.checkpoints import decode_offsets, encode_offsets
 from log.files.disk import SystemDisk
 from log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
-from log.segments.damage import DamagedRange
-from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
+from log.segments.damage import DAMAGED_BATCHES, DamagedRange, DamageRegister
 from log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split
 from tests.log.support import NOW_MS, SMALL, fill
 

@@ -20,7 +20,7 @@ from log import (
 from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from log.files.disk import SystemDisk
 from log.format.record_batch import whole_batches
-from log.segments.damage_register import DamageRegister
+from log.segments.damage import DamageRegister
 from log.stopped import durable_ends
 
 NOW_MS = 1_000

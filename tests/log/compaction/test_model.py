@@ -17,7 +17,7 @@ from log.cleaning import cleanable
 from log.compaction.job import JobLimits
 from log.files.file_names import SNAPSHOT_SUFFIX
 from log.format.records import iterate_records
-from log.segments.aborted_transactions import aborted_between
+from log.segments.transaction_index import aborted_between
 from seq_validator import ProducerEntry
 from tests.log.compaction.cleaning import LIMITS, Kept, compact, keyed, stored, stored_batches
 from tests.log.support import NOW_MS, append_end_marker, flush, open_log

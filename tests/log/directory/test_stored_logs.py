@@ -14,7 +14,7 @@ from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LO
 from log.files.disk import FileSystemFlush
 from log.format.records import NewRecord, build_batch
 from log.recovery.load import CleanStop
-from log.segments import index_files as segment_index_files
+from log.segments import segment as segment_index_files
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
 
 TOPIC_ID = uuid.UUID(int=5)

@@ -27,7 +27,7 @@ from log import (
 from log.environment import LogEnvironment
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 from log.format.records import NewRecord, build_batch
-from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
+from log.segments.damage import DAMAGED_BATCHES, DamageRegister
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 
 BATCHES = 7

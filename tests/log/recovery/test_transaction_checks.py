@@ -11,8 +11,7 @@ import pytest
 from log import PartitionLog
 from log.recovery import transaction_checks
 from log.recovery.transaction_checks import not_borne_out
-from log.segments.aborted_transactions import aborted_between
-from log.segments.transaction_index import ENTRY
+from log.segments.transaction_index import ENTRY, aborted_between
 from tests.log.state.test_transactions import NOW_MS, ROOMY, end, send
 from tests.log.support import batch, open_log
 

@@ -10,7 +10,7 @@ import pytest
 from log import CorruptRecord, Storage
 from log.environment import LogEnvironment
 from log.removal.retention_rules import remove_segments
-from log.segments.positions import offset_after, position_before, position_of
+from log.segments.indexes import offset_after, position_before, position_of
 from log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, fill, open_log
 

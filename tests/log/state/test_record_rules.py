@@ -21,7 +21,7 @@ from log.errors import (
 )
 from log.format.record_batch import parse_header
 from log.format.records import NewRecord, build_batch
-from log.segments.regions import Appended
+from log.segments.scan import Appended
 from tests.log.deduplicated import (
     LARGE,
     again,

@@ -19,7 +19,7 @@ from log.format.due_times import build_end_marker
 from log.format.record_batch import parse_header
 from log.format.records import iterate_records
 from log.recovery.load import CleanStop
-from log.segments.aborted_transactions import aborted_between
+from log.segments.transaction_index import aborted_between
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 
 ROOMY = replace(SMALL, segment_bytes=100_000)
