@@ -51,7 +51,7 @@ from log.segments.scan import (
     ReadResult,
     TimestampAndOffset,
 )
-from log.state.delayed_records import NEVER_DUE
+from log.state.delays import NEVER_DUE
 from log.state.transactions import OpenTransaction
 
 __all__ = [

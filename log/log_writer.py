@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from log.format.record_batch import BatchHeader
     from log.partition_log import Outage
     from log.segments.reader import SegmentList
-    from log.state.leader_epoch_file import LeaderEpochFile
+    from log.state.leader_epochs import LeaderEpochFile
     from log.state.record_states import RecordStates
     from seq_validator import ProducerTable
 

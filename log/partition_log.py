@@ -74,7 +74,7 @@ from log.segments.indexes import position_before, position_of, start_for_time
 from log.segments.reader import SegmentList
 from log.segments.scan import Appended, ReadResult
 from log.segments.transaction_index import add_aborted
-from log.state.leader_epoch_file import LeaderEpochFile
+from log.state.leader_epochs import LeaderEpochFile
 from log.state.record_states import RecordStates
 from log.state.transactions import Transactions
 from seq_validator import ACCEPTED, NO_TRANSACTION, Duplicate, Rejected, RejectionReason
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from log.format.record_batch import BatchHeader, Buffer
     from log.recovery.load import CleanStop, LoadedLog
     from log.segments.scan import FileRegion, TimestampAndOffset
-    from log.state.record_rules import Found
+    from log.state.record_states import Found
     from seq_validator import RefusedBefore, Verdict
 
 _logger = logging.getLogger(__name__)

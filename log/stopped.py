@@ -44,8 +44,8 @@ from log.files.file_names import (
     parse_partition_directory,
 )
 from log.files.sparse_disk import check_directory_version
-from log.state.name_snapshots import KEPT_SNAPSHOTS as KEPT_NAMES
-from log.state.name_snapshots import newest_names
+from log.state.names import KEPT_SNAPSHOTS as KEPT_NAMES
+from log.state.names import newest_names
 from log.state.producer_snapshots import KEPT_SNAPSHOTS
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ from log.recovery.checking import Checking
 from log.recovery.producer_recovery import Undecided, load_producers
 from log.recovery.transaction_checks import has_sane_index, not_borne_out, rebuild_transaction_indexes
 from log.segments.segment import Segment
-from log.state.delayed_snapshots import check_delayed_snapshot
+from log.state.delays import check_delayed_snapshot
 from log.state.leader_epochs import LeaderEpochs
 from log.state.producer_snapshots import restore_newest, snapshot_offsets
 from seq_validator import (

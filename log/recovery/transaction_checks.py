@@ -27,8 +27,8 @@ from log.recovery.producer_recovery import parts_of
 from log.segments.damage import DamagedRange
 from log.segments.indexes import position_of
 from log.segments.transaction_index import ENTRY, AbortedTransaction
-from log.state.ongoing_transactions import OngoingTransactions
 from log.state.producer_snapshots import restore_newest
+from log.state.transactions import OngoingTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,19 +1,31 @@
-"""Tracks the transactions of a partition log: the open ones, the last stable offset, and the markers that end them.
+"""Tracks the transactions of a partition log: the open ones, the last stable offset, and the markers that end
+them.
 
 Source of the rules: Kafka's `UnifiedLog`, `ProducerStateManager` (KIP-98).
+
+Tracks the transactions of one partition whose outcome readers do not know yet.
+
+Such a transaction is open, or its marker is still at or above the high watermark. Every operation costs O(1),
+amortized.
+Source: Kafka's `ProducerStateManager` (ongoingTxns, unreplicatedTxns, firstUnstableOffset, lastStableOffset).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.format.due_times import read_end_marker
 from log.format.record_batch import CONTROL_FLAG
 from log.segments.transaction_index import AbortedTransaction
-from log.state.ongoing_transactions import OngoingTransactions
 from seq_validator import NO_TRANSACTION
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from log.format.record_batch import BatchHeader
     from seq_validator import ProducerTable
 
@@ -105,3 +117,179 @@ class Transactions:
         if marker.is_commit:
             return None
         return AbortedTransaction(first_offset, batch.producer_id, base_offset, last_stable_offset)
+
+
+class OngoingTransactions:
+    """Transactions by first offset, which is unique and ascends.
+
+    Holds at most one open transaction per producer, and the markers from the high watermark on.
+    """
+
+    __slots__ = ("_ended", "_held", "_open", "_undecided")
+
+    def __init__(self, open_transactions: Iterable[tuple[int, int]] = ()) -> None:
+        """Begin with these open transactions, (first_offset, producer_id) each, in any order."""
+        self._open = OrderedDict(sorted(open_transactions))
+        self._undecided = OrderedDict.fromkeys(self._open)
+        self._ended: deque[tuple[int, int]] = deque()
+        self._held: list[tuple[int, int]] = []
+
+    def __bool__(self) -> bool:
+        """Return whether a transaction may be undecided. If not, all records below the high watermark are stable."""
+        return bool(self._undecided) or bool(self._held)
+
+    def hold(self, first_offset: int, until_log_start: int) -> None:
+        """Treat all records from `first_offset` on as undecided until the log starts at `until_log_start` or later.
+
+        This is for transactions that were open at a damaged batch: their markers may have been in that batch.
+        """
+        self._held.append((first_offset, until_log_start))
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """Drop the holds of damaged batches that were deleted."""
+        self._held = [held for held in self._held if held[1] > log_start_offset]
+
+    def __len__(self) -> int:
+        """Return the number of open transactions."""
+        return len(self._open)
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """Begin a producer's transaction at `first_offset`, the log end offset before its first batch."""
+        self._open[first_offset] = producer_id
+        self._undecided[first_offset] = None
+
+    def end(self, first_offset: int, marker_offset: int, high_watermark: int) -> int:
+        """End a transaction by the marker at `marker_offset`. Return the last stable offset after the marker.
+
+        That is the first offset of the earliest other open transaction, or the offset after the marker. Kafka writes this value
+        into the transaction index, and treats every marker as already below the high watermark.
+        """
+        del self._open[first_offset]
+        self._ended.append((marker_offset, first_offset))
+        self._forget_decided(high_watermark)
+        return next(iter(self._open), marker_offset + 1)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Return the first offset of the earliest undecided transaction; None without one."""
+        if self._ended:
+            self._forget_decided(high_watermark)
+        first = next(iter(self._undecided), None)
+        if self._held:
+            held = min(self._held)[0]
+            first = held if first is None else min(first, held)
+        return first
+
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """Return (first_offset, producer_id) of the open transactions, the earliest first."""
+        return list(self._open.items())
+
+    def _forget_decided(self, high_watermark: int) -> None:
+        ended = self._ended
+        while ended and ended[0][0] < high_watermark:
+            del self._undecided[ended.popleft()[1]]
+
+
+# A set of offsets, stored as ranges of consecutive offsets.
+
+_NEVER: Final = 2**63 - 1
+
+
+class OffsetRanges:
+    """A set of offsets, added in ascending order and removed in any order. A lookup costs a binary search."""
+
+    __slots__ = ("_firsts", "_lasts", "count")
+
+    def __init__(self) -> None:
+        """Begin with no offsets."""
+        self._firsts = array("q")
+        self._lasts = array("q")
+        self.count = 0
+        """The number of offsets in the set."""
+
+    def __contains__(self, offset: int) -> bool:
+        return self.first_outside(offset) != offset
+
+    @property
+    def first(self) -> int | None:
+        """The lowest offset; None for an empty set."""
+        return self._firsts[0] if self._firsts else None
+
+    def append(self, offset: int) -> None:
+        """Add an offset above all others. Raises ValueError for a lower one."""
+        last = self._lasts[-1] if self._lasts else -1
+        if offset <= last:
+            raise ValueError(f"offset {offset} must be above the last offset {last}")
+        if self._lasts and offset == last + 1:
+            self._lasts[-1] = offset
+        else:
+            self._firsts.append(offset)
+            self._lasts.append(offset)
+        self.count += 1
+
+    def discard(self, offset: int) -> bool:
+        """Remove an offset. Return whether the set had it."""
+        index = bisect_right(self._firsts, offset) - 1
+        if index < 0 or self._lasts[index] < offset:
+            return False
+        first, last = self._firsts[index], self._lasts[index]
+        if first == last:
+            del self._firsts[index], self._lasts[index]
+        elif offset == first:
+            self._firsts[index] = offset + 1
+        elif offset == last:
+            self._lasts[index] = offset - 1
+        else:
+            self._lasts[index] = offset - 1
+            self._firsts.insert(index + 1, offset + 1)
+            self._lasts.insert(index + 1, last)
+        self.count -= 1
+        return True
+
+    def discard_all(self, offsets: Sequence[int]) -> int:
+        """Remove ascending offsets in one pass over all ranges. Return how many of them the set had."""
+        firsts, lasts = array("q"), array("q")
+        before, self.count = self.count, 0
+        taken = iter([*offsets, _NEVER])
+        offset = next(taken)
+        for range_first, last in zip(self._firsts, self._lasts, strict=True):
+            first = range_first
+            while offset < first:
+                offset = next(taken)
+            while offset <= last:
+                if first < offset:
+                    firsts.append(first)
+                    lasts.append(offset - 1)
+                    self.count += offset - first
+                first = offset + 1
+                offset = next(taken)
+            if first <= last:
+                firsts.append(first)
+                lasts.append(last)
+                self.count += last - first + 1
+        self._firsts, self._lasts = firsts, lasts
+        return before - self.count
+
+    def discard_below(self, offset: int) -> int:
+        """Remove all offsets below `offset`. Return the number of offsets removed."""
+        end = bisect_left(self._lasts, offset)
+        gone = sum(self._lasts[:end]) - sum(self._firsts[:end]) + end
+        del self._firsts[:end], self._lasts[:end]
+        if self._firsts and self._firsts[0] < offset:
+            gone += offset - self._firsts[0]
+            self._firsts[0] = offset
+        self.count -= gone
+        return gone
+
+    def first_outside(self, offset: int) -> int:
+        """Return the first offset from `offset` on that is not in the set."""
+        index = bisect_right(self._firsts, offset) - 1
+        return offset if index < 0 or self._lasts[index] < offset else self._lasts[index] + 1
+
+    def within(self, first_offset: int, last_offset: int) -> list[tuple[int, int]]:
+        """Return the ranges of the set between two offsets, cut at both; all inclusive."""
+        index = bisect_left(self._lasts, first_offset)
+        end = bisect_right(self._firsts, last_offset)
+        return [
+            (max(first, first_offset), min(last, last_offset))
+            for first, last in zip(self._firsts[index:end], self._lasts[index:end], strict=True)
+        ]

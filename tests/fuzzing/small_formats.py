@@ -47,8 +47,8 @@ from log.files import checkpoints
 from log.format.due_times import parse_due_ms
 from log.format.record_batch import parse_header
 from log.segments.transaction_index import TransactionIndex
-from log.state import delayed_snapshots
-from log.state.delayed_records import Hold
+from log.state import delays
+from log.state.delays import Hold
 from pid_allocator import StoreWentBack
 from pid_allocator.seen_file import load_seen
 from seq_validator import CorruptSnapshot, ProducerTable
@@ -170,8 +170,8 @@ def _names_snapshot() -> bytes:
 
 
 def _delayed(data: bytes) -> None:
-    snapshot = delayed_snapshots.decode(data, "delayed-records")
-    if delayed_snapshots.decode(delayed_snapshots.encode(snapshot), "again") != snapshot:
+    snapshot = delays.decode(data, "delayed-records")
+    if delays.decode(delays.encode(snapshot), "again") != snapshot:
         raise Breach("encoding the delayed records again gives others")
 
 
@@ -254,8 +254,8 @@ READERS = (
     Reader(_producers, (CorruptSnapshot,), (_producer_snapshot(),), SEALED),
     Reader(
         _delayed,
-        (delayed_snapshots.CorruptDelayedSnapshot, IncompatibleFormat),
-        (delayed_snapshots.encode(delayed_snapshots.DelayedSnapshot(5, "due", [Hold(1, 2)], [(3, 4)])),),
+        (delays.CorruptDelayedSnapshot, IncompatibleFormat),
+        (delays.encode(delays.DelayedSnapshot(5, "due", [Hold(1, 2)], [(3, 4)])),),
         SEALED,
     ),
     Reader(_seen, (StoreWentBack,), (b'{"store_id":"s","next_producer_id":5}',)),

@@ -22,7 +22,7 @@ from gateway.security.sasl.scram_credential import ScramHash
 from gateway.server import tls
 from gateway.server.dispatcher import Dispatcher
 from log.segments import indexes
-from log.state import record_rules
+from log.state import record_states
 from tests.fuzzing import (
     acl_patterns,
     bearer_tokens,
@@ -62,7 +62,7 @@ def index_without_proof(patch: pytest.MonkeyPatch) -> None:
 
 
 def duplicates_stored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(record_rules, "_without", lambda batch, view, *_: (batch, view))
+    patch.setattr(record_states, "_without", lambda batch, view, *_: (batch, view))
 
 
 def unknown_partitions_deleted(patch: pytest.MonkeyPatch) -> None:

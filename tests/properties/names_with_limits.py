@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from log import FlushTicket, LogConfig, partition_log
-from log.state.name_snapshots import NamesCapture
+from log.state.names import NamesCapture
 from seq_validator.names import NameState
 from tests.faults.directory_life import now_ms
 from tests.faults.simulated_disk import SimulatedDisk

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from log.environment import DelayedLimit
 from log.removal.retention_rules import NOT_HELD
-from log.state.delayed_records import NEVER_DUE, RELEASED_AT_ONCE, DelayedRecords
+from log.state.delays import NEVER_DUE, RELEASED_AT_ONCE, DelayedRecords
 
 HOLD_MS = 600
 STEP_MS = HOLD_MS // 60

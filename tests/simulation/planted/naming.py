@@ -11,10 +11,8 @@ from log.files.file_names import NAMES_SUFFIX
 from log.format.named_records import named_records
 from log.recovery.load import _Loader
 from log.state import names as names_state
-from log.state.name_snapshots import ReadNames, newest_names
-from log.state.names import Names
-from log.state.record_rules import Found, RecordRules
-from log.state.record_states import RecordStates
+from log.state.names import Names, ReadNames, newest_names
+from log.state.record_states import Found, RecordRules, RecordStates
 from seq_validator.names import NO_OFFSET, NamedRecord, NameTable
 from seq_validator.names.entry import NameEntry
 from seq_validator.names.limit import TopicNames

@@ -33,7 +33,7 @@ from gateway.coordinator.share.share_partition import (
     StateBatch,
 )
 from log.environment import DelayedLimit
-from log.state.delayed_records import DelayedRecords
+from log.state.delays import DelayedRecords
 
 KEY: Final = SharePartitionKey("readers", uuid.UUID(int=7), 3)
 LIMITS: Final = ShareLimits(
