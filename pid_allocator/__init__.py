@@ -6,9 +6,14 @@
 
 from __future__ import annotations
 
-from pid_allocator.administration import (
+from pid_allocator.allocator import (
+    DEFAULT_BLOCK_SIZE,
+    DEFAULT_PREFETCH_AT,
+    AllocatorState,
     BlockUsage,
     NextMoved,
+    NoProducerIds,
+    ProducerIdAllocator,
     claim_block,
     find_overlaps,
     find_owner,
@@ -16,29 +21,20 @@ from pid_allocator.administration import (
     move_next,
     with_usage,
 )
-from pid_allocator.allocator import (
-    DEFAULT_BLOCK_SIZE,
-    DEFAULT_PREFETCH_AT,
-    AllocatorState,
-    NoProducerIds,
-    ProducerIdAllocator,
-)
-from pid_allocator.block_store import (
+from pid_allocator.blocks import (
+    MAX_PRODUCER_ID,
     BlockStore,
     BlockStoreError,
     LastSeen,
     LastSeenPort,
     NextIdBehind,
+    Overlap,
+    ProducerIdBlock,
+    ProducerIdsExhausted,
     StoreUnavailable,
     StoreWentBack,
     UnknownStoreVersion,
     UsageStore,
-)
-from pid_allocator.blocks import (
-    MAX_PRODUCER_ID,
-    Overlap,
-    ProducerIdBlock,
-    ProducerIdsExhausted,
     block_at,
     next_after,
     overlaps,

@@ -31,15 +31,16 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from pid_allocator.block_store import (
+from pid_allocator.blocks import (
     LastSeen,
     LastSeenPort,
     NextIdBehind,
+    ProducerIdBlock,
+    ProducerIdsExhausted,
     StoreUnavailable,
     StoreWentBack,
     UnknownStoreVersion,
 )
-from pid_allocator.blocks import ProducerIdBlock, ProducerIdsExhausted
 
 VERSION: Final = 1
 DEFAULT_KEY_PREFIX: Final = "seqgate"

@@ -50,8 +50,8 @@ from pid_allocator import (
     ProducerIdsExhausted,
     StoreUnavailable,
     UsageStore,
-    administration,
 )
+from pid_allocator import allocator as administration
 
 _OR_REDIS: Final = ", or Redis with --redis"
 T = TypeVar("T")
