@@ -7,18 +7,21 @@ as values.
 from __future__ import annotations
 
 from seq_validator.entry import (
+    MAX_SEQUENCE,
     NO_COORDINATOR_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_SEQUENCE,
     NO_TRANSACTION,
     ProducerBatch,
     ProducerEntry,
     RetainedBatch,
+    following,
+    last_of,
 )
 from seq_validator.limit import ProducerLimit
 from seq_validator.refused import LATER_BATCHES, RefusalLimit, RefusedBatches, RefusedBefore
 from seq_validator.rule import judge_known
-from seq_validator.sequence import MAX_SEQUENCE, NO_SEQUENCE, following, last_of
 from seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
 from seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
 from seq_validator.snapshot import CorruptSnapshot

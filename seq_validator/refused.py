@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seq_validator.sequence import MAX_SEQUENCE
+from seq_validator.entry import MAX_SEQUENCE
 from seq_validator.verdict import Rejected, RejectionReason
 
 if TYPE_CHECKING:

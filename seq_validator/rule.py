@@ -24,8 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seq_validator.entry import NO_PRODUCER_EPOCH
-from seq_validator.sequence import NO_SEQUENCE, UNKNOWN_SEQUENCE
+from seq_validator.entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, UNKNOWN_SEQUENCE
 from seq_validator.verdict import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:

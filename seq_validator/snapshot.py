@@ -16,9 +16,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from seq_validator.entry import NO_OFFSET, NO_TIMESTAMP, ProducerEntry, RetainedBatch
+from seq_validator.entry import NO_OFFSET, NO_TIMESTAMP, ProducerEntry, RetainedBatch, following
 from seq_validator.envelope import CRC_BYTES, Envelope
-from seq_validator.sequence import following
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -6,10 +6,16 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from seq_validator import snapshot
-from seq_validator.entry import NO_PRODUCER_EPOCH, NO_TRANSACTION, ProducerEntry, RetainedBatch
+from seq_validator.entry import (
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TRANSACTION,
+    ProducerEntry,
+    RetainedBatch,
+)
 from seq_validator.limit import ProducerLimit
 from seq_validator.rule import judge_known, judge_marker
-from seq_validator.sequence import MAX_SEQUENCE, NO_SEQUENCE
 from seq_validator.verdict import ACCEPTED, Rejected, RejectionReason
 
 if TYPE_CHECKING:
