@@ -10,8 +10,13 @@ from seq_validator.names.entry import (
     NO_NAME_EPOCH,
     NO_OFFSET,
     NO_SEQUENCE_ID,
+    NameAdvance,
     NamedRecord,
+    NameRejectionReason,
+    NamesAccepted,
+    NamesRejected,
     NameState,
+    NamesVerdict,
 )
 from seq_validator.names.limit import NameBudget, TopicNames
 from seq_validator.names.snapshot import VERSION as NAMES_VERSION
@@ -20,13 +25,6 @@ from seq_validator.names.snapshot import decode as decode_names
 from seq_validator.names.snapshot import encode as encode_names
 from seq_validator.names.snapshot import newer_version as newer_names_version
 from seq_validator.names.table import NO_PRODUCER, NameTable, WrittenName, advances_of
-from seq_validator.names.verdict import (
-    NameAdvance,
-    NameRejectionReason,
-    NamesAccepted,
-    NamesRejected,
-    NamesVerdict,
-)
 
 __all__ = [
     "MAX_SEQUENCE_ID",
