@@ -11,9 +11,8 @@ The package speaks to a Kafka endpoint over the wire, as any client does, so it 
 from __future__ import annotations
 
 from spark_kafka_compat.endpoints import sink, source
-from spark_kafka_compat.errors import ConnectorMissingError, SparkCompatError, UnknownOptionError
 from spark_kafka_compat.options import OPTIONS, Option, Use, checked_options
-from spark_kafka_compat.session import session
+from spark_kafka_compat.session import ConnectorMissingError, SparkCompatError, UnknownOptionError, session
 
 __all__ = [
     "OPTIONS",

@@ -15,7 +15,6 @@ from typing import Any, Self
 from uuid import UUID
 
 from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.errors import EndpointError, PositionError, SparkCompatError
 from spark_kafka_compat.positions import (
     Claim,
     Place,
@@ -25,6 +24,7 @@ from spark_kafka_compat.positions import (
     first_positions,
     recreated_topic,
 )
+from spark_kafka_compat.session import EndpointError, PositionError, SparkCompatError
 
 RecordWriter = Callable[[Transaction, Sequence[Any]], None]
 """The function that writes kafka-python's ConsumerRecords of one partition, in order, through a transaction.

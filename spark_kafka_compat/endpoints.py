@@ -1,18 +1,25 @@
-"""The functions `source()` and `sink()`: read a Kafka endpoint as a data frame, and write a data frame to one."""
+"""The functions `source()` and `sink()`: read a Kafka endpoint as a data frame, and write a data frame to one.
+
+Effectively-once writes with Spark: each row names its source record, and the gateway drops duplicates.
+
+Spark's Kafka sink writes at least once: a task, a micro batch or a query that runs again writes its rows
+again. A topic with `message.deduplication.enable` (see docs/deduplication.md) stores rows with a producer
+name and a sequence id once. A row that was made from one record of another topic has both: the record's
+partition gives the name, its offset the sequence id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from spark_kafka_compat.connector import connector_coordinates
-from spark_kafka_compat.errors import ConnectorMissingError, SparkCompatError
-from spark_kafka_compat.names import settings_for
 from spark_kafka_compat.options import OptionValue, Use, checked_options
+from spark_kafka_compat.session import ConnectorMissingError, SparkCompatError, connector_coordinates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 
@@ -141,3 +148,99 @@ def _connector_missing(error: Exception) -> ConnectorMissingError | None:
             f"--packages {connector_coordinates()} to spark-submit."
         )
     return None
+
+
+NAME_HEADER, SEQUENCE_HEADER = "dedup.name", "dedup.sequence"
+_PLACE = ("topic", "partition", "offset")
+_NAMED = "seqgate.named"
+_SEND_IN_ORDER = {"kafka.enable.idempotence": "true", "kafka.delivery.timeout.ms": str(2**31 - 1)}
+"""The settings of the Kafka client that keep records in order.
+
+When the client gives up a record and stores later records, the gateway takes the record for a duplicate from then on.
+"""
+_MULTIPLY = {"Generate", "Join", "LateralJoin", "AsOfJoin", "Expand"}
+_REORDER = {
+    *(
+        "Aggregate",
+        "Deduplicate",
+        "Distinct",
+        "Except",
+        "Intersect",
+        "Repartition",
+        "RepartitionByExpression",
+    ),
+    *("RebalancePartitions", "Sort", "Window"),
+}
+_SPLIT = ("minPartitions", "maxRecordsPerPartition")
+
+
+def named_by_source(
+    rows: DataFrame, name: str, *, name_header: str = NAME_HEADER, sequence_header: str = SEQUENCE_HEADER
+) -> DataFrame:
+    """Return rows for `sink(..., includeHeaders=True)` that are stored once, however often Spark writes them.
+
+    `rows` has the columns `value`, optionally `key`, and `topic`, `partition` and `offset` of each row's source record: at
+    most one row per record, in the order of the source. So `rows` may be filtered and changed, but not exploded, joined or
+    sorted. Do not use `minPartitions` and `maxRecordsPerPartition`: with these options several tasks read one partition. The
+    rows of a partition go to the partition of the same number, which the target topic must have. Each application needs a
+    `name` of its own, and must never change it.
+
+    Raises `SparkCompatError` when a column is missing, when the name is empty, and when the query plan breaks the order. The
+    plan does not show Python functions, `foreachBatch`, or the option `minPartitions` of a batch read.
+    """
+    from pyspark.sql.functions import array, col, concat, lit, struct
+
+    missing = [column for column in (*_PLACE, "value") if column not in rows.columns]
+    if missing:
+        raise SparkCompatError(
+            f"The rows lack the columns {', '.join(missing)}; keep those of each row's source record."
+        )
+    if not name:
+        raise SparkCompatError("The name is empty; give the application a name of its own.")
+    _refuse_disorder(rows)
+    source = concat(lit(f"{name}/"), col("topic"), lit("/"), col("partition").cast("string"))
+    headers = array(
+        struct(lit(name_header).alias("key"), source.cast("binary").alias("value")),
+        struct(lit(sequence_header).alias("key"), col("offset").cast("string").cast("binary").alias("value")),
+    )
+    kept = [col(column) for column in ("key", "value") if column in rows.columns]
+    return rows.select(*kept, col("partition"), headers.alias("headers", metadata={_NAMED: True}))
+
+
+def settings_for(rows: DataFrame) -> dict[str, str]:
+    """Return the client settings, as options of the sink, that rows of `named_by_source` need; empty for other rows."""
+    is_named = any(field.name == "headers" and _NAMED in (field.metadata or {}) for field in rows.schema)
+    return dict(_SEND_IN_ORDER) if is_named else {}
+
+
+def _refuse_disorder(rows: DataFrame) -> None:
+    frame = getattr(rows, "_jdf", None)
+    if frame is None:
+        # Spark Connect does not expose its query plans.
+        return
+    for node in _nodes(frame.queryExecution().analyzed()):
+        kind = node.nodeName()
+        if kind in _MULTIPLY:
+            raise SparkCompatError(
+                f"The query may make several rows of one record ({kind}); the gateway would drop all but the first. "
+                f"Remove {kind} from the query."
+            )
+        if kind in _REORDER and not (kind == "Repartition" and not node.shuffle()):
+            raise SparkCompatError(
+                f"The query breaks the order of the records ({kind}); the gateway would drop late rows. "
+                f"Remove {kind} from the query."
+            )
+        if kind.startswith("StreamingRelationV2"):
+            split = [option for option in _SPLIT if node.extraOptions().containsKey(option)]
+            if split:
+                raise SparkCompatError(
+                    f"With {split[0]} several tasks read one partition, and the gateway would drop the rows of slower "
+                    f"tasks. Remove the option {split[0]}."
+                )
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for number in range(children.size()):
+        yield from _nodes(children.apply(number))

@@ -23,10 +23,8 @@ from uuid import uuid4
 
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.endpoints import unwatched_source
-from spark_kafka_compat.errors import PositionError, SparkCompatError
-from spark_kafka_compat.offset_log import OffsetLog, Span
 from spark_kafka_compat.options import OptionValue, Use, checked_options
-from spark_kafka_compat.partitions import partitions_of, topic_ids_of
+from spark_kafka_compat.partitions import OffsetLog, Span, partitions_of, topic_ids_of
 from spark_kafka_compat.positions import (
     Claim,
     Place,
@@ -36,6 +34,7 @@ from spark_kafka_compat.positions import (
     claim,
     first_positions,
 )
+from spark_kafka_compat.session import PositionError, SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession

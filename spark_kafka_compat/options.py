@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from spark_kafka_compat.errors import UnknownOptionError
+from spark_kafka_compat.session import UnknownOptionError
 
 OptionValue = str | bool | int | Mapping[str, object]
 

@@ -19,8 +19,8 @@ from uuid import UUID
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics, Complaints, subscribed
-from spark_kafka_compat.errors import SparkCompatError
-from spark_kafka_compat.offset_log import topics_in
+from spark_kafka_compat.partitions import topics_in
+from spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -74,7 +74,7 @@ def run_demo(
     for package in _PACKAGES:
         if find_spec(package) is None:
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-    from spark_kafka_compat.errors import SparkCompatError
+    from spark_kafka_compat.session import SparkCompatError
 
     console = Console()
     if keep is not None and keep.exists() and any(keep.iterdir()):

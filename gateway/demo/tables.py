@@ -12,8 +12,13 @@ from rich.table import Table
 from gateway.demo.proxy import Fault, ProxyReport
 from gateway.demo.security import Attempt, Login
 from spark_kafka_compat import source
-from spark_kafka_compat.producer_audit import AuditReport, ProducerVerdict, audit_producers
-from spark_kafka_compat.record_audit import RecordVerdict, audit_records
+from spark_kafka_compat.sequence_audit import (
+    AuditReport,
+    ProducerVerdict,
+    RecordVerdict,
+    audit_producers,
+    audit_records,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

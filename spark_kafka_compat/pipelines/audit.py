@@ -15,11 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_kafka_compat import source
-from spark_kafka_compat.connector import shown_coordinates
-from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.pipelines.begin import begin
-from spark_kafka_compat.producer_audit import NO_PRODUCER_ID, AuditReport, audit_producers
-from spark_kafka_compat.record_audit import RecordVerdict, audit_records
+from spark_kafka_compat.sequence_audit import (
+    NO_PRODUCER_ID,
+    AuditReport,
+    RecordVerdict,
+    audit_producers,
+    audit_records,
+)
+from spark_kafka_compat.session import SparkCompatError, shown_coordinates
 
 CLEAN, BREACHED, FAILED = 0, 1, 2
 

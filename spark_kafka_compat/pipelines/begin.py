@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat.connector import installed_pyspark_version
-from spark_kafka_compat.session import session
+from spark_kafka_compat.session import installed_pyspark_version, session
 from spark_kafka_compat.wire import check_reachable
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.databases import Database, is_database_error
-from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.into_database import into_database, into_table, read_topics
 from spark_kafka_compat.pipelines.begin import begin
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
+from spark_kafka_compat.session import SparkCompatError, shown_coordinates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

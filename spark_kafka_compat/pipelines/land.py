@@ -10,11 +10,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from spark_kafka_compat.connector import shown_coordinates
-from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
 from spark_kafka_compat.pipelines.begin import begin
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
+from spark_kafka_compat.session import SparkCompatError, shown_coordinates
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from spark_kafka_compat.batch_reader import BatchRow, parse_headers, plan_splits
-from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.session import EndpointError
 from spark_kafka_compat.wire import parse_bootstrap
 
 HEADER = struct.Struct(">qiiBIhiqqqhii")

@@ -6,7 +6,6 @@ import pytest
 
 from spark_kafka_compat import SparkCompatError
 from spark_kafka_compat.databases import Database
-from spark_kafka_compat.errors import PositionError
 from spark_kafka_compat.into_database import (
     already_written,
     into_database,
@@ -14,9 +13,10 @@ from spark_kafka_compat.into_database import (
     refuse_gaps,
     starting_offsets,
 )
-from spark_kafka_compat.offset_log import Span
+from spark_kafka_compat.partitions import Span
 from spark_kafka_compat.pipelines import into_database as program
 from spark_kafka_compat.positions import Place
+from spark_kafka_compat.session import PositionError
 
 A0, A1 = Place("a", 0), Place("a", 1)
 

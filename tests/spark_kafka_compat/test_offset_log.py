@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.offset_log import OffsetLog, Span, parse_all_offsets, parse_offsets
+from spark_kafka_compat.partitions import OffsetLog, Span, parse_all_offsets, parse_offsets
 from spark_kafka_compat.positions import Place
 
 

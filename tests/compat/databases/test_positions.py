@@ -6,7 +6,6 @@ from uuid import UUID
 import pytest
 
 from spark_kafka_compat.databases import Database
-from spark_kafka_compat.errors import FencedError, PositionError
 from spark_kafka_compat.positions import (
     TABLES,
     Place,
@@ -15,6 +14,7 @@ from spark_kafka_compat.positions import (
     create_tables,
     stored_positions,
 )
+from spark_kafka_compat.session import FencedError, PositionError
 from tests.support.postgresql_server import PostgresqlServer
 
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)

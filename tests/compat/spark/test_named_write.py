@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from spark_kafka_compat import SparkCompatError, sink, source
-from spark_kafka_compat.names import named_by_source
+from spark_kafka_compat.endpoints import named_by_source
 from tests.compat.spark.topics import Topics, values_of
 from tests.support.markdown import blocks
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.errors import RecreatedTopicError
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
+from spark_kafka_compat.session import RecreatedTopicError
 
 
 class Query:

@@ -11,14 +11,12 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_compat import SparkCompatError, source
 from spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics
-from spark_kafka_compat.errors import EndpointError, PositionError
 from spark_kafka_compat.landing import land
 from spark_kafka_compat.pipelines import audit
 from spark_kafka_compat.pipelines import land as land_program
 from spark_kafka_compat.pipelines.streaming import NOT_BEGUN, topics_read
-from spark_kafka_compat.producer_audit import audit_producers, batch_headers
-from spark_kafka_compat.record_audit import audit_records
-from spark_kafka_compat.session import JARS_VARIABLE
+from spark_kafka_compat.sequence_audit import audit_producers, audit_records, batch_headers
+from spark_kafka_compat.session import JARS_VARIABLE, EndpointError, PositionError
 from tests.compat.spark.topics import Topics
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import free_port
