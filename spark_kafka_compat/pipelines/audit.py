@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_kafka_compat import source
-from spark_kafka_compat.pipelines.begin import begin
+from spark_kafka_compat.pipelines.land import begin
 from spark_kafka_compat.sequence_audit import (
     NO_PRODUCER_ID,
     AuditReport,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_compat.databases import Database, is_database_error
 from spark_kafka_compat.into_database import into_database, into_table, read_topics
-from spark_kafka_compat.pipelines.begin import begin
+from spark_kafka_compat.pipelines.land import begin
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
 from spark_kafka_compat.session import SparkCompatError, shown_coordinates
 

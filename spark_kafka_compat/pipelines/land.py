@@ -1,7 +1,7 @@
 """Lands Kafka topics as partitioned Parquet, exactly once. A later run resumes from the checkpoint.
 
-Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin, or when one
-of its topics was recreated.
+Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not
+begin, or when one of its topics was recreated.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
-from spark_kafka_compat.pipelines.begin import begin
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
-from spark_kafka_compat.session import SparkCompatError, shown_coordinates
+from spark_kafka_compat.session import SparkCompatError, installed_pyspark_version, session, shown_coordinates
+from spark_kafka_compat.wire import check_reachable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def parser() -> argparse.ArgumentParser:
@@ -94,6 +98,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         landed = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
         print(f"landed {landed:,} records")
     return status
+
+
+# How the pipelines begin: with an endpoint that answers, and then with Spark, which takes many seconds to
+# start.
+
+
+def begin(app_name: str, bootstrap: str, master: str | None) -> SparkSession:
+    """Return a quiet session once a broker accepts connections. Raises `SparkCompatError`."""
+    installed_pyspark_version()
+    check_reachable(bootstrap)
+    return session(app_name, master=master, quiet=True)
 
 
 if __name__ == "__main__":
