@@ -21,8 +21,7 @@ from gateway.admin.remote.addresses import shown_address
 from gateway.admin.request import ControlError
 from gateway.console.console import Console, ConsoleOptions
 from gateway.console.pages import PAGES
-from gateway.console.security.exposure import exposure_complaint
-from gateway.console.security.hosts import Hosts
+from gateway.console.security.exposure import Hosts, exposure_complaint
 from gateway.console.web.login import Guard, login_routes
 from gateway.console.web.places import Desk
 from gateway.console.web.visiting import STATIC, Renderer, Sent, Work, stranger

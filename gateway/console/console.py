@@ -9,10 +9,7 @@ from gateway.console.asking.connections import Connections, WayIn
 from gateway.console.contents.schemas import Schemas
 from gateway.console.metrics.listener import MetricsListener
 from gateway.console.metrics.rates import Sampler
-from gateway.console.security.login_limit import LoginLimit
-from gateway.console.security.notices import Notices
-from gateway.console.security.sessions import Sessions
-from gateway.console.security.tokens import FormTokens
+from gateway.console.security.sessions import FormTokens, LoginLimit, Notices, Sessions
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,3 +76,104 @@ class Sessions:
 def new_id() -> str:
     """Return a random id that nobody can guess."""
     return secrets.token_urlsafe(32)
+
+
+# The limit of failed logins, against guessing passwords.
+
+FAILURES: Final = 5
+"""Failed logins of one name, or from one address, in a window; a further login waits until the oldest leaves the window."""
+FAILURES_OF_ALL: Final = 60
+"""Failed logins of everybody in a window."""
+WINDOW_S: Final = 60.0
+MOST_KEYS: Final = 5_000
+"""Names and addresses that are remembered; the one that failed longest ago is forgotten first."""
+_ALL: Final = "all"
+
+
+class LoginLimit:
+    """Counts failed logins by name and by address. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin without failures."""
+        self._lock = threading.Lock()
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def wait_s(self, username: str, address: str) -> float:
+        """Return the seconds until this login may be tried; 0: now."""
+        now = time.monotonic()
+        with self._lock:
+            return max(self._wait_of(key, limit, now) for key, limit in _limits(username, address))
+
+    def _wait_of(self, key: str, limit: int, now: float) -> float:
+        times = self._failures.get(key)
+        if times is None or len(times) < limit:
+            return 0.0
+        return max(0.0, times[-limit] + WINDOW_S - now)
+
+    def count_failure(self, username: str, address: str) -> None:
+        """Remember a failed login."""
+        now = time.monotonic()
+        with self._lock:
+            for key, limit in _limits(username, address):
+                self._failures.setdefault(key, deque(maxlen=limit)).append(now)
+                self._failures.move_to_end(key)
+            while len(self._failures) > MOST_KEYS:
+                self._failures.popitem(last=False)
+
+
+def _limits(username: str, address: str) -> tuple[tuple[str, int], ...]:
+    return (f"name {username}", FAILURES), (f"address {address}", FAILURES), (_ALL, FAILURES_OF_ALL)
+
+
+# Sentences that the next page shows once, such as what a change did.
+
+MOST_NOTICES: Final = 200
+"""Notices that wait for their page; the oldest is dropped when another comes."""
+
+
+class Notices:
+    """Keeps sentences under random ids, each for one session. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin without notices."""
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
+
+    def keep(self, session_id: str, sentence: str) -> str:
+        """Keep a sentence and return its id."""
+        notice_id = new_id()[:16]
+        with self._lock:
+            self._kept[notice_id] = (session_id, sentence)
+            while len(self._kept) > MOST_NOTICES:
+                self._kept.popitem(last=False)
+        return notice_id
+
+    def take(self, session_id: str, notice_id: str) -> str | None:
+        """Return and forget the sentence of an id; None for an unknown id and for another session."""
+        with self._lock:
+            if self._kept.get(notice_id, ("", ""))[0] != session_id:
+                return None
+            return self._kept.pop(notice_id)[1]
+
+
+# The tokens of forms against cross-site request forgery: a form's token fits the session cookie of its
+# browser.
+
+FIELD: Final = "csrf"
+"""The field of forms that holds the token."""
+
+
+class FormTokens:
+    """Makes and checks tokens with a key of this process."""
+
+    def __init__(self) -> None:
+        """Draw the key."""
+        self._key = secrets.token_bytes(32)
+
+    def token(self, session_id: str) -> str:
+        """Return the token for the forms of a session."""
+        return hmac.new(self._key, session_id.encode(), hashlib.sha256).hexdigest()
+
+    def fits(self, session_id: str, token: str) -> bool:
+        """Return whether a form's token belongs to a session."""
+        return bool(session_id) and hmac.compare_digest(self.token(session_id).encode(), token.encode())

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.admin.request import ControlError
 from gateway.console.page import View, Visit
-from gateway.console.security.hosts import Hosts
+from gateway.console.security.exposure import Hosts
 from gateway.console.security.sessions import new_id
 from gateway.console.web.cookies import set_session_id
 from gateway.console.web.headers import NOT_STORED, SECURITY_HEADERS

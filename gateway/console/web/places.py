@@ -31,7 +31,7 @@ from gateway.console.page import (
     Visit,
     address,
 )
-from gateway.console.security.tokens import FIELD
+from gateway.console.security.sessions import FIELD
 from gateway.console.web.cookies import set_session_id
 from gateway.console.web.headers import NOT_STORED
 from gateway.console.web.visiting import (

@@ -25,7 +25,7 @@ from gateway.admin.remote.client_security import ClientSecurity
 from gateway.admin.request import ControlError
 from gateway.console.console import Console
 from gateway.console.page import Answer, Page, Section, Upload, Visit, address
-from gateway.console.security.tokens import FIELD
+from gateway.console.security.sessions import FIELD
 from gateway.console.web.cookies import fresh_session_id, session_id_of
 
 MOST_FORM_BYTES: Final = 8 << 20

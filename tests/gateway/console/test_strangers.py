@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.console.security.hosts import Hosts
-from gateway.console.security.login_limit import FAILURES, LoginLimit
+from gateway.console.security.exposure import Hosts
+from gateway.console.security.sessions import FAILURES, LoginLimit
 from gateway.console.web.login import _own_path
 from tests.support.console_client import ConsoleClient
 
