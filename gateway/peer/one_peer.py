@@ -1,16 +1,35 @@
-"""One other gateway: its connection, which is opened when it is needed, and the requests that wait for room on it."""
+"""One other gateway: its connection, which is opened when it is needed, and the requests that wait for room on
+it.
+
+How a gateway connects to the others: the protocol, TLS files and login of the listener between brokers.
+
+As in Kafka, the listener's own `ssl.` settings are those of the client, too, and the client logs in with the
+user of the JAAS line.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from typing import Any, Final
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from gateway.config import Config
-from gateway.peer.address import PeerAddress
-from gateway.peer.dialling import Line, dial
-from gateway.peer.errors import PeerUnavailable
+from gateway.config.inter_broker import MECHANISM, NAME_CHECK
+from gateway.config.inter_broker_login import inter_broker_listener, peer_login
+from gateway.peer.peers import PeerAddress, PeerUnavailable
+from gateway.protocol.frames import MalformedRequest
+from gateway.protocol.outgoing import correlation_id_of, decode_answer, encode_request
+from gateway.security.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -140,3 +159,246 @@ class OnePeer:
         delay_s = min(MOST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failures, _DOUBLINGS))
         self._failures += 1
         self._next_attempt_s = self._loop.time() + delay_s * (1 - random.random() / 2)
+
+
+# Opens a connection to another gateway: TCP, then TLS, then the login, then the APIs that the other gateway
+# knows.
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Time for a connection to be ready: Kafka's socket.connection.setup.timeout.ms."""
+_SOFTWARE: Final = "seqgate"
+_MOST_STEPS: Final = 5
+"""Messages of one login; a login with more fails."""
+
+
+class Line(NamedTuple):
+    """A connection that is ready for requests, and the versions of each API that the other gateway knows."""
+
+    address: PeerAddress
+    connection: PeerConnection
+    versions: Mapping[int, tuple[int, int]]
+
+    def knows(self, request: Any) -> bool:
+        """Return whether the other gateway knows the API and the version of a request."""
+        lowest, highest = self.versions.get(request.__api_key__, (0, -1))
+        return bool(lowest <= request.__version__ <= highest)
+
+
+async def dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
+    """Return a connection that is ready. Raises PeerUnavailable."""
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            return await _dial(config, address, client_id)
+    except TimeoutError:
+        raise PeerUnavailable(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise PeerUnavailable(f"its certificate is not accepted: {error.verify_message}") from None
+    except ssl.SSLError as error:
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        raise PeerUnavailable(f"the TLS handshake failed: {reason}") from None
+    except OSError as error:
+        raise PeerUnavailable(f"no connection: {error.strerror or error}") from None
+    except StoreError as error:
+        raise PeerUnavailable(f"this gateway can't connect with TLS: {error}") from None
+
+
+async def _dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
+    loop = asyncio.get_running_loop()
+    try:
+        security = peer_security(config)
+    except ValueError as error:
+        raise PeerUnavailable(f"this gateway can't log in: {error}") from None
+    context = await loop.run_in_executor(None, peer_context, config) if security.has_tls else None
+    reader, writer = await asyncio.open_connection(
+        address.host, address.port, ssl=context, server_hostname=address.host if context else None
+    )
+    connection = PeerConnection(reader, writer, client_id)
+    try:
+        if security.mechanism:
+            await _log_in(connection, security)
+        asked = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1")
+        answer = await connection.send(asked)
+    except BaseException:
+        connection.close("the connection is not ready")
+        raise
+    versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+    return Line(address, connection, versions)
+
+
+async def _log_in(connection: PeerConnection, security: PeerSecurity) -> None:
+    """Log in with SASL. Raises PeerUnavailable."""
+    # only a gateway whose peers ask for a login needs it
+    from gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
+    from gateway.security.sasl.login import client_login  # noqa: PLC0415
+
+    agreed = await connection.send(SaslHandshakeRequest(mechanism=security.mechanism))
+    if agreed.error_code:
+        raise PeerUnavailable(
+            f"it lets nobody log in with {security.mechanism}, but with {', '.join(agreed.mechanisms)}"
+        )
+    loop = asyncio.get_running_loop()
+    login = client_login(security.mechanism, security.username, security.password)
+    message: bytes | None = login.first()
+    for _ in range(_MOST_STEPS):
+        answer = await connection.send(SaslAuthenticateRequest(auth_bytes=message or b""))
+        if answer.error_code:
+            reason = answer.error_message or f"error {answer.error_code}"
+            raise PeerUnavailable(f"it refuses the login of {security.username}: {reason}")
+        try:
+            message = await loop.run_in_executor(None, login.step, answer.auth_bytes)
+        except LoginRefused as error:
+            raise PeerUnavailable(f"the login of {security.username} failed: {error}") from None
+        if message is None:
+            return
+    raise PeerUnavailable(f"it does not end the login of {security.username}")
+
+
+# One open connection to another gateway: requests go out in the order of the calls, and answers come in that
+# order.
+
+MOST_ANSWER_BYTES: Final = 64 << 20
+"""Bytes of the largest answer; a larger one closes the connection."""
+_SIZE: Final = Struct(">i")
+_HIGHEST_CORRELATION_ID: Final = 2**31 - 1
+
+
+class _Asked(NamedTuple):
+    """A request that was sent, at `sent_s` of the loop's time, and the future of its answer."""
+
+    correlation_id: int
+    sent_s: float
+    request: Any
+    answer: asyncio.Future[Any]
+
+
+class PeerConnection:
+    """A connection that is ready for requests, or was closed. A closed one answers every request with PeerUnavailable."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: bytes) -> None:
+        """Begin to read answers."""
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._asked: deque[_Asked] = deque()
+        self._correlation_id = 0
+        self.closed_because: str | None = None
+        """Why the connection is closed; None while it is open."""
+        self.heard_s = self._loop.time()
+        """The time (s) at which the last answer came, or the connection opened."""
+        self._reading = self._loop.create_task(self._read())
+
+    @property
+    def in_flight(self) -> int:
+        """The number of requests without an answer."""
+        return len(self._asked)
+
+    def silent_s(self) -> float:
+        """Return for how long (s) a request has waited without any answer on the connection; 0 without a request."""
+        return self._loop.time() - max(self._asked[0].sent_s, self.heard_s) if self._asked else 0.0
+
+    def send(self, request: Any) -> asyncio.Future[Any]:
+        """Send a request; return the future of its answer, which raises PeerUnavailable when the connection breaks.
+
+        The caller may cancel the future: the answer is then dropped when it comes.
+        """
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if self.closed_because is not None:
+            answer.set_exception(PeerUnavailable(self.closed_because))
+            return answer
+        self._correlation_id = self._correlation_id % _HIGHEST_CORRELATION_ID + 1
+        frame = encode_request(request, self._correlation_id, self._client_id)
+        self._asked.append(_Asked(self._correlation_id, self._loop.time(), request, answer))
+        self._writer.write(frame)
+        return answer
+
+    def close(self, reason: str) -> None:
+        """Close the connection; the requests in flight raise PeerUnavailable with this reason."""
+        if self.closed_because is not None:
+            return
+        self.closed_because = reason
+        self._reading.cancel()
+        self._writer.transport.abort()
+        while self._asked:
+            answer = self._asked.popleft().answer
+            if not answer.done():
+                answer.set_exception(PeerUnavailable(reason))
+
+    async def finished(self) -> None:
+        """Wait until a closed connection has ended its reading."""
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                (size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
+                _check_size(size)
+                self._take(await self._reader.readexactly(size))
+        except asyncio.IncompleteReadError:
+            self.close("the connection was closed")
+        except OSError as error:
+            self.close(f"the connection broke: {error.strerror or error}")
+        except MalformedRequest as error:
+            self.close(f"an answer is malformed: {error}")
+        except Exception as error:
+            logger.exception("an answer of another gateway can't be read")
+            self.close(f"an answer can't be read: {type(error).__name__}")
+
+    def _take(self, frame: bytes) -> None:
+        """Hand out one answer. Raises MalformedRequest."""
+        self.heard_s = self._loop.time()
+        number = correlation_id_of(frame)
+        if not self._asked or self._asked[0].correlation_id != number:
+            raise MalformedRequest(f"an answer to request {number}, which was not the next")
+        asked = self._asked[0]
+        response = decode_answer(asked.request, frame)
+        self._asked.popleft()
+        if not asked.answer.done():
+            asked.answer.set_result(response)
+
+
+def _check_size(size: int) -> None:
+    if not 0 <= size <= MOST_ANSWER_BYTES:
+        raise MalformedRequest(f"an answer claims {size} bytes; at most {MOST_ANSWER_BYTES} are allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSecurity:
+    """The security of connections to other gateways. `mechanism` is empty without a login."""
+
+    has_tls: bool
+    mechanism: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+
+def peer_security(config: Config) -> PeerSecurity:
+    """Return how to connect. Raises ValueError with the reason when the settings don't say how to log in."""
+    name = inter_broker_listener(config)
+    protocol = config.protocol_of(name)
+    if not protocol.has_logins:
+        return PeerSecurity(protocol.has_tls)
+    username, password = peer_login(config, name)
+    return PeerSecurity(protocol.has_tls, config.str(MECHANISM), username, password)
+
+
+def peer_context(config: Config) -> ssl.SSLContext:
+    """Return the TLS context for one connection, from the stores as they are now. Raises StoreError.
+
+    The reading takes milliseconds, so call this in another thread than that of the event loop.
+    """
+    # only a gateway whose peers speak TLS needs cryptography for it
+    from gateway.security.stores import configured_stores  # noqa: PLC0415
+    from gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
+
+    name = inter_broker_listener(config)
+    key_store, trust_store = configured_stores(config, name)
+    versions = config.of_listener(name, "ssl.enabled.protocols")
+    return client_context(
+        ClientTls(
+            key_store=key_store,
+            trust_store=trust_store,
+            checks_names=bool(config.of_listener(name, NAME_CHECK)),
+            versions=versions if isinstance(versions, tuple) else (),
+        )
+    )

@@ -1,18 +1,49 @@
-"""The other gateways, as a client sees them: one connection to each that was asked, and a queue of requests before it."""
+"""The other gateways, as a client sees them: one connection to each that was asked, and a queue of requests
+before it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gateway.config import Config
-from gateway.peer.address import PeerAddress
-from gateway.peer.asking import ANSWER_TIMEOUT_S
-from gateway.peer.errors import PeerUnavailable
 
 if TYPE_CHECKING:
     from gateway.peer.one_peer import OnePeer
+
+
+# The address of another gateway.
+
+
+class PeerAddress(NamedTuple):
+    """The address of another gateway's listener between brokers."""
+
+    host: str
+    port: int
+
+
+# The port through which handlers and coordinators ask other gateways.
+
+ANSWER_TIMEOUT_S: Final = 30.0
+"""Time for an answer, unless the caller gives another: Kafka's request.timeout.ms between brokers."""
+
+
+class AsksPeers(Protocol):
+    """Sends requests to other gateways by their node ids; `Peers` is one."""
+
+    async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """Return the answer to a request of kio: kio's response of the same version. Raises PeerUnavailable."""
+
+
+class NoPeers:
+    """The port of a gateway that has no others beside it."""
+
+    async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:  # noqa: ARG002 - part of the port
+        """Raise PeerUnavailable."""
+        raise PeerUnavailable(f"broker {node_id} is unknown: this gateway serves alone")
+
 
 _GONE: Final = "it is unknown or fenced"
 _MOVED: Final = "it has another address now"
@@ -77,3 +108,13 @@ class Peers:
             closing = asyncio.get_running_loop().create_task(peer.close(reason))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
+
+
+# The error of a request to another gateway.
+
+
+class PeerUnavailable(Exception):
+    """Another gateway did not answer: it is unknown, fenced, refuses the connection, or is silent. The message says which.
+
+    Whether the request was carried out is unknown: the connection may have broken after it.
+    """

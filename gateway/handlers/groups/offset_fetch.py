@@ -45,8 +45,7 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
 from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.protocol.messages import build, request_module, request_type, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable

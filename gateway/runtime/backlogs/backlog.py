@@ -25,8 +25,7 @@ from gateway.config import Config
 from gateway.coordinator.places import TopicPartition
 from gateway.metadata.image import BROKER_RESOURCE, INTERNAL_TOPICS, TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.protocol.messages import build, request_module, request_type
 from gateway.quota.backlog import (
     BacklogRules,

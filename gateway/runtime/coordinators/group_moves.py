@@ -21,8 +21,7 @@ from gateway.coordinator.group.events import Effects
 from gateway.coordinator.group.shard import GroupShard, Target, move_forward
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.protocol.messages import build, request_module, request_type
 from gateway.quota.backlog import Move, Reader
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords

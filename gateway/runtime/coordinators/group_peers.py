@@ -6,8 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.protocol.messages import build, request_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.topics.brokers import NO_LEADER

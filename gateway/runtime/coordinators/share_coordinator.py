@@ -28,7 +28,7 @@ from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import SharePartitionKey, ShareStates
 from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition, StateBatch
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
-from gateway.peer.asking import AsksPeers
+from gateway.peer.peers import AsksPeers
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.group_peers import has_share_group

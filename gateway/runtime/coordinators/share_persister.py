@@ -39,8 +39,7 @@ from gateway.coordinator.share.records import (
     summary_of,
 )
 from gateway.coordinator.share.share_partition import SharePartition, StateBatch
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.protocol.messages import build, request_module, request_type
 from gateway.runtime.coordinators.stored_shares import StoredShares
 from gateway.runtime.operations.operations import Unavailable, settle

@@ -28,8 +28,7 @@ from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction, by_topic
 from gateway.coordinator.transaction.rules import Producer
 from gateway.metadata.image import MetadataImage
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

@@ -22,8 +22,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import by_topic
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.metadata.image import TRANSACTION_STATE_TOPIC
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.brokers import Brokers

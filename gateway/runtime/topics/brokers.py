@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from gateway.config import Config, Listener
 from gateway.metadata.image import MetadataImage, PartitionImage
-from gateway.peer.address import PeerAddress
+from gateway.peer.peers import PeerAddress
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from gateway.coordinator.places import TopicPartition
 from gateway.metadata.image import MetadataImage
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.protocol.messages import build, request_module, request_type
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.brokers import NO_LEADER, Brokers

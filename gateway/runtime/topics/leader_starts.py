@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.reading.bucket_reads import NotConfirmed
 from gateway.metadata.image import MetadataImage
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.protocol.messages import build, request_module, request_type
 from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 

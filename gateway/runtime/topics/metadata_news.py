@@ -19,8 +19,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i64
 
 from gateway.config import Config
-from gateway.peer.asking import AsksPeers
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import AsksPeers, PeerUnavailable
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher

@@ -14,7 +14,7 @@ from gateway.handlers import APIS
 from gateway.handlers.answering.api import Deferred
 from gateway.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
 from gateway.metadata.users import Decision
-from gateway.peer.errors import PeerUnavailable
+from gateway.peer.peers import PeerUnavailable
 from gateway.protocol.outgoing import decode_answer, encode_request
 from gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import FakePeer, Node, open_node

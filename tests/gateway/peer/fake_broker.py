@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.peer.address import PeerAddress
+from gateway.peer.peers import PeerAddress
 from gateway.protocol.frames import parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import API_VERSIONS, build, encode_response, request_schema, response_module
 

@@ -15,11 +15,8 @@ from kio.schema.types import GroupId
 from kio.static.primitive import i32
 
 from gateway.config import load_config
-from gateway.peer import connection, dialling, one_peer
-from gateway.peer.address import PeerAddress
-from gateway.peer.asking import NoPeers
-from gateway.peer.errors import PeerUnavailable
-from gateway.peer.peers import Peers
+from gateway.peer import one_peer
+from gateway.peer.peers import NoPeers, PeerAddress, Peers, PeerUnavailable
 from gateway.protocol.messages import build
 from tests.gateway.peer.fake_broker import fake_broker
 
@@ -234,7 +231,7 @@ class TestUnavailable:
     async def test_a_broker_that_accepts_and_says_nothing_is_given_up(
         self, peers: Peers, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dialling, "CONNECT_TIMEOUT_S", 0.05)
+        monkeypatch.setattr(one_peer, "CONNECT_TIMEOUT_S", 0.05)
         # Since Python 3.13 a writer that nobody keeps closes its connection.
         silent: list[asyncio.StreamWriter] = []
         server = await asyncio.start_server(lambda _, writer: silent.append(writer), "127.0.0.1", 0)
@@ -316,7 +313,7 @@ class TestChanges:
 async def test_a_closed_connection_refuses_requests() -> None:
     async with fake_broker(beaten) as broker:
         reader, writer = await asyncio.open_connection(*broker.address)
-        closed = connection.PeerConnection(reader, writer, b"c")
+        closed = one_peer.PeerConnection(reader, writer, b"c")
         closed.close("over")
         closed.close("again")
         with pytest.raises(PeerUnavailable, match="over"):

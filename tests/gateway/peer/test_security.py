@@ -16,9 +16,7 @@ from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.metadata.records import UserScramCredentialRecord
 from gateway.metadata.users import Decision
-from gateway.peer.address import PeerAddress
-from gateway.peer.errors import PeerUnavailable
-from gateway.peer.peers import Peers
+from gateway.peer.peers import PeerAddress, Peers, PeerUnavailable
 from gateway.security.sasl.scram_credential import ScramHash
 from tests.support.certificates import Authority
 from tests.support.scram import credential

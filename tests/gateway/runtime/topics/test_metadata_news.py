@@ -12,9 +12,7 @@ import pytest
 from gateway.config import load_config
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import BrokerEndpoint, RegisterBrokerRecord
-from gateway.peer.asking import ANSWER_TIMEOUT_S
-from gateway.peer.errors import PeerUnavailable
-from gateway.peer.peers import Peers
+from gateway.peer.peers import ANSWER_TIMEOUT_S, Peers, PeerUnavailable
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.metadata_news import MetadataNews
 from tests.gateway.peer.fake_broker import fake_broker
