@@ -13,8 +13,15 @@ from kio.schema.errors import ErrorCode
 
 from gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from gateway.metadata.users import ApiError, Decision
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import WILDCARD, AclEntry, AclFilter
+from gateway.security.acls.access import (
+    WILDCARD,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 MOST_LOOKED_AT: Final = 1_000_000
 """Entries that the filters of one deletion may be compared with; further filters are refused."""

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from gateway.security.acls.access import AclEntry, AclFilter, Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.authorizer import Authorizer
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry, AclFilter
 from tests.fuzzing.target import Breach, Run
 
 MAX_INPUT_BYTES = 1024

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry
+from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 
 IMPLIED = {
     Operation.READ: {Operation.DESCRIBE},

@@ -15,8 +15,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.config.authorization import STANDARD_AUTHORIZER
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry
+from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 from gateway.security.principals import ANONYMOUS
 from tests.models import acls
 from tests.simulation.changes import Changes, Trial, administrator, is_done, until_answered

@@ -24,9 +24,17 @@ from gateway.admin.options import (
     stop,
 )
 from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import EVERYBODY, WILDCARD, AclEntry, AclFilter
+from gateway.security.acls.access import (
+    CLUSTER_NAME,
+    EVERYBODY,
+    WILDCARD,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

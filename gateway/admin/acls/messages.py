@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.security.acls.entry import AclEntry
+from gateway.security.acls.access import AclEntry
 
 
 class AclRow(msgspec.Struct, frozen=True):

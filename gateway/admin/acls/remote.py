@@ -16,8 +16,7 @@ from kio.static.primitive import i8
 from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import refusal
 from gateway.admin.request import ControlError
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry, AclFilter
+from gateway.security.acls.access import AclEntry, AclFilter, Operation, PatternType, Permission, ResourceType
 
 
 def find(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:

@@ -21,9 +21,16 @@ from gateway.console.page import (
     Visit,
     page_of,
 )
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import WILDCARD, AclEntry, AclFilter
+from gateway.security.acls.access import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 MOST_SHOWN: Final = 50
 """Entries that a confirmation lists; it counts the others."""

@@ -25,7 +25,7 @@ from gateway.handlers.answering.rights import cluster_refusal
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import PartitionServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:

@@ -31,7 +31,7 @@ from gateway.metadata.membership import drain_broker
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.runtime.topics.metadata_news import WAIT_S
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 63
 _ANY_EPOCH: Final = -1

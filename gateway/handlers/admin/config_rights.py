@@ -23,8 +23,7 @@ from gateway.metadata.image import (
     TOPIC_RESOURCE,
 )
 from gateway.metadata.users import ApiError
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
 _NO_TOPIC: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
 _NO_GROUP: Final = ApiError(ErrorCode.group_authorization_failed, "Group authorization failed.")

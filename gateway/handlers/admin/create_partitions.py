@@ -22,7 +22,7 @@ from gateway.metadata.topics import MorePartitions, TopicResult, create_partitio
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 _DENIED: Final = ApiError(ErrorCode.topic_authorization_failed)
 

@@ -21,7 +21,7 @@ from gateway.metadata.topics import DeletionRight, TopicResult, TopicToDelete, d
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 STRICT_SINCE: Final = 5
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""

@@ -24,7 +24,7 @@ from gateway.metadata.image import METADATA_TOPIC
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 _NOT_HOSTED: Final = "This server does not host this topic-partition."
 

@@ -20,7 +20,7 @@ from gateway.handlers.answering.rights import NOT_ASKED, refused_topics, topic_o
 from gateway.metadata.image import INTERNAL_TOPICS, TopicImage, name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 #: Partitions of one page: Kafka's default of max.request.partition.size.limit.
 MAX_PARTITIONS_PER_PAGE: Final = 2000

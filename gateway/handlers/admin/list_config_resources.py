@@ -24,7 +24,7 @@ from gateway.metadata.image import (
 )
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 74
 FIRST_WITH_TYPES: Final = 1

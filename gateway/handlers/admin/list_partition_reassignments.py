@@ -21,7 +21,7 @@ from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:

@@ -48,7 +48,7 @@ from gateway.protocol.messages import build, response_module, written
 from gateway.protocol.schema import Written
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import NodeServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 _LAST_WITH_RESULTS: Final = 1
 _UPGRADE_TYPES: Final = (1, 2, 3)

@@ -31,8 +31,7 @@ from gateway.runtime.services import (
     TopicServices,
 )
 from gateway.runtime.telemetry.telemetry import Telemetry
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from log import FileRegion
 from seq_validator import RefusedBatches
 

@@ -21,7 +21,7 @@ from gateway.handlers.answering.rights import NOT_ASKED, group_operations
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 G = TypeVar("G")
 

@@ -23,8 +23,7 @@ from gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
 from gateway.handlers.answering.api import RequestContext
 from gateway.metadata.users import ApiError
 from gateway.runtime.loop.slices import in_slices
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
 K = TypeVar("K", bound=Hashable)
 """The key of a topic: its id, or its name where the API also has names."""

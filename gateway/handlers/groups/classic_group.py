@@ -34,7 +34,7 @@ from gateway.handlers.answering.rights import sight
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 JOIN_GROUP_API_KEY: Final = 11
 FIRST_WITH_REBALANCE_TIMEOUT: Final = 1

@@ -37,7 +37,7 @@ from gateway.protocol.messages import build, milliseconds
 from gateway.runtime.coordinators.group_coordinator import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices, Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 CONSUMER_GROUP_DESCRIBE_API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0

@@ -18,7 +18,7 @@ from gateway.handlers.answering.rights import NOT_ASKED, group_operations
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3

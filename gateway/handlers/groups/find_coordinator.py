@@ -26,7 +26,7 @@ from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 10
 GROUP: Final = 0

@@ -58,8 +58,7 @@ from gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
 from gateway.runtime.operations.operations import Unavailable, error_code_of
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
-from gateway.security.acls.access import Access
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Access, Operation, ResourceType
 
 logger = logging.getLogger(__name__)
 

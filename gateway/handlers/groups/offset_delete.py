@@ -17,7 +17,7 @@ from gateway.handlers.answering.rights import refused_topics
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 47
 

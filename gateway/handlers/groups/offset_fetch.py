@@ -59,7 +59,7 @@ from gateway.runtime.upkeep.name_keeping import (
     deduplicating_topics,
     may_know_names,
 )
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from log import LogError
 from seq_validator.names import NO_NAME_EPOCH, NameState
 

@@ -60,7 +60,7 @@ from gateway.protocol.messages import build, milliseconds, response_module, resp
 from gateway.runtime.coordinators.group_coordinator import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices, Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from log import LogError
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import remove
 from gateway.runtime.services import Services
 from gateway.runtime.upkeep.name_keeping import complete_names, is_behind
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from log import LogError, retention
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from log import FileRegion, LogError, OffsetOutOfRange, PartitionLog, partition_log
 
 if TYPE_CHECKING:

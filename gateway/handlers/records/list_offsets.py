@@ -29,7 +29,7 @@ from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from log import LogError, partition_log
 
 API_KEY = 2

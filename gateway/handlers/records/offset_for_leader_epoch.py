@@ -19,7 +19,7 @@ from gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_t
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import PartitionServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY = 23
 

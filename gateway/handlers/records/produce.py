@@ -72,7 +72,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from gateway.protocol.produce_codec import (
     records_of,
 )
 from gateway.runtime.partitions.partition import Partition
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 from log import Appended
 
 MAX_PREFIXES: Final = 4096

@@ -51,9 +51,15 @@ from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry, AclFilter
+from gateway.security.acls.access import (
+    CLUSTER_NAME,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 CREATE_ACLS_API_KEY: Final = 30
 _FILTER: Final = ApiError(ErrorCode.unknown_server_error)

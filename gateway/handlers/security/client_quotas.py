@@ -35,7 +35,7 @@ from gateway.metadata.records import QuotaEntity
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 ALTER_CLIENT_QUOTAS_API_KEY: Final = 49
 

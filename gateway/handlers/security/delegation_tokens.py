@@ -33,7 +33,7 @@ from gateway.metadata.records import DelegationTokenRecord
 from gateway.metadata.users import ApiError, create_token, describe_tokens, expire_token, renew_token
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import SecurityServices
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 from gateway.security.principals import ANONYMOUS
 
 CREATE_DELEGATION_TOKEN_API_KEY: Final = 38

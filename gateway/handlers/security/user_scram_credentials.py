@@ -24,7 +24,7 @@ from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.metadata.users import ApiError, Deletion, Upsertion, alter_users, describe_users
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 
 ALTER_USER_SCRAM_CREDENTIALS_API_KEY: Final = 51

@@ -40,7 +40,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
 from gateway.runtime.topics.latest_offsets import LatestOffsets
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
 NOT_READABLE: Final = "Topic authorization failed."

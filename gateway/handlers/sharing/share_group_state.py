@@ -68,7 +68,7 @@ from gateway.metadata.users import UNKNOWN_TOPIC_MESSAGE
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 NO_TOPIC: Final = uuid.UUID(int=0)
 NEGATIVE: Final = Refusal(ErrorCode.invalid_request, "The partition id cannot be a negative number.")

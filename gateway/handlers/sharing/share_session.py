@@ -47,7 +47,7 @@ from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

@@ -18,7 +18,7 @@ from gateway.handlers.transactions.end_txn import error_code_for, refuse_late
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 25
 FIRST_WITH_FENCED: Final = 2

@@ -26,7 +26,7 @@ from gateway.metadata.image import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 24
 FIRST_WITH_FENCED: Final = 2

@@ -18,7 +18,7 @@ from gateway.metadata.users import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from seq_validator import ProducerEntry
 
 

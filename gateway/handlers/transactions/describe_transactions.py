@@ -17,7 +17,7 @@ from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

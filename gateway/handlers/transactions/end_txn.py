@@ -26,7 +26,7 @@ from gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestCo
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 26
 FIRST_WITH_FENCED: Final = 2

@@ -22,8 +22,7 @@ from gateway.handlers.transactions.end_txn import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from pid_allocator import NoProducerIds
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 66
 FIRST_WITH_DURATION: Final = 1

@@ -29,7 +29,7 @@ from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 
 API_KEY: Final = 28
 FIRST_WITH_LEADER_EPOCH: Final = 2

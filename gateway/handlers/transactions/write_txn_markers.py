@@ -19,7 +19,7 @@ from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.access import Operation
 from log import LogError
 
 API_KEY: Final = 27

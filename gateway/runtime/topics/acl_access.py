@@ -18,9 +18,8 @@ from gateway.metadata.records import (
     RemoveAccessControlEntryRecord,
 )
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.security.acls.access import Access, EverythingAllowed
+from gateway.security.acls.access import Access, AclEntry, EverythingAllowed
 from gateway.security.acls.authorizer import Authorizer
-from gateway.security.acls.entry import AclEntry
 
 logger = logging.getLogger(__name__)
 

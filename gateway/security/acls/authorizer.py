@@ -7,13 +7,20 @@ resource to which no entry of anybody applies.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Final, TypeAlias
+import ipaddress
+from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
+from typing import Final, Generic, TypeAlias, TypeVar
 
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import EVERYBODY, WILDCARD, AclEntry
-from gateway.security.acls.hosts import host_texts
-from gateway.security.acls.name_patterns import NamePatterns
+from gateway.security.acls.access import (
+    EVERYBODY,
+    WILDCARD,
+    AclEntry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 DECISIONS: Final = 10_000
 """Remembered decisions.
@@ -201,3 +208,85 @@ def _verdicts(rules: _Rules, hosts: tuple[str, ...]) -> Iterator[tuple[Operation
     """Yield the verdicts of the entries that apply to a client with these host texts."""
     for host in hosts:
         yield from rules.get(host, ())
+
+
+# The texts by which entries name the address of a client.
+
+
+@lru_cache(maxsize=1024)
+def host_texts(host: str) -> tuple[str, ...]:
+    """Return the hosts of the entries that apply to a client at this address.
+
+    Kafka writes an IPv6 address in full, such as 0:0:0:0:0:0:0:1, and entries of Kafka have that text.
+    """
+    bare, percent, scope = host.partition("%")
+    try:
+        address = ipaddress.ip_address(bare)
+    except ValueError:
+        return tuple(dict.fromkeys((WILDCARD, host)))
+    if isinstance(address, ipaddress.IPv4Address):
+        return (WILDCARD, host)
+    mapped = address.ipv4_mapped
+    if mapped is not None:
+        return (WILDCARD, host, str(mapped))
+    in_full = ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":")) + percent + scope
+    return tuple(dict.fromkeys((WILDCARD, host, in_full)))
+
+
+# A table of values by patterns of resource names. A look-up by a name does not compare every pattern.
+
+V = TypeVar("V")
+
+
+class NamePatterns(Generic[V]):
+    """A table of values by literal names and by prefixes.
+
+    A look-up tries each length that some prefix has: its cost depends on the number of lengths, not of patterns.
+    """
+
+    __slots__ = ("_lengths", "literal", "prefixed")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, V] = {}
+        self.prefixed: dict[str, V] = {}
+        self._lengths: dict[int, int] = {}
+        """The number of prefixes of each length."""
+
+    def __bool__(self) -> bool:
+        return bool(self.literal or self.prefixed)
+
+    def matching(self, name: str) -> Iterator[V]:
+        """Yield the values of all patterns that apply to a resource of this name."""
+        found = self.literal.get(name)
+        if found is not None:
+            yield found
+        found = self.literal.get(WILDCARD)
+        if found is not None and name != WILDCARD:
+            yield found
+        for length in self._lengths:
+            if length <= len(name):
+                found = self.prefixed.get(name[:length])
+                if found is not None:
+                    yield found
+
+    def get_or_add(self, pattern_type: PatternType, name: str, make: Callable[[], V]) -> V:
+        """Return the value of a pattern, which gets a new value when it has none."""
+        table = self._table(pattern_type)
+        found = table.get(name)
+        if found is None:
+            found = table[name] = make()
+            if table is self.prefixed:
+                self._lengths[len(name)] = self._lengths.get(len(name), 0) + 1
+        return found
+
+    def remove(self, pattern_type: PatternType, name: str) -> None:
+        """Remove a pattern, which must be in the table."""
+        table = self._table(pattern_type)
+        del table[name]
+        if table is self.prefixed:
+            self._lengths[len(name)] -= 1
+            if not self._lengths[len(name)]:
+                del self._lengths[len(name)]
+
+    def _table(self, pattern_type: PatternType) -> dict[str, V]:
+        return self.prefixed if pattern_type is PatternType.PREFIXED else self.literal

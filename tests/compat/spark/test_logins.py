@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 from spark_kafka_compat import sink, source
 from tests.compat.security.matrix.endpoint import Account, Endpoint, Way, running_endpoint
 from tests.compat.security.matrix.jvm import properties_of

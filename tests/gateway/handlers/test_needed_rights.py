@@ -16,7 +16,7 @@ import pytest
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
 from gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -12,8 +12,7 @@ from gateway.metadata.acls import StoredAcls, create_acls, delete_acls, record_o
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from gateway.metadata.users import ApiError
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry, AclFilter
+from gateway.security.acls.access import AclEntry, AclFilter, Operation, PatternType, Permission, ResourceType
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 LITERAL, PREFIXED, MATCH = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH

@@ -13,8 +13,7 @@ from gateway.admin.acls.command import (
     filters,
     parse_operation,
 )
-from gateway.security.acls.codes import Operation, PatternType, ResourceType
-from gateway.security.acls.entry import AclFilter
+from gateway.security.acls.access import AclFilter, Operation, PatternType, ResourceType
 
 TOPIC, GROUP, TX = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 ALICE = Holders(allowed=["User:alice"])

@@ -13,8 +13,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.admin import broker_heartbeat
 from gateway.metadata.users import Decision
 from gateway.runtime.topics import metadata_news
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.asking import Asking, HungUp
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.several_nodes import Network

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.runtime.loop.log_output import AUDIT
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights

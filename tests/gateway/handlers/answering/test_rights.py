@@ -18,8 +18,7 @@ from gateway.handlers.answering.rights import (
     refused_topics,
     refused_topics_now,
 )
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import Node, open_node
 

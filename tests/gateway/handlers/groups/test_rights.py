@@ -10,7 +10,7 @@ import pytest
 
 from gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX
 from gateway.handlers.groups import offset_commit
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights

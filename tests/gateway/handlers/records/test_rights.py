@@ -16,9 +16,8 @@ from gateway.handlers.answering.api import CloseConnection, NotRepeated
 from gateway.handlers.records import produce
 from gateway.handlers.records.produce_repeats import ProduceRepeats
 from gateway.protocol.produce_codec import ProduceRequest
+from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.authorizer import Authorizer
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry
 from tests.gateway.handlers.asking import Asking, answer_to
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights

@@ -15,8 +15,7 @@ from gateway.handlers.security import acls
 from gateway.metadata import acls as stored_acls
 from gateway.runtime.loop import slices
 from gateway.runtime.loop.log_output import AUDIT
-from gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed, Operation, ResourceType
 from tests.gateway.handlers.support import Node, open_node, versions
 
 AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"

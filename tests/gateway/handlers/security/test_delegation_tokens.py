@@ -18,7 +18,7 @@ from gateway.handlers.security import delegation_tokens as renew_delegation_toke
 from gateway.handlers.security.delegation_tokens import NO_TIME
 from gateway.metadata.users import MAX_RENEWERS
 from gateway.runtime.topics import delegation_tokens
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import Operation, ResourceType
 from gateway.security.sasl.exchange import LoggedIn, LoginRefused
 from gateway.security.sasl.scram import Scram
 from gateway.security.sasl.scram_credential import ScramHash

@@ -9,8 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.security import user_scram_credentials
-from gateway.security.acls.access import CLUSTER_NAME
-from gateway.security.acls.codes import Operation, ResourceType
+from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import Node, open_node
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from gateway.metadata.acls import create_acls, delete_acls
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.users import Decision
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry
+from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 from tests.gateway.handlers.support import Node, open_node
 
 AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"

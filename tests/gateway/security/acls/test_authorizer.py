@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.security.acls import authorizer as authorizer_module
+from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.authorizer import Authorizer
-from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry
 from tests.models import acls
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
