@@ -15,8 +15,7 @@ from gateway.admin.system_errors import in_words
 from gateway.admin.traffic import Traffic
 from gateway.config import Config, Listener
 from gateway.config.exposure import exposure_complaint, is_exposed
-from gateway.config.metrics import METRICS_LISTENER
-from gateway.config.otlp import OTLP_ENDPOINT, missing_package
+from gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT, missing_package
 from gateway.handlers import APIS
 from gateway.homes.home import StartFailed
 from gateway.homes.local_home import LocalHome

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.config import Config, ConfigError, load_config
-from gateway.config.cluster_address import address_complaint
+from gateway.config.cluster import address_complaint
 from gateway.config.listeners import parse_listener
 from gateway.config.metrics import METRICS_LISTENER
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gateway.config.config import Config, ConfigEntry, ConfigSource
-from gateway.config.errors import ConfigError
 from gateway.config.listeners import Listener
 from gateway.config.load import load_config
-from gateway.config.setting import InvalidValueError, Setting, SettingType, SettingValue, render
+from gateway.config.setting import ConfigError, InvalidValueError, Setting, SettingType, SettingValue, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, nearest
 
 __all__ = [

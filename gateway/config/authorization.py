@@ -1,7 +1,15 @@
-"""Settings of the authorizer. Source: Kafka's StandardAuthorizer."""
+"""Settings of the authorizer. Source: Kafka's StandardAuthorizer.
+
+Rules that make a principal's name from the subject of a certificate: `ssl.principal.mapping.rules`.
+
+Source: Kafka's SslPrincipalMapper.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from gateway.config.setting import Setting, SettingType, SettingValue, whole_number
@@ -33,6 +41,112 @@ def super_users_complaint(value: SettingValue) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+_PART: Final = r"(?:\\.|[^\\/])*"
+_RULE = re.compile(rf"\s*(?:(DEFAULT)|RULE:({_PART})/({_PART})/([LU]?))\s*(?:,\s*|$)")
+_REFERENCE = re.compile(r"\\(.)|\$(\d)|(\$)")
+_SHOWN: Final = 200
+"""The most characters of a subject in a message."""
+LONGEST_SUBJECT: Final = 1_000
+"""The most characters of a subject that is matched. A pattern may take time that grows with the square of the length, or faster."""
+
+
+class NoRuleMatches(Exception):
+    """No rule matches the subject of a certificate. The message names the subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `pattern` None is DEFAULT, which takes the subject as it is. `case` is "L", "U" or empty."""
+
+    pattern: re.Pattern[str] | None
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, subject: str) -> str | None:
+        """Return the name that the rule makes from the subject; None when the rule's pattern does not match
+        the whole subject.
+        """
+        if self.pattern is None:
+            return subject
+        if not self.pattern.fullmatch(subject):
+            return None
+        name = self.pattern.sub(self._filled, subject)
+        if self.case:
+            name = name.lower() if self.case == "L" else name.upper()
+        return name
+
+    def _filled(self, found: re.Match[str]) -> str:
+        """Return the replacement with `$1` to `$9` filled in. A number without a group stays as it is."""
+
+        def one(reference: re.Match[str]) -> str:
+            escaped, number, dollar = reference.groups()
+            if number is not None and int(number) <= found.re.groups:
+                return found[int(number)] or ""
+            return escaped or dollar or f"${number}"
+
+        return _REFERENCE.sub(one, self.replacement)
+
+
+@lru_cache(maxsize=16)
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """Return the rules that a text has, in order; DEFAULT alone for an empty text.
+
+    Raises:
+        ValueError: a rule is malformed; the message is the reason.
+    """
+    text = text.strip()
+    rules: list[Rule] = []
+    position = 0
+    while position < len(text):
+        found = _RULE.match(text, position)
+        if found is None:
+            raise ValueError(
+                f"{text[position:]!r} must begin with DEFAULT or with a rule RULE:PATTERN/REPLACEMENT/[LU]"
+            )
+        default, pattern, replacement, case = found.groups()
+        try:
+            rules.append(Rule(None) if default else Rule(re.compile(pattern), replacement, case))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ValueError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
+        position = found.end()
+    return tuple(rules) or (Rule(None),)
+
+
+def principal_name(subject: str, rules: tuple[Rule, ...]) -> str:
+    """Return the name that the first matching rule makes from the subject of a certificate. Raises NoRuleMatches."""
+    if len(subject) > LONGEST_SUBJECT:
+        raise NoRuleMatches(
+            f"the subject {subject[:_SHOWN]!r} … has {len(subject)} characters, more than {LONGEST_SUBJECT}"
+        )
+    for rule in rules:
+        name = rule.apply(subject)
+        if name is not None:
+            return name
+    raise NoRuleMatches(f"no rule of ssl.principal.mapping.rules matches the subject {subject[:_SHOWN]!r}")
+
+
+def rules_complaint(value: SettingValue) -> str | None:
+    """Return why the setting of rules refuses the value; None when the value is allowed."""
+    try:
+        parse_rules(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+# Settings of SCRAM users.
+
+USER_SETTINGS = (
+    whole_number(
+        "SCRAM users",
+        "seqgate.scram.users.max",
+        10_000,
+        "Users that have SCRAM credentials. Beyond the limit AlterUserScramCredentials refuses a new user with POLICY_VIOLATION.",
+        dynamic=True,
+    ),
+)
 
 
 AUTHORIZATION_SETTINGS = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.config.client_metrics import CLIENT_METRICS_CONFIGS
 from gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
 from gateway.config.kept_brokers import KEPT_SECTION, KEPT_SETTINGS, MAX_KEPT_NAMES, OF_ONE_BROKER
+from gateway.config.metrics import CLIENT_METRICS_CONFIGS
 from gateway.config.setting import Setting, render
 from gateway.config.table import SETTINGS, TOPIC_ONLY_SETTINGS
 

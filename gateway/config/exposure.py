@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.config.config import Config
 from gateway.config.listeners import Listener
-from gateway.config.logins import enabled_mechanisms
+from gateway.config.load import enabled_mechanisms
 from gateway.config.oauthbearer import INSECURE_TOKENS
 from gateway.config.protocols import SecurityProtocol
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.config.iso_duration import parse_iso_duration
-from gateway.config.setting import Fallback, Setting, SettingType, SettingValue
+from gateway.config.setting import Fallback, Setting, SettingType, SettingValue, parse_iso_duration
 
 SHARE_AUTO_OFFSET_RESET: Final = "share.auto.offset.reset"
 EARLIEST: Final = "earliest"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gateway.config.config import Config
 from gateway.config.inter_broker import LISTENER, MECHANISM, MECHANISMS
-from gateway.config.jaas import parse_jaas
-from gateway.config.sasl import JAAS
+from gateway.config.sasl import JAAS, parse_jaas
 
 
 def inter_broker_listener(config: Config) -> str:

@@ -1,13 +1,125 @@
-"""Settings of the metrics that the gateway shows, and of the listener that shows them."""
+"""Settings of the metrics that the gateway shows, and of the listener that shows them.
+
+The configurations of one subscription of client metrics (KIP-714): CLIENT_METRICS resources of AlterConfigs.
+
+Names, types, defaults and the range of the interval are Kafka's (ClientMetricsConfigs).
+"""
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from importlib.util import find_spec
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from gateway.config.listeners import address_complaint
-from gateway.config.otlp import OTLP_SETTINGS
-from gateway.config.setting import Setting, SettingType, whole_number
+from gateway.config.setting import Setting, SettingType, SettingValue, whole_number
+
+# Settings of the export of metrics to a collector of OpenTelemetry, and the form of their values.
+
+OTLP_ENDPOINT: Final = "seqgate.otlp.endpoint"
+OTLP_INTERVAL_MS: Final = "seqgate.otlp.interval.ms"
+OTLP_HEADERS: Final = "seqgate.otlp.headers"
+_PACKAGES: Final = ("httpx", "opentelemetry.proto")
+"""The packages of `seqgate[otlp]`."""
+_OTLP_SECTION: Final = "Metrics and health"
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A name of a header, as HTTP allows it."""
+_OWN: Final = frozenset(
+    (
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "te",
+        "transfer-encoding",
+    )
+)
+"""The headers that the exporter itself sends."""
+
+
+def missing_package() -> str | None:
+    """Return the sentence about a package that an export needs and that is not installed; None when all are."""
+    for name in _PACKAGES:
+        try:
+            is_there = find_spec(name) is not None
+        except ModuleNotFoundError:
+            is_there = False
+        if not is_there:
+            return f"the package {name}, which {OTLP_ENDPOINT} needs, is not installed; run: pip install 'seqgate[otlp]'"
+    return None
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """Return the headers of `NAME=VALUE,NAME=VALUE` with percent-encoded values. Raises ValueError with a sentence without any value."""
+    headers: dict[str, str] = {}
+    for number, item in enumerate(text.split(","), 1):
+        name, equals, encoded = item.strip().partition("=")
+        name, value = name.strip().lower(), unquote(encoded.strip())
+        if not equals or not _NAME.fullmatch(name):
+            raise ValueError(f"header {number} must have the form NAME=VALUE")
+        if not value.isascii() or not value.isprintable():
+            raise ValueError(f"the value of the header {name} must consist of printable ASCII characters")
+        if name in _OWN:
+            raise ValueError(f"the gateway itself sends the header {name}")
+        headers[name] = value
+    return headers
+
+
+def _headers_complaint(value: SettingValue) -> str | None:
+    try:
+        parse_headers(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _endpoint_complaint(value: SettingValue) -> str | None:
+    try:
+        url = urlsplit(str(value))
+        is_whole = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or not str(value).isprintable() or " " in str(value):
+        return "the endpoint must be a whole URL, such as http://127.0.0.1:4318/v1/metrics"
+    if "@" in url.netloc:
+        return f"the endpoint must not have a user or a password; use {OTLP_HEADERS}"
+    return None
+
+
+OTLP_SETTINGS: Final = (
+    Setting(
+        name=OTLP_ENDPOINT,
+        type=SettingType.STRING,
+        default=None,
+        check=_endpoint_complaint,
+        section=_OTLP_SECTION,
+        doc="URL to which the gateway sends all metrics by OTLP over HTTP, such as `http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. "
+        "Needs `pip install 'seqgate[otlp]'`.",
+    ),
+    Setting(
+        name=OTLP_INTERVAL_MS,
+        type=SettingType.INT,
+        default=15_000,
+        minimum=1_000,
+        maximum=3_600_000,
+        section=_OTLP_SECTION,
+        doc="Time between two exports of metrics to the collector.",
+    ),
+    Setting(
+        name=OTLP_HEADERS,
+        type=SettingType.PASSWORD,
+        default=None,
+        sensitive=True,
+        check=_headers_complaint,
+        section=_OTLP_SECTION,
+        doc="Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as `authorization=Bearer%20TOKEN`.",
+    ),
+)
+
 
 _SECTION = "Metrics and health"
 _number = partial(whole_number, _SECTION)
@@ -46,4 +158,125 @@ METRICS_SETTINGS = (
         "producers and transactional ids, and log lines; the console reads them.",
     ),
     *OTLP_SETTINGS,
+)
+
+
+# Settings of client telemetry: the metrics that clients push (KIP-714).
+
+_number_telemetry = partial(whole_number, "Client metrics")
+
+TELEMETRY_SETTINGS = (
+    _number_telemetry(
+        "telemetry.max.bytes",
+        1 << 20,
+        "Bytes of metrics in one push of a client, as they arrive. A larger push gets TELEMETRY_TOO_LARGE, and so does a push that "
+        "decompresses to more than four times as many.",
+    ),
+    _number_telemetry(
+        "seqgate.telemetry.clients.max",
+        16_384,
+        "Clients whose last telemetry requests the gateway remembers. With one more, the gateway forgets the client that asked least "
+        "recently; that client may then ask earlier than its interval allows.",
+        dynamic=True,
+    ),
+    _number_telemetry(
+        "seqgate.telemetry.series.max",
+        50_000,
+        "Series of pushed metrics of all clients that the gateway keeps. Further series are dropped and counted. With 0 it keeps none.",
+        minimum=0,
+        dynamic=True,
+    ),
+    _number_telemetry(
+        "seqgate.telemetry.series.max.per.client",
+        1_000,
+        "Series of pushed metrics of one client that the gateway keeps. Further series are dropped and counted.",
+        minimum=0,
+        dynamic=True,
+    ),
+    _number_telemetry(
+        "seqgate.telemetry.subscriptions.max",
+        1_000,
+        "Subscriptions of client metrics that may exist. One more gets POLICY_VIOLATION.",
+        dynamic=True,
+    ),
+)
+
+
+METRICS: Final = "metrics"
+INTERVAL_MS: Final = "interval.ms"
+MATCH: Final = "match"
+DEFAULT_INTERVAL_MS: Final = 300_000
+"""The push interval (ms) of a subscription that sets none, and of a client without a subscription."""
+SHORTEST_INTERVAL_MS: Final = 100
+LONGEST_INTERVAL_MS: Final = 3_600_000
+
+_CLIENT_SECTION: Final = "Configurations of client metrics"
+
+CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
+    Setting(
+        name=INTERVAL_MS,
+        type=SettingType.INT,
+        default=DEFAULT_INTERVAL_MS,
+        dynamic=True,
+        section=_CLIENT_SECTION,
+        doc="Milliseconds between two pushes of a client, from 100 to 3600000. A client with several subscriptions pushes at the shortest "
+        "of their intervals.",
+    ),
+    Setting(
+        name=MATCH,
+        type=SettingType.LIST,
+        default=(),
+        dynamic=True,
+        section=_CLIENT_SECTION,
+        doc="Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must match. The selectors are "
+        "`client_instance_id`, `client_id`, `client_software_name`, `client_software_version`, `client_source_address` and "
+        "`client_source_port`. The expression is a regular expression of RE2 that matches the whole value. An empty list "
+        "applies to every client.",
+    ),
+    Setting(
+        name=METRICS,
+        type=SettingType.LIST,
+        default=(),
+        dynamic=True,
+        section=_CLIENT_SECTION,
+        doc="Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. `*` is every metric; an empty "
+        "list is none.",
+    ),
+)
+"""The configurations in the order of their names."""
+BY_CLIENT_METRICS_NAME: Final[dict[str, Setting]] = {
+    setting.name: setting for setting in CLIENT_METRICS_CONFIGS
+}
+
+
+# Settings of the gateway's own log lines.
+
+_LOG_LINES_SECTION = "Log lines of the gateway"
+
+LOGGING_SETTINGS = (
+    Setting(
+        name="seqgate.logging.level",
+        type=SettingType.STRING,
+        default="INFO",
+        choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
+        section=_LOG_LINES_SECTION,
+        doc="The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` changes single loggers of a "
+        "running gateway.",
+    ),
+    Setting(
+        name="seqgate.logging.format",
+        type=SettingType.STRING,
+        default="text",
+        choices=("text", "json"),
+        section=_LOG_LINES_SECTION,
+        doc="`text` is one line for people, `json` one object per line with time, level, logger, message and error.",
+    ),
+    Setting(
+        name="seqgate.logging.file",
+        type=SettingType.STRING,
+        default=None,
+        section=_LOG_LINES_SECTION,
+        doc="The file that log lines are appended to; without it they go to stderr. A file that log rotation has renamed is "
+        "opened again with the next line.",
+    ),
 )

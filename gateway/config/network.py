@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
-from gateway.config.connection_limits import overrides_complaint
+import ipaddress
+from functools import lru_cache, partial
+
 from gateway.config.listeners import listener_complaint
 from gateway.config.protocols import DEFAULT_MAP, protocol_map_complaint
-from gateway.config.setting import INT_MAX, Setting, SettingType
+from gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue, whole_number
+
+# Limits on the connections of one address, written `ADDRESS:COUNT`.
+
+
+@lru_cache(maxsize=4)
+def parse_overrides(text: str) -> dict[str, int]:
+    """Return the number of connections that each address may have.
+
+    Raises:
+        ValueError: an item is malformed; the message is the reason.
+    """
+    limits: dict[str, int] = {}
+    for item in text.split(",") if text else ():
+        host, _, count = item.strip().rpartition(":")
+        try:
+            address = ipaddress.ip_address(host.strip("[]"))
+        except ValueError:
+            raise ValueError(f"{item.strip()!r} must have the form ADDRESS:COUNT") from None
+        if not (count.isascii() and count.isdecimal() and len(count) < 12 and int(count) <= INT_MAX):
+            raise ValueError(f"the count of {item.strip()!r} must be a number from 0 to {INT_MAX}")
+        limits[str(address)] = int(count)
+    return limits
+
+
+def overrides_complaint(value: SettingValue) -> str | None:
+    """Return why `max.connections.per.ip.overrides` refuses the value; None when the value is allowed."""
+    try:
+        parse_overrides(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
 
 _NODE = "Node"
 _NETWORK = "Listeners and connections"
@@ -237,5 +271,45 @@ NETWORK_SETTINGS = (
         minimum=1024,
         section=_NETWORK,
         doc="Largest number of record bytes in one fetch answer, whatever the request allows.",
+    ),
+)
+
+
+# Limits that all clients share, so that no client can use up the gateway's memory.
+
+_SECTION = "Limits that all clients share"
+_number = partial(whole_number, _SECTION)
+
+SHARED_LIMIT_SETTINGS = (
+    _number(
+        "seqgate.response.backlog.max.bytes",
+        268_435_456,
+        "Bytes of unread answers over all connections. A connection counts when its unread answers exceed "
+        "`seqgate.connection.response.backlog.bytes`. Beyond the limit the connection with the most unread bytes is closed.",
+        dynamic=True,
+    ),
+    _number(
+        "seqgate.fetch.session.max.partitions",
+        1_000_000,
+        "Partitions in all fetch sessions together, and the same number again in all share sessions, unknown partitions "
+        "included. Beyond the limit no fetch session begins, and a fetch session that adds partitions is ended "
+        "(FETCH_SESSION_ID_NOT_FOUND); the consumer then sends full requests. A share session that adds partitions is "
+        "refused with SHARE_SESSION_LIMIT_REACHED.",
+        dynamic=True,
+    ),
+    _number(
+        "seqgate.group.members.max.bytes",
+        67_108_864,
+        "Bytes of the members of all groups in one partition of `__consumer_offsets`: their metadata, their assignments, and "
+        "1,000 bytes for each member. Beyond the limit a new member is refused with GROUP_MAX_SIZE_REACHED.",
+        dynamic=True,
+    ),
+    _number(
+        "seqgate.group.offsets.max",
+        1_000_000,
+        "Committed offsets in one partition of `__consumer_offsets`, pending offsets of open transactions included. Beyond the "
+        "limit a commit that adds offsets is refused with INVALID_COMMIT_OFFSET_SIZE; a commit that replaces offsets is "
+        "accepted.",
+        dynamic=True,
     ),
 )

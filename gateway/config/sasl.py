@@ -1,11 +1,19 @@
-"""Settings of logins over SASL. Source: Kafka's BrokerSecurityConfigs and SaslConfigs."""
+"""Settings of logins over SASL. Source: Kafka's BrokerSecurityConfigs and SaslConfigs.
+
+JAAS lines, in which Kafka's brokers name the login module of a mechanism and its options: `sasl.jaas.config`.
+
+A line is `MODULE FLAG NAME="VALUE" …;`. Source: Kafka's JaasConfig, which reads it with Java's
+StreamTokenizer.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-from gateway.config.jaas import jaas_complaint
 from gateway.config.setting import INT_MAX, LONG_MAX, Setting, SettingType, SettingValue
 
 ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
@@ -21,6 +29,84 @@ def mechanisms_complaint(value: SettingValue) -> str | None:
     for name in value if isinstance(value, tuple) else ():
         if name not in MECHANISMS:
             return f"{name} is no mechanism of this gateway; choose from {', '.join(MECHANISMS)}, in capitals"
+    return None
+
+
+FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+USER_PREFIX: Final = "user_"
+"""The beginning of the options that name PLAIN's users: `user_NAME="PASSWORD"`."""
+_WORD = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s="';]+)|([=;]))""", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_Word: TypeAlias = tuple[str, bool]
+"""A word of a line, and whether it is a sign, which a quoted word never is."""
+_EQUALS: Final = ("=", True)
+_END: Final = (";", True)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """One login module: the name of its Java class without the packages, and its options."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @property
+    def users(self) -> dict[str, str]:
+        """The passwords of PLAIN's users, by their names."""
+        return {
+            option.removeprefix(USER_PREFIX): value
+            for option, value in self.options.items()
+            if option.startswith(USER_PREFIX)
+        }
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """Return the login module of a line.
+
+    Raises:
+        ValueError: the line is malformed; the message is the reason. The message quotes nothing of the line,
+        because the line has passwords.
+    """
+    words = _words(text)
+    if len(words) < 3 or words[-1] != _END:
+        raise ValueError(
+            'a JAAS line must have the form MODULE required NAME="VALUE" …; and end with a semicolon'
+        )
+    (module, _), (flag, _), *options = words[:-1]
+    if _END in options:
+        raise ValueError("a JAAS line must have one login module; remove the second one")
+    if flag.lower() not in FLAGS:
+        raise ValueError(f"the second word of a JAAS line must be one of {', '.join(sorted(FLAGS))}")
+    names, signs, values = options[::3], options[1::3], options[2::3]
+    if len(options) % 3 or any(sign != _EQUALS for sign in signs) or _EQUALS in names + values:
+        raise ValueError('each option of a JAAS line must have the form NAME="VALUE"')
+    pairs = zip(names, values, strict=True)
+    return LoginModule(module.rpartition(".")[2], {name: value for (name, _), (value, _) in pairs})
+
+
+def _words(text: str) -> list[_Word]:
+    words: list[_Word] = []
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        found = _WORD.match(text, position)
+        if found is None:
+            raise ValueError("a JAAS line has a quotation mark without a closing one; add it")
+        double, single, bare, sign = found.groups()
+        quoted = single if double is None else double
+        if quoted is not None:
+            words.append((_ESCAPED.sub(r"\1", quoted), False))
+        else:
+            words.append((sign, True) if sign else (bare, False))
+        position = found.end()
+    return words
+
+
+def jaas_complaint(value: SettingValue) -> str | None:
+    """Return why the setting of a JAAS line refuses the value, without the value; None when the value is allowed."""
+    try:
+        parse_jaas(str(value))
+    except ValueError as error:
+        return str(error)
     return None
 
 

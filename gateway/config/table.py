@@ -8,35 +8,24 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from gateway.config.authorization import AUTHORIZATION_SETTINGS
-from gateway.config.backlog import BACKLOG_SETTINGS
+from gateway.config.authorization import AUTHORIZATION_SETTINGS, USER_SETTINGS
 from gateway.config.client_quotas import CLIENT_QUOTA_SETTINGS
 from gateway.config.cluster import CLUSTER_SETTINGS
-from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
+from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS, DEDUPLICATION_SETTINGS
 from gateway.config.compression import COMPRESSION_SETTINGS
-from gateway.config.deduplication import DEDUPLICATION_SETTINGS
-from gateway.config.delegation_tokens import DELEGATION_TOKEN_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
-from gateway.config.disk import DISK_SETTINGS
-from gateway.config.groups import GROUP_SETTINGS
+from gateway.config.groups import GROUP_SETTINGS, STREAMS_GROUP_SETTINGS
 from gateway.config.inter_broker import INTER_BROKER_SETTINGS
 from gateway.config.kept_topics import KEPT_TOPIC_ONLY_SETTINGS, KEPT_TOPIC_SETTINGS
-from gateway.config.log_lines import LOGGING_SETTINGS
-from gateway.config.metrics import METRICS_SETTINGS
-from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
-from gateway.config.oauthbearer import OAUTHBEARER_SETTINGS
-from gateway.config.producers import PRODUCER_SETTINGS
-from gateway.config.reads import READ_SETTINGS
+from gateway.config.metrics import LOGGING_SETTINGS, METRICS_SETTINGS, TELEMETRY_SETTINGS
+from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS, SHARED_LIMIT_SETTINGS
+from gateway.config.oauthbearer import DELEGATION_TOKEN_SETTINGS, OAUTHBEARER_SETTINGS
+from gateway.config.producers import BACKLOG_SETTINGS, PRODUCER_SETTINGS, TRANSACTION_SETTINGS
 from gateway.config.sasl import MECHANISMS, SASL_SETTINGS
 from gateway.config.setting import Setting
-from gateway.config.shared_limits import SHARED_LIMIT_SETTINGS
-from gateway.config.storage import STORAGE_SETTINGS
-from gateway.config.streams_groups import STREAMS_GROUP_SETTINGS
-from gateway.config.telemetry import TELEMETRY_SETTINGS
+from gateway.config.storage import DISK_SETTINGS, READ_SETTINGS, STORAGE_SETTINGS
 from gateway.config.tls import TLS_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
-from gateway.config.transactions import TRANSACTION_SETTINGS
-from gateway.config.users import USER_SETTINGS
 from gateway.config.worker_settings import WORKER_SETTINGS
 
 SETTINGS: tuple[Setting, ...] = (

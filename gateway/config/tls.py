@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.config.principal_rules import rules_complaint
+from gateway.config.authorization import rules_complaint
 from gateway.config.setting import Setting, SettingType, SettingValue
 
 JKS_REMEDY = (

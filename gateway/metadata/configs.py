@@ -33,13 +33,6 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.client_metrics import (
-    BY_CLIENT_METRICS_NAME,
-    INTERVAL_MS,
-    LONGEST_INTERVAL_MS,
-    MATCH,
-    SHORTEST_INTERVAL_MS,
-)
 from gateway.config.config import Config, ConfigSource
 from gateway.config.group_configs import BY_GROUP_NAME
 from gateway.config.kept_brokers import (
@@ -52,7 +45,13 @@ from gateway.config.kept_brokers import (
     READ_ONLY_LISTS,
     THREAD_COUNTS,
 )
-from gateway.config.rules import broker_conflict, topic_conflict
+from gateway.config.metrics import (
+    BY_CLIENT_METRICS_NAME,
+    INTERVAL_MS,
+    LONGEST_INTERVAL_MS,
+    MATCH,
+    SHORTEST_INTERVAL_MS,
+)
 from gateway.config.setting import (
     EmptyItemError,
     InvalidValueError,
@@ -60,7 +59,9 @@ from gateway.config.setting import (
     Setting,
     SettingType,
     SettingValue,
+    broker_conflict,
     render,
+    topic_conflict,
 )
 from gateway.config.table import (
     BY_NAME,

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.config.client_metrics import CLIENT_METRICS_CONFIGS
 from gateway.config.config import Config, ConfigEntry, ConfigSource
 from gateway.config.group_configs import GROUP_CONFIGS
+from gateway.config.metrics import CLIENT_METRICS_CONFIGS
 from gateway.config.setting import InvalidValueError, Setting, SettingValue, render
 from gateway.config.table import (
     BY_NAME,

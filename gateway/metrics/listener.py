@@ -16,8 +16,7 @@ from gateway.admin.request import ControlError, Request
 from gateway.config import Config, Listener
 from gateway.config.exposure import is_loopback
 from gateway.config.listeners import parse_listener
-from gateway.config.metrics import METRICS_LISTENER
-from gateway.config.otlp import OTLP_ENDPOINT
+from gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
 from gateway.metrics.exposition import text_of
 from gateway.metrics.health import complaints

@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
-from gateway.config.jaas import parse_jaas
-from gateway.config.logins import enabled_mechanisms
-from gateway.config.sasl import JAAS, MAX_REAUTH_MS, USERS_FILE
+from gateway.config.load import enabled_mechanisms
+from gateway.config.sasl import JAAS, MAX_REAUTH_MS, USERS_FILE, parse_jaas
 from gateway.config.setting import SettingValue
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
 from gateway.protocol.error_answers import error_answer, has_messages

@@ -30,8 +30,8 @@ from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 from gateway.config import Config, Listener
-from gateway.config.connection_limits import parse_overrides
 from gateway.config.exposure import is_loopback
+from gateway.config.network import parse_overrides
 from gateway.config.setting import INT_MAX
 from gateway.quota.clients.client_quotas import Rate, Windows
 from gateway.runtime.loop.machine import split_file_handles

@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]  # its stub leaves the class out
 
 from gateway.config import Config
-from gateway.config.principal_rules import NoRuleMatches, Rule, parse_rules, principal_name
+from gateway.config.authorization import NoRuleMatches, Rule, parse_rules, principal_name
 from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.security.certificate_age import age_warning
 from gateway.security.errors import StoreError

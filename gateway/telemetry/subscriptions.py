@@ -32,7 +32,7 @@ from typing import Final
 import re2
 from kio.schema.errors import ErrorCode
 
-from gateway.config.client_metrics import (
+from gateway.config.metrics import (
     BY_CLIENT_METRICS_NAME,
     DEFAULT_INTERVAL_MS,
     INTERVAL_MS,

@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 
 from gateway.admin.remote.client_security import parse_properties
-from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
+from gateway.config.setting import ConfigError
 from gateway.config.table import setting_named
 from tests.docs.command_lines import faults as command_faults
 from tests.support.markdown import Block

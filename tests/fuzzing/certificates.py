@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from gateway.config.principal_rules import NoRuleMatches, parse_rules, principal_name
+from gateway.config.authorization import NoRuleMatches, parse_rules, principal_name
 from gateway.security.errors import StoreError
 from gateway.security.identity import AllowedChanges, change_complaint, identity_of
 from gateway.security.stores import Store, read_authorities

@@ -31,8 +31,7 @@ from gateway.cluster.wal.sessions import (
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
-from gateway.config.iso_duration import parse_iso_duration
-from gateway.config.setting import InvalidValueError, render
+from gateway.config.setting import InvalidValueError, parse_iso_duration, render
 from gateway.config.table import SETTINGS
 from gateway.coordinator.group.consumer_assignors import (
     assigned_partitions,

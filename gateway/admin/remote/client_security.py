@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.admin.request import ControlError
-from gateway.config.jaas import parse_jaas
+from gateway.config.sasl import parse_jaas
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")

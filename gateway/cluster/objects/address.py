@@ -42,7 +42,7 @@ from gateway.cluster.objects.objects import (
     check_prefix,
 )
 from gateway.cluster.objects.s3_errors import is_about_certificates
-from gateway.config.cluster_address import BucketAddress, DirectoryAddress, parse_address
+from gateway.config.cluster import BucketAddress, DirectoryAddress, parse_address
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")

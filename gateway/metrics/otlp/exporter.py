@@ -24,7 +24,7 @@ from prometheus_client.core import Metric as Family
 
 from gateway.admin.status.live import gateway_version
 from gateway.config import Config
-from gateway.config.otlp import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
+from gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
 from gateway.durations import BOUNDS_S, Durations
 from gateway.metrics.exposition import SUBJECTS, process_families
 from gateway.metrics.metric import Kind, Metric, Sample, Sources

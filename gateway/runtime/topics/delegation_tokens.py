@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.config import Config
-from gateway.config.delegation_tokens import KEY_SETTING, OLD_KEY_SETTING
+from gateway.config.oauthbearer import KEY_SETTING, OLD_KEY_SETTING
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
 from gateway.metadata.users import USER_TYPE, Lifetimes, StoredTokens, is_expired, remove_expired

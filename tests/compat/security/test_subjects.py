@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from gateway.config.principal_rules import NoRuleMatches, parse_rules, principal_name
+from gateway.config.authorization import NoRuleMatches, parse_rules, principal_name
 from gateway.security.subject import subject_text
 from tests.support.certificates import Authority
 from tests.support.kafka_tools import run_tool

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.config.authorization import STANDARD_AUTHORIZER, parse_super_users
-from gateway.config.errors import ConfigError
+from gateway.config.setting import ConfigError
 
 
 def test_another_authorizer_is_refused_with_the_one_that_there_is() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.config import ConfigError, load_config
-from gateway.config.cluster_address import (
+from gateway.config.cluster import (
     BucketAddress,
     DirectoryAddress,
     address_complaint,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.principal_rules import (
+from gateway.config.authorization import (
     LONGEST_SUBJECT,
     NoRuleMatches,
     parse_rules,

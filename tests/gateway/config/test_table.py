@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.config import BY_NAME, BY_TOPIC_NAME, SETTINGS, InvalidValueError, Setting, SettingType, render
-from gateway.config.connection_limits import parse_overrides
 from gateway.config.documentation import configuration_page
+from gateway.config.network import parse_overrides
 from gateway.config.table import BY_ENVIRONMENT_NAME, TOPIC_ONLY_SETTINGS, nearest
 
 
