@@ -4,23 +4,35 @@ A configuration that the request leaves out returns to its default. Kafka's sett
 are kept without effect, and so are a broker's names that nobody knows. Kafka never answers a request that
 names a resource twice; Seqgate answers INVALID_REQUEST. Source: Kafka's ConfigAdminManager,
 ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
+
+IncrementalAlterConfigs (key 44, versions 0-1): set, delete, append to and subtract from single
+configurations.
+
+Source: KIP-339, Kafka's ConfigAdminManager, ConfigurationControlManager.incrementalAlterConfigs.
+
+Checks altered key stores and trust stores of running listeners before a change of settings, and lets the
+listeners use them after the change.
+
+As in Kafka, naming the present file again reads the file again, although no value changes. Unlike Kafka, the
+gateway reads no file for a client that may not alter the broker. Source: Kafka's ConfigAdminManager,
+DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config.setting import Setting
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
-from gateway.handlers.admin import listener_stores
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, listener_of, nearest, without_listener
 from gateway.handlers.admin.config_rights import alteration_refusal
 from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
+from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs, proposed_values
 from gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -31,9 +43,11 @@ from gateway.metadata.image import (
 from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop import recent_lines
-from gateway.runtime.services import TopicServices
+from gateway.runtime.services import NodeServices, TopicServices
+from gateway.security.certificate_age import RenewableListener
+from gateway.security.errors import StoreError
 
-API_KEY: Final = 33
+ALTER_CONFIGS_API_KEY: Final = 33
 _KINDS: Final = {
     TOPIC_RESOURCE: "topic",
     BROKER_RESOURCE: "broker",
@@ -43,7 +57,7 @@ _KINDS: Final = {
 }
 
 
-async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_alter_configs(context: RequestContext[TopicServices], request: Any) -> Any:
     """Replace the configurations of each resource, or only check them when `validate_only` is set."""
     alterations = [
         Alteration(
@@ -55,7 +69,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         )
         for resource in request.resources
     ]
-    return await answer_alterations(context, request, API_KEY, alterations)
+    return await answer_alterations(context, request, ALTER_CONFIGS_API_KEY, alterations)
 
 
 async def answer_alterations(
@@ -83,13 +97,13 @@ async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[Alteration], *, validate_only: bool
 ) -> Sequence[ApiError | None]:
     """Alter the resources; return an error for each in order, None for a resource that was altered."""
-    alterations = await listener_stores.refuse_unusable(context, alterations)
+    alterations = await refuse_unusable(context, alterations)
 
     def note(errors: Sequence[ApiError | None]) -> None:
         altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
         if not validate_only:
             _set_levels(altered)
-            listener_stores.take(context, altered)
+            take(context, altered)
             log_change(context, "altered the configuration of", list(map(_described, altered)))
 
     errors = await change_metadata(
@@ -160,4 +174,115 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
                 )
 
 
-API = Api(key=API_KEY, name="AlterConfigs", min_version=0, max_version=2, reaches=api.topics, handle=handle)
+INCREMENTAL_ALTER_CONFIGS_API_KEY: Final = 44
+
+
+async def handle_incremental_alter_configs(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Carry out the operations on each resource, or only check them when `validate_only` is set."""
+    alterations = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs],
+            denied=alteration_refusal(context, resource.resource_type, resource.resource_name),
+        )
+        for resource in request.resources
+    ]
+    return await answer_alterations(context, request, INCREMENTAL_ALTER_CONFIGS_API_KEY, alterations)
+
+
+INCREMENTAL_ALTER_CONFIGS_API = Api(
+    key=INCREMENTAL_ALTER_CONFIGS_API_KEY,
+    name="IncrementalAlterConfigs",
+    min_version=0,
+    max_version=1,
+    reaches=api.topics,
+    handle=handle_incremental_alter_configs,
+)
+
+
+async def refuse_unusable(
+    context: RequestContext[TopicServices], alterations: Sequence[Alteration]
+) -> Sequence[Alteration]:
+    """Return the alterations, and mark those as denied that name a store which their listener can't use."""
+    checked = list(alterations)
+    for index, alteration in enumerate(alterations):
+        refusal = await _refusal(context, alteration)
+        if refusal is not None:
+            checked[index] = replace(alteration, denied=refusal)
+    return checked
+
+
+def take(context: RequestContext[TopicServices], alterations: Sequence[Alteration]) -> None:
+    """Let the listeners use the stores of these alterations, which are durable."""
+    for alteration in alterations:
+        for listener in _listeners(context, alteration).values():
+            listener.take_checked()
+
+
+async def _refusal(context: RequestContext[TopicServices], alteration: Alteration) -> ApiError | None:
+    listeners = _listeners(context, alteration)
+    if not listeners or _is_refused_anyway(context, alteration):
+        return None
+    image = context.services.metadata_log.image
+    values = proposed_values(image, alteration)
+    if isinstance(values, ApiError):
+        return values
+    proposed = context.node.config.with_dynamic(
+        {name: value for name, value in values.items() if value is not None}
+    )
+    limit = TimeLimit(context)
+    for name, listener in listeners.items():
+        try:
+            await limit.run(listener.check(proposed), f"listener {name}")
+        except StoreError as error:
+            text = f"The stores of listener {name} can't be altered: {error}"
+            return ApiError(ErrorCode.invalid_request, text)
+        except TimeoutError:
+            text = f"The stores of listener {name} can't be read in time; nothing has changed."
+            return ApiError(ErrorCode.request_timed_out, text)
+    return None
+
+
+def _is_refused_anyway(context: RequestContext[TopicServices], alteration: Alteration) -> bool:
+    """Return whether the alteration is refused for another reason, so that its stores need not be read."""
+    node: NodeServices = context.node
+    decision = alter_configs(
+        context.services.metadata_log.image,
+        [alteration],
+        config=node.config,
+        node_id=node.node_id,
+        validate_only=True,
+    )
+    return decision.answer[0] is not None
+
+
+def _listeners(
+    context: RequestContext[TopicServices], alteration: Alteration
+) -> dict[str, RenewableListener]:
+    """Return the running listeners whose stores the alteration names, by their names."""
+    if alteration.resource_type != BROKER_RESOURCE:
+        return {}
+    names = {change.name for change in alteration.changes}
+    if alteration.replace:
+        names.update(context.services.metadata_log.image.configs(BROKER_RESOURCE, alteration.resource_name))
+    found: dict[str, RenewableListener] = {}
+    for name in sorted(names):
+        general = BY_NAME.get(without_listener(name))
+        listener_name = listener_of(name)
+        if listener_name is None or general is None or not general.dynamic_on_listener:
+            continue
+        listener = context.node.tls_listeners.get(listener_name)
+        if listener is not None:
+            found[listener_name] = listener
+    return found
+
+
+ALTER_CONFIGS_API = Api(
+    key=ALTER_CONFIGS_API_KEY,
+    name="AlterConfigs",
+    min_version=0,
+    max_version=2,
+    reaches=api.topics,
+    handle=handle_alter_configs,
+)

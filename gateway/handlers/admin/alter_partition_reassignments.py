@@ -7,13 +7,21 @@
     any other list                      INVALID_REPLICA_ASSIGNMENT
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
-All gateways share the records, so only the leadership of a partition moves. A gateway alone is the only place for a partition.
+All gateways share the records, so only the leadership of a partition moves. A gateway alone is the only place
+for a partition.
 Source: Kafka's ReplicationControlManager.alterPartitionReassignments.
+
+ListPartitionReassignments (key 46, version 0): list the reassignments in progress.
+
+One is in progress until the leader of the partition has handed over to one of the new replicas. The client
+needs DESCRIBE on the cluster; a refusal repeats the partitions of the request. Source: Kafka's
+ReplicationControlManager.listPartitionReassignments, which lists no partition that is unknown or not being
+moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +32,7 @@ from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import change_metadata
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import reassign
+from gateway.metadata.leadership import is_reassigned, reassign
 from gateway.metadata.records import MetadataRecord
 from gateway.metadata.users import ApiError, Decision
 from gateway.protocol.messages import build, response_module
@@ -35,7 +43,7 @@ from gateway.security.acls.access import Operation
 _ACCEPTED = ApiError(ErrorCode.none)
 
 
-async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_alter_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
     """Order the moves of all partitions of the request in one change, and answer for each."""
     module = response_module(45, context.api_version)
     denied = cluster_refusal(context, Operation.ALTER)
@@ -98,13 +106,78 @@ async def _topic(
     return build(module.ReassignableTopicResponse, name=topic.name, partitions=tuple(rows))
 
 
-API = Api(
+async def handle_list_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Return the reassignments in progress of the named partitions, of all without names, or the refusal of the request."""
+    module = response_module(46, context.api_version)
+    denied = cluster_refusal(context, Operation.DESCRIBE)
+    error = denied or ApiError(ErrorCode.none)
+    if denied is not None:
+        topics = [_unanswered(module, topic) async for topic in in_slices(request.topics or ())]
+    else:
+        topics = await _ongoing(context, module, request.topics)
+    return build(
+        module.ListPartitionReassignmentsResponse,
+        error_code=error.error_code,
+        error_message=error.message,
+        topics=tuple(topics),
+    )
+
+
+async def _ongoing(context: RequestContext[TopicServices], module: ModuleType, asked: Any) -> list[Any]:
+    by_name = context.services.metadata_log.image.topics_by_name
+    if asked is None:
+        named = [(topic.name, list(topic.partitions)) for topic in by_name.values()]
+    else:
+        named = [(topic.name, list(topic.partition_indexes)) for topic in asked]
+    topics = []
+    async for name, indexes in in_slices(named):
+        topic = by_name.get(name)
+        partitions = tuple(
+            _row(module, index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
+            for index in indexes
+            if topic is not None
+            and (partition := topic.partitions.get(index)) is not None
+            and is_reassigned(partition)
+        )
+        if partitions:
+            topics.append(build(module.OngoingTopicReassignment, name=name, partitions=partitions))
+    return topics
+
+
+def _unanswered(module: ModuleType, topic: Any) -> Any:
+    partitions = tuple(_row(module, index, (), (), ()) for index in topic.partition_indexes)
+    return build(module.OngoingTopicReassignment, name=topic.name, partitions=partitions)
+
+
+def _row(
+    module: ModuleType, index: int, replicas: Sequence[int], adding: Sequence[int], removing: Sequence[int]
+) -> Any:
+    return build(
+        module.OngoingPartitionReassignment,
+        partition_index=index,
+        replicas=tuple(replicas),
+        adding_replicas=tuple(adding),
+        removing_replicas=tuple(removing),
+    )
+
+
+LIST_PARTITION_REASSIGNMENTS_API = Api(
+    key=46,
+    name="ListPartitionReassignments",
+    min_version=0,
+    max_version=0,
+    reaches=api.topics,
+    handle=handle_list_partition_reassignments,
+)
+
+
+ALTER_PARTITION_REASSIGNMENTS_API = Api(
     key=45,
     name="AlterPartitionReassignments",
     min_version=0,
     max_version=1,
     reaches=api.topics,
-    handle=handle,
+    handle=handle_alter_partition_reassignments,
     is_long=True,
     may_be_given_up=True,
 )

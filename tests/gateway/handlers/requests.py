@@ -13,7 +13,6 @@ from gateway.handlers.admin import (
     create_topics,
     delete_topics,
     describe_configs,
-    incremental_alter_configs,
     metadata,
 )
 from gateway.protocol.messages import build
@@ -107,7 +106,7 @@ async def alter(
         )
         return {"resources": (resource,), "validate_only": False}
 
-    return (await node.ask(incremental_alter_configs.API, version, make)).responses[0]
+    return (await node.ask(alter_configs.INCREMENTAL_ALTER_CONFIGS_API, version, make)).responses[0]
 
 
 async def replace(
@@ -122,7 +121,7 @@ async def replace(
         )
         return {"resources": (resource,), "validate_only": False}
 
-    return (await node.ask(alter_configs.API, version, make)).responses[0]
+    return (await node.ask(alter_configs.ALTER_CONFIGS_API, version, make)).responses[0]
 
 
 async def ask_metadata(

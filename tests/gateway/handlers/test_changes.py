@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import alter_configs, incremental_alter_configs
+from gateway.handlers.admin import alter_configs
 from gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
 from gateway.handlers.groups import delete_groups
 from gateway.handlers.records import delete_records
@@ -76,7 +76,7 @@ async def test_changed_configurations_are_logged(tmp_path: Path, caplog: pytest.
             resource = module.AlterConfigsResource(resource_type=2, resource_name="orders", configs=(config,))
             return {"resources": (resource,), "validate_only": False}
 
-        await node.ask(alter_configs.API, 2, replace)
+        await node.ask(alter_configs.ALTER_CONFIGS_API, 2, replace)
         assert lines(caplog) == [
             f"altered the configuration of topic orders (retention.ms=7, all others to their defaults){BY}"
         ]
@@ -114,7 +114,7 @@ async def _alter_incrementally(node: Node) -> None:
         resource = module.AlterConfigsResource(resource_type=2, resource_name="orders", configs=configs)
         return {"resources": (resource,), "validate_only": False}
 
-    answer = await node.ask(incremental_alter_configs.API, 1, make)
+    answer = await node.ask(alter_configs.INCREMENTAL_ALTER_CONFIGS_API, 1, make)
     assert [row.error_code for row in answer.responses] == [0]
 
 

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
+from gateway.handlers.admin import alter_configs, describe_configs, list_config_resources
 from gateway.metadata.configs import LEVELS
 from gateway.runtime.loop import recent_lines
 from tests.gateway.handlers.requests import alter, create, describe, replace
@@ -123,7 +118,7 @@ class TestDescribe:
 
 
 class TestAlter:
-    @pytest.mark.parametrize("version", versions(incremental_alter_configs.API))
+    @pytest.mark.parametrize("version", versions(alter_configs.INCREMENTAL_ALTER_CONFIGS_API))
     async def test_incremental_alterations_in_every_version(self, node: Node, version: int) -> None:
         result = await alter(node, TOPIC, "t", {"flush.messages": "9", "retention.ms": None}, version=version)
         assert result.error_code.name == "none"
@@ -133,7 +128,7 @@ class TestAlter:
         assert partition.flush_messages == 9
         assert partition.log.config.retention_ms == 604800000
 
-    @pytest.mark.parametrize("version", versions(alter_configs.API))
+    @pytest.mark.parametrize("version", versions(alter_configs.ALTER_CONFIGS_API))
     async def test_full_replacements_in_every_version(self, node: Node, version: int) -> None:
         result = await replace(node, TOPIC, "t", {"max.message.bytes": "77"}, version=version)
         assert result.error_code.name == "none"
@@ -182,7 +177,7 @@ async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path
                 resource = module.AlterConfigsResource(resource_type=2, resource_name=name, configs=rows)
                 return {"resources": (resource,), "validate_only": False}
 
-            answer = await node.ask(incremental_alter_configs.API, 1, make)
+            answer = await node.ask(alter_configs.INCREMENTAL_ALTER_CONFIGS_API, 1, make)
             assert answer.responses[0].error_code == 0
         partition = node.services.partitions.registry.get(name, 0)
         assert partition is not None
@@ -215,7 +210,7 @@ class TestGroups:
         ]
         assert values(await describe(node, GROUP, "other", [LOCK])) == {LOCK: "30000"}
 
-    @pytest.mark.parametrize("version", versions(alter_configs.API))
+    @pytest.mark.parametrize("version", versions(alter_configs.ALTER_CONFIGS_API))
     async def test_the_configs_of_a_group_are_replaced_in_every_version(
         self, node: Node, version: int
     ) -> None:

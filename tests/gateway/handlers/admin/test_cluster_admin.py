@@ -14,7 +14,6 @@ from gateway.handlers.admin import (
     alter_replica_log_dirs,
     describe_quorum,
     elect_leaders,
-    list_partition_reassignments,
     unregister_broker,
     update_features,
 )
@@ -92,7 +91,7 @@ class TestReassignments:
             topic = module.ReassignableTopic(name="t", partitions=rows)
             return {"timeout": TIMEOUT, "allow_replication_factor_change": True, "topics": (topic,)}
 
-        response = await node.ask(alter_partition_reassignments.API, 1, make)
+        response = await node.ask(alter_partition_reassignments.ALTER_PARTITION_REASSIGNMENTS_API, 1, make)
         assert [row.error_code.name for row in response.responses[0].partitions] == [
             "none",
             "invalid_replica_assignment",
@@ -100,7 +99,9 @@ class TestReassignments:
             "unknown_topic_or_partition",
         ]
         listed = await node.ask(
-            list_partition_reassignments.API, 0, lambda _: {"timeout": TIMEOUT, "topics": None}
+            alter_partition_reassignments.LIST_PARTITION_REASSIGNMENTS_API,
+            0,
+            lambda _: {"timeout": TIMEOUT, "topics": None},
         )
         assert (listed.error_code.name, listed.topics) == ("none", ())
 
