@@ -55,6 +55,8 @@ from log.state.delays import NEVER_DUE
 from log.state.transactions import OpenTransaction
 
 __all__ = [
+    "NEVER_DUE",
+    "NOT_HELD",
     "Appended",
     "CachedDurability",
     "CorruptRecord",
@@ -84,8 +86,6 @@ __all__ = [
     "LogEnvironment",
     "LogError",
     "MalformedBatch",
-    "NEVER_DUE",
-    "NOT_HELD",
     "NameLimitReached",
     "NameUndecided",
     "NamesNotReady",

@@ -73,13 +73,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK_BYTES",
+    "META",
+    "STAGING",
+    "STAGING_LOCK",
     "Content",
     "FileEntry",
     "Flush",
     "LogCut",
-    "META",
-    "STAGING",
-    "STAGING_LOCK",
     "Staged",
     "capture",
     "copy_file",

@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "DamagedPartition",
-    "FileLeak",
     "KNOWN_NAMES",
     "LOCK",
+    "DamagedPartition",
+    "FileLeak",
     "LeakKind",
     "OpenPartition",
     "check_directory_version",

@@ -19,7 +19,8 @@ from starlette.types import ASGIApp
 
 from gateway.admin.remote.addresses import shown_address
 from gateway.admin.request import ControlError
-from gateway.console.console import Console, ConsoleOptions
+from gateway.console.console import Console
+from gateway.console.options import ConsoleOptions
 from gateway.console.pages import PAGES
 from gateway.console.security.exposure import Hosts, exposure_complaint
 from gateway.console.web.login import Guard, login_routes

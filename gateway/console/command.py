@@ -92,7 +92,7 @@ def console(
     try:
         from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
         from gateway.console.application import run  # noqa: PLC0415 - needs seqgate[console]
-        from gateway.console.console import ConsoleOptions  # noqa: PLC0415 - slow to import
+        from gateway.console.options import ConsoleOptions  # noqa: PLC0415 - slow to import
 
         run(
             ConsoleOptions(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gateway.admin.remote.client_security import OPEN, ClientSecurity
 from gateway.console.asking.connections import Connections, WayIn
 from gateway.console.contents.schemas import Schemas
 from gateway.console.metrics.listener import MetricsListener
 from gateway.console.metrics.rates import Sampler
+from gateway.console.options import ConsoleOptions
 from gateway.console.security.sessions import FormTokens, LoginLimit, Notices, Sessions
 
 
@@ -50,24 +50,3 @@ class Console:
         """Stop sampling and close the connections."""
         self.sampler.stop()
         self.connections.close()
-
-
-# The options of `seqgate console`.
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleOptions:
-    """The options of a console.
-
-    `security` says how to connect to the cluster. When it has a login, the sampler uses the login; visitors log in themselves.
-    `public_names` are further host names under which browsers may reach the console, such as the name of a proxy.
-    """
-
-    bootstrap: tuple[tuple[str, int], ...]
-    listen: tuple[str, int] = ("127.0.0.1", 8080)
-    security: ClientSecurity = OPEN
-    metrics_url: str | None = None
-    public_names: frozenset[str] = field(default_factory=frozenset)
-    is_insecure: bool = False
-    certificate: str | None = None
-    certificate_key: str | None = None

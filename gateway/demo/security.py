@@ -325,16 +325,16 @@ class Login(NamedTuple):
 
 __all__ = [
     "ADMIN",
-    "Attempt",
-    "DemoSecurity",
     "LOGIN_MODULES",
-    "Login",
     "PLAIN",
     "PRODUCERS",
     "PROTOCOL",
     "SCRAM",
     "SIGNS_CERTIFICATES",
     "SPARK",
+    "Attempt",
+    "DemoSecurity",
+    "Login",
     "client",
     "write_certificates",
 ]

@@ -475,7 +475,7 @@ def _plain(wanted: Wanted) -> Mechanism:
     from gateway.security.sasl.users_file import (  # noqa: PLC0415
         FixedUsers,
         Plain,
-        UsersFile,  # noqa: PLC0415
+        UsersFile,
     )
 
     file = wanted.value(USERS_FILE)

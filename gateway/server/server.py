@@ -176,10 +176,7 @@ class Server:
         With `knows_clients` the certificate of a client gives its principal.
         """
         # Import TLS only when it is needed: most gateways speak plaintext, and should start without cryptography.
-        from gateway.server.tls import (
-            TlsDoor,  # noqa: PLC0415
-            TlsListener,  # noqa: PLC0415
-        )
+        from gateway.server.tls import TlsDoor, TlsListener  # noqa: PLC0415
 
         tls = self.tls_listeners[listener.name] = TlsListener(
             self.loop, self._config, listener.name, None if self._logins is None else self._logins.clock

@@ -466,11 +466,6 @@ class SeriesStore:
 
 
 __all__ = [
-    "FieldBudget",
-    "HistogramValue",
-    "InvalidPayload",
-    "Kind",
-    "Labels",
     "MAX_ATTRIBUTES",
     "MAX_FIELDS",
     "MAX_LABELS",
@@ -479,6 +474,11 @@ __all__ = [
     "MAX_NAME_CHARACTERS",
     "MAX_RANGES",
     "MAX_TEXT_CHARACTERS",
+    "FieldBudget",
+    "HistogramValue",
+    "InvalidPayload",
+    "Kind",
+    "Labels",
     "MalformedMessage",
     "Measurements",
     "Point",

@@ -327,10 +327,10 @@ def _content_record_produce(part: str, text: str, form: str) -> bytes | None:
 
 def _headers(text: str) -> list[tuple[str, bytes]]:
     found = []
-    for line in filter(None, text.split("\n")):
-        name, colon, value = line.partition(":")
+    for header in filter(None, text.split("\n")):
+        name, colon, value = header.partition(":")
         if not colon:
-            raise ControlError(f"each line of the headers must be NAME: VALUE, not {line[:80]!r}")
+            raise ControlError(f"each line of the headers must be NAME: VALUE, not {header[:80]!r}")
         found.append((name.strip(), value.strip().encode()))
     return found
 

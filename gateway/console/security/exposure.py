@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gateway.admin.request import ControlError
 from gateway.config.exposure import is_loopback
 from gateway.console.asking.connections import WayIn
-from gateway.console.console import ConsoleOptions
+from gateway.console.options import ConsoleOptions
 
 ALLOW: str = "--insecure"
 

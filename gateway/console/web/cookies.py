@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.console.console import ConsoleOptions
+from gateway.console.options import ConsoleOptions
 from gateway.console.security.sessions import new_id
 
 _SHORTEST: Final = 20

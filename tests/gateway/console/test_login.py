@@ -12,7 +12,7 @@ import pytest
 from gateway.admin.client import ask
 from gateway.admin.status.messages import StatusRequest
 from gateway.console.asking.connections import WayIn
-from gateway.console.console import ConsoleOptions
+from gateway.console.options import ConsoleOptions
 from gateway.console.security.exposure import exposure_complaint
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess, free_port
