@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log import cleaning, partition_log, retention
+from log import cleaning, retention
 from log.config import LogConfig
 from log.directory.known_damage import DirectoryShare, known_cut_bytes, known_damage
 from log.directory.log_directory import LogDirectory
@@ -112,6 +112,5 @@ __all__ = [
     "known_cut_bytes",
     "known_damage",
     "parse_partition_directory",
-    "partition_log",
     "retention",
 ]

@@ -10,30 +10,15 @@ log is offline until `reopen`.
     producers      sequences, judged in `append`              transactions   open ones, last stable offset
     record_states  what records ask for: names and delays
 
+Measures and look-ups read the indexes and a few batch headers, never record data. An offset before the log counts as the log
+start, and an offset after the log as the log end.
+
+A clean close has two steps around a flush, which any thread may commit: `prepare_close` writes what a start would have to
+rebuild, `finish_close` releases the files. A return from an outage has three, so that the event loop neither scans the log nor
+waits for an fsync: `begin_recovery` closes the files, any thread runs the `Recovery`, `end_recovery` loads what it made durable.
+After a failed write or flush an fsync is never tried again: what was only written is undecided (PostgreSQL's fsyncgate, 2018).
+
 Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
-
-Measures a partition log from an offset on, in bytes and in age. Backlogs and backlog expiry use the measures.
-
-The functions read the indexes and a few batch headers, never record data. A batch is as old as its newest
-record. An offset before the log counts as the log start, and an offset after the log as the log end.
-
-Closes a partition log cleanly, in two steps around a flush, and says what the next start may trust.
-
-prepare_close   writes what a start would have to rebuild, and makes the last flush ticket
-commit          any thread commits the ticket
-finish_close    releases the files, and returns the facts of the clean stop
-
-Brings an offline partition log back, in three steps, so that the event loop neither scans the log nor waits
-for an fsync.
-
-begin   the log closes its files
-run     any thread recovers the partition (`log.recovery.recovering`)
-end     the log loads what the recovery has made durable, and is online again
-
-Takes a partition log offline after a failed write or flush; a failed read fails only that read.
-
-After a failed write or flush the log is offline until it is reopened: what was durable stays so, what was
-only written is undecided. Source: that an fsync is never tried again, PostgreSQL's fsyncgate (2018).
 """
 
 from __future__ import annotations
@@ -43,7 +28,7 @@ import errno
 import logging
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
 from log.durability.log_start import LogStart
 from log.durability.unflushed import Unflushed
@@ -439,50 +424,299 @@ class PartitionLog:
 
         Returns None if the log is offline or fails during the close: the next start then recovers it. Never raises OSError.
         """
-        ticket = prepare_close(self) if clean else None
+        ticket = self.prepare_close() if clean else None
         error = None if ticket is None else self.environment.durability.commit([ticket])[0]
-        return finish_close(self, ticket, error, clean=clean)
+        return self.finish_close(ticket, error, clean=clean)
+
+    # --- settings and side files
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be replayed for it, NotCached.
+
+        Takes the log offline when its side files can't be read or written.
+        """
+        before, self.config = self.config, config
+        self.lists.retention.changed(self)
+        if self.offline:
+            return
+        try:
+            self.record_states.change(config, before)
+        except OSError as error:
+            self.outage.begin(f"the side files of the log can't be read or written: {error}", error)
+
+    def alter_delays(self, config: LogConfig) -> None:
+        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
+        self.config = config
+        self.lists.retention.changed(self)
+        if not self.offline:
+            self.record_states.alter_delays(config)
+
+    def capture_names(self) -> bool:
+        """Capture the producer names for the next flush. Return False if all are saved or not fully replayed, or the log is offline."""
+        return not self.offline and self.record_states.capture_names()
+
+    def capture_delays(self) -> bool:
+        """Capture the delayed records for the next flush. Return False if all are saved, or the log is offline."""
+        return not self.offline and self.record_states.capture_delays()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that are idle for producer.id.expiration.ms. Return the number of producers."""
+        return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    # --- measures: bytes, age, repeats
+
+    def bytes_from(self, offset: int) -> int:
+        """Return the bytes from the batch that holds `offset` to the log end. Raises LogError."""
+        self.outage.check()
+        offset = max(offset, self.log_start_offset)
+        if offset >= self.log_end_offset:
+            return 0
+        segments = self.segments.holding(offset)
+        with self.outage.reading():
+            position = position_of(segments[0], offset, segments[0].size_bytes)
+        return sum(segment.size_bytes for segment in segments) - position
+
+    def newest_timestamp_at(self, offset: int) -> int | None:
+        """Return the largest timestamp in the first batch that ends at `offset` or later; -1 for a batch without timestamps.
+
+        Returns None when no batch ends there. Raises LogError.
+        """
+        self.outage.check()
+        offset = max(offset, self.log_start_offset)
+        with self.outage.reading():
+            for number in range(self.segments.number_of(offset), len(self.segments)):
+                for batch in self.segments.headers_from(number, offset):
+                    return batch.max_timestamp
+        return None
+
+    def expired_until(self, offset: int, before_ms: int, upper_bound: int) -> int:
+        """Return the offset up to which all batches from `offset` on are older than `before_ms`; at most `upper_bound`.
+
+        Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only together with an old
+        batch near it. MAX_LOOK_BYTES may end the search before the first young batch. Raises LogError.
+        """
+        self.outage.check()
+        segments = self.segments
+        reached = offset = max(offset, self.log_start_offset)
+        left = MAX_LOOK_BYTES
+        with self.outage.reading():
+            for number in range(segments.number_of(offset), len(segments)):
+                segment = segments.segments[number]
+                if 0 <= segment.max_timestamp < before_ms:
+                    reached = max(reached, segments.end_offset(number, self.log_end_offset))
+                elif segment.size_bytes:
+                    reached, left, is_over = self._expired_in(number, offset, reached, before_ms, left)
+                    if is_over:
+                        break
+                if reached >= upper_bound:
+                    break
+        return max(offset, min(reached, upper_bound))
+
+    def _expired_in(
+        self, number: int, offset: int, reached: int, before_ms: int, left: int
+    ) -> tuple[int, int, bool]:
+        """Return (reached, bytes left to search, whether the search met a young batch or the limit) for one segment."""
+        segment = self.segments.segments[number]
+        older = start_for_time(segment, before_ms - 1)
+        # The time index entry says: all batches up to this offset, inclusive, are older.
+        if older and segment.base_offset + older >= offset:
+            reached = max(reached, segment.base_offset + older + 1)
+        for batch in self.segments.headers_from(number, max(offset, reached)):
+            if batch.max_timestamp >= before_ms:
+                return reached, left, True
+            if batch.max_timestamp >= 0:
+                reached = batch.last_offset + 1
+            left -= batch.size_bytes
+            if left <= 0:
+                return reached, left, True
+        return reached, left, False
+
+    def offset_with_bytes_left(self, max_bytes: int) -> int:
+        """Return the lowest base offset from which on the log has at most `max_bytes`; the log end offset if no batch fits.
+
+        Raises LogError.
+        """
+        self.outage.check()
+        after = 0
+        with self.outage.reading():
+            for number in range(len(self.segments) - 1, -1, -1):
+                segment = self.segments.segments[number]
+                if after + segment.size_bytes > max_bytes:
+                    return self._first_at(number, segment.size_bytes - (max_bytes - after))
+                after += segment.size_bytes
+        return self.log_start_offset
+
+    def _first_at(self, number: int, wanted: int) -> int:
+        """Return the base offset of the segment's first batch at the position `wanted` or after it."""
+        segment = self.segments.segments[number]
+        start = position_before(segment, wanted)
+        for position, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
+            if position >= wanted:
+                return max(batch.base_offset, self.log_start_offset)
+        return self.segments.end_offset(number, self.log_end_offset)
+
+    def is_repeated(self, batch: BatchHeader, now_ms: int) -> bool:
+        """Return whether the batch is a duplicate: `append` would answer with the offsets of the original batch."""
+        return batch.producer_id >= 0 and isinstance(self.producers.judge(batch, now_ms), Duplicate)
+
+    # --- looking records up
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """Return the first record whose timestamp is not before `timestamp_ms`. Raises LogError."""
+        self.outage.check()
+        with self.outage.reading():
+            return time_lookup.first_not_before(
+                self.environment, self.config, self.segments.segments, timestamp_ms, self.log_start_offset
+            )
+
+    def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
+        """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises LogError."""
+        self.outage.check()
+        with self.outage.reading():
+            return time_lookup.first_of_largest(self.environment, self.config, self.segments.segments)
+
+    def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
+        """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, must skip.
+
+        Raises LogError.
+        """
+        if region is None or not self.segments.aborting:
+            return []
+        self.outage.check()
+        with self.outage.reading():
+            return transaction_index.aborted_in(self.segments, offset, region, self.log_end_offset)
+
+    # --- markers
+
+    def end_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> bytes:
+        """Return the marker that commits or aborts the producer's open transaction. Append it at once, not as a client's batch.
+
+        A marker without an open transaction may be appended too. The producer continues with `producer_epoch`. Raises
+        InvalidProducerEpoch for an epoch older than the known one, TransactionCoordinatorFenced for an older
+        coordinator_epoch, StorageFailed.
+        """
+        self.outage.check()
+        refuse(self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
+        return build_end_marker(
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+        )
+
+    # --- closing, in two steps around a flush
+
+    def prepare_close(self, *, may_omit: bool = False) -> FlushTicket | None:
+        """Return the ticket of a clean close. Commit it in any thread, and give it to `finish_close`.
+
+        With `may_omit`, a small log stays without files that the next load rebuilds from a few headers.
+        """
+        outage = self.outage
+        if self.unflushed.tickets_out:
+            _logger.warning("%s is closed while a flush is in flight", self.place)
+            outage.begin("it is closed while a flush is in flight")
+        if outage.reason is not None:
+            return None
+        try:
+            self.record_states.capture_all()
+            if self._is_as_stopped():
+                return None
+            paths = self.writer.write_side_files(self.log_end_offset, may_omit=may_omit)
+            self.unflushed.add(paths, self.place.directory)
+        except (OSError, CorruptRecord) as error:
+            outage.begin(f"it could not be closed cleanly: {error}")
+        return self.prepare_flush()
+
+    def finish_close(
+        self, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
+    ) -> CleanStop | None:
+        """Release the files after the ticket of `prepare_close` ran, or failed with `error`.
+
+        Returns what the next start may trust; None for a log that is offline or not closed cleanly, which will be recovered.
+        """
+        if ticket is not None and error is None:
+            self.complete_flush(ticket)
+        elif ticket is not None and error is not None:
+            self.fail_flush(ticket, error)
+        stop = self._stop_of() if clean and self.outage.reason is None else None
+        self.let_go(for_readers=True)
+        self.outage.close()
+        return stop
+
+    def _stop_of(self) -> CleanStop:
+        if self.clean_stop is not None and self._is_as_stopped():
+            return self.clean_stop
+        return clean_stop(
+            self.environment.storage,
+            self.segments,
+            self.log_end_offset,
+            has_open_transactions=self.transactions.has_open,
+        )
+
+    def _is_as_stopped(self) -> bool:
+        """Return whether the files are unchanged since the clean stop from which the log was loaded."""
+        stop = self.clean_stop
+        return (
+            stop is not None
+            and not self.unflushed.has_files
+            and is_as(stop, self.segments, self.log_end_offset)
+        )
+
+    # --- coming back after an outage, in three steps
+
+    def begin_recovery(self, now_ms: int) -> Recovery:
+        """Close the files of an offline log. Run the recovery in any thread, then give it to `end`.
+
+        Until then no other log may have the name of this one (`LogLists.recovering`).
+        """
+        self.let_go()
+        self.lists.recovering[self] = None
+        return Recovery(
+            self.environment,
+            self.place,
+            self.config,
+            min(self.recovery_point, self.log_end_offset),
+            now_ms,
+            generation=self.unflushed.generation,
+            # The first flush may have failed, so persist the directory again.
+            metadata=(
+                new_metadata(self.place, names_from_start=self.began_with_names)
+                if self.unflushed.first_flush_pending
+                else None
+            ),
+        )
+
+    def end_recovery(self, recovery: Recovery, now_ms: int) -> None:
+        """Load what the recovery found. The log stays offline if the recovery failed, or if the log was closed meanwhile.
+
+        Raises OSError, LogError; the log is then still offline.
+        """
+        self.lists.recovering.pop(self, None)
+        if recovery.stop is None or recovery.generation != self.unflushed.generation:
+            return
+        self.unflushed.first_flush_pending = False
+        before, end_offset = self.segments, self.log_end_offset
+        self.load(recovery.stop.log_end_offset, recovery.stop, now_ms, may_check=False)
+        self.segments.continue_counts(before, end_offset - self.log_end_offset)
+        self.bytes_cut = recovery.bytes_cut
+        self.outage.end()
+        _logger.info("%s is back, it ends at offset %d", self.place, self.log_end_offset)
+
+    def reopen(self, now_ms: int) -> None:
+        """Do all three steps in this thread. Raises OSError, LogError; the log is then still offline."""
+        recovery = self.begin_recovery(now_ms)
+        try:
+            recovery.run()
+        finally:
+            self.end_recovery(recovery, now_ms)
 
 
 # Changes the settings of an open partition log, and captures its record states.
-
-
-def update_config(log: PartitionLog, config: LogConfig) -> None:
-    """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be replayed for it, NotCached.
-
-    Takes the log offline when its side files can't be read or written.
-    """
-    before, log.config = log.config, config
-    log.lists.retention.changed(log)
-    if log.offline:
-        return
-    try:
-        log.record_states.change(config, before)
-    except OSError as error:
-        log.outage.begin(f"the side files of the log can't be read or written: {error}", error)
-
-
-def alter_delays(log: PartitionLog, config: LogConfig) -> None:
-    """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
-    log.config = config
-    log.lists.retention.changed(log)
-    if not log.offline:
-        log.record_states.alter_delays(config)
-
-
-def capture_names(log: PartitionLog) -> bool:
-    """Capture the producer names for the next flush. Return False if all are saved or not fully replayed, or the log is offline."""
-    return not log.offline and log.record_states.capture_names()
-
-
-def capture_delays(log: PartitionLog) -> bool:
-    """Capture the delayed records for the next flush. Return False if all are saved, or the log is offline."""
-    return not log.offline and log.record_states.capture_delays()
-
-
-def expire_producers(log: PartitionLog, now_ms: int) -> int:
-    """Forget producers that are idle for producer.id.expiration.ms. Return the number of producers."""
-    return log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
 
 
 _CHUNK_BYTES: Final = 16 * 1024
@@ -490,296 +724,10 @@ MAX_LOOK_BYTES: Final = 1024 * 1024
 """Bytes that one call of `expired_until` searches; the next call resumes at the offset that this call returned."""
 
 
-def bytes_from(log: PartitionLog, offset: int) -> int:
-    """Return the bytes from the batch that holds `offset` to the log end. Raises LogError."""
-    log.outage.check()
-    offset = max(offset, log.log_start_offset)
-    if offset >= log.log_end_offset:
-        return 0
-    segments = log.segments.holding(offset)
-    with log.outage.reading():
-        position = position_of(segments[0], offset, segments[0].size_bytes)
-    return sum(segment.size_bytes for segment in segments) - position
-
-
-def newest_timestamp_at(log: PartitionLog, offset: int) -> int | None:
-    """Return the largest timestamp in the first batch that ends at `offset` or later; -1 for a batch without timestamps.
-
-    Returns None when no batch ends there. Raises LogError.
-    """
-    log.outage.check()
-    offset = max(offset, log.log_start_offset)
-    with log.outage.reading():
-        for number in range(log.segments.number_of(offset), len(log.segments)):
-            for batch in log.segments.headers_from(number, offset):
-                return batch.max_timestamp
-    return None
-
-
-def expired_until(log: PartitionLog, offset: int, before_ms: int, upper_bound: int) -> int:
-    """Return the offset up to which all batches from `offset` on are older than `before_ms`; at most `upper_bound`.
-
-    Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only together with an old
-    batch near it. MAX_LOOK_BYTES may end the search before the first young batch. Raises LogError.
-    """
-    log.outage.check()
-    segments = log.segments
-    reached = offset = max(offset, log.log_start_offset)
-    left = MAX_LOOK_BYTES
-    with log.outage.reading():
-        for number in range(segments.number_of(offset), len(segments)):
-            segment = segments.segments[number]
-            if 0 <= segment.max_timestamp < before_ms:
-                reached = max(reached, segments.end_offset(number, log.log_end_offset))
-            elif segment.size_bytes:
-                reached, left, is_over = _expired_in(log, number, offset, reached, before_ms, left)
-                if is_over:
-                    break
-            if reached >= upper_bound:
-                break
-    return max(offset, min(reached, upper_bound))
-
-
-def _expired_in(
-    log: PartitionLog, number: int, offset: int, reached: int, before_ms: int, left: int
-) -> tuple[int, int, bool]:
-    """Return (reached, bytes left to search, whether the search met a young batch or the limit) for one segment."""
-    segment = log.segments.segments[number]
-    older = start_for_time(segment, before_ms - 1)
-    # The time index entry says: all batches up to this offset, inclusive, are older.
-    if older and segment.base_offset + older >= offset:
-        reached = max(reached, segment.base_offset + older + 1)
-    for batch in log.segments.headers_from(number, max(offset, reached)):
-        if batch.max_timestamp >= before_ms:
-            return reached, left, True
-        if batch.max_timestamp >= 0:
-            reached = batch.last_offset + 1
-        left -= batch.size_bytes
-        if left <= 0:
-            return reached, left, True
-    return reached, left, False
-
-
-def offset_with_bytes_left(log: PartitionLog, max_bytes: int) -> int:
-    """Return the lowest base offset from which on the log has at most `max_bytes`; the log end offset if no batch fits.
-
-    Raises LogError.
-    """
-    log.outage.check()
-    after = 0
-    with log.outage.reading():
-        for number in range(len(log.segments) - 1, -1, -1):
-            segment = log.segments.segments[number]
-            if after + segment.size_bytes > max_bytes:
-                return _first_at(log, number, segment.size_bytes - (max_bytes - after))
-            after += segment.size_bytes
-    return log.log_start_offset
-
-
-def _first_at(log: PartitionLog, number: int, wanted: int) -> int:
-    """Return the base offset of the segment's first batch at the position `wanted` or after it."""
-    segment = log.segments.segments[number]
-    start = position_before(segment, wanted)
-    for position, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
-        if position >= wanted:
-            return max(batch.base_offset, log.log_start_offset)
-    return log.segments.end_offset(number, log.log_end_offset)
-
-
-def is_repeated(log: PartitionLog, batch: BatchHeader, now_ms: int) -> bool:
-    """Return whether the batch is a duplicate: `append` would answer with the offsets of the original batch."""
-    return batch.producer_id >= 0 and isinstance(log.producers.judge(batch, now_ms), Duplicate)
-
-
 # Finds records of a partition log by time.
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampAndOffset | None:
-    """Return the first record whose timestamp is not before `timestamp_ms`. Raises LogError."""
-    log.outage.check()
-    with log.outage.reading():
-        return time_lookup.first_not_before(
-            log.environment, log.config, log.segments.segments, timestamp_ms, log.log_start_offset
-        )
-
-
-def offset_of_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
-    """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises LogError."""
-    log.outage.check()
-    with log.outage.reading():
-        return time_lookup.first_of_largest(log.environment, log.config, log.segments.segments)
-
-
-def aborted_in(log: PartitionLog, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
-    """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, must skip.
-
-    Raises LogError.
-    """
-    if region is None or not log.segments.aborting:
-        return []
-    log.outage.check()
-    with log.outage.reading():
-        return transaction_index.aborted_in(log.segments, offset, region, log.log_end_offset)
-
-
 # The control batches that end a producer's transaction in a partition log.
-
-
-def end_marker(
-    log: PartitionLog,
-    producer_id: int,
-    producer_epoch: int,
-    *,
-    commit: bool,
-    coordinator_epoch: int,
-    now_ms: int,
-) -> bytes:
-    """Return the marker that commits or aborts the producer's open transaction. Append it at once, not as a client's batch.
-
-    A marker without an open transaction may be appended too. The producer continues with `producer_epoch`. Raises
-    InvalidProducerEpoch for an epoch older than the known one, TransactionCoordinatorFenced for an older
-    coordinator_epoch, StorageFailed.
-    """
-    log.outage.check()
-    refuse(log.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
-    return build_end_marker(
-        producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
-    )
-
-
-class ClosingLog(Protocol):
-    """The parts of a partition log that a close uses."""
-
-    environment: LogEnvironment
-    place: LogPlace
-    log_end_offset: int
-    clean_stop: CleanStop | None
-    """The clean stop from which the log was loaded."""
-    outage: Outage[Any]
-    unflushed: Unflushed
-    record_states: RecordStates
-    segments: SegmentList
-    transactions: Transactions
-    writer: LogWriter
-
-    def prepare_flush(self) -> FlushTicket | None:
-        """Return a ticket for everything that is not durable; None when all is durable, or when the log is
-        offline.
-        """
-
-    def complete_flush(self, ticket: FlushTicket) -> None:
-        """Note that the flush of a ticket succeeded."""
-
-    def fail_flush(self, ticket: FlushTicket, error: OSError) -> None:
-        """Note that the flush of a ticket failed."""
-
-    def let_go(self, *, for_readers: bool) -> None:
-        """Close the files, and release the memory of the log's state."""
-
-
-def prepare_close(log: ClosingLog, *, may_omit: bool = False) -> FlushTicket | None:
-    """Return the ticket of a clean close. Commit it in any thread, and give it to `finish_close`.
-
-    With `may_omit`, a small log stays without files that the next load rebuilds from a few headers.
-    """
-    outage = log.outage
-    if log.unflushed.tickets_out:
-        _logger.warning("%s is closed while a flush is in flight", log.place)
-        outage.begin("it is closed while a flush is in flight")
-    if outage.reason is not None:
-        return None
-    try:
-        log.record_states.capture_all()
-        if _is_as_stopped(log):
-            return None
-        paths = log.writer.write_side_files(log.log_end_offset, may_omit=may_omit)
-        log.unflushed.add(paths, log.place.directory)
-    except (OSError, CorruptRecord) as error:
-        outage.begin(f"it could not be closed cleanly: {error}")
-    return log.prepare_flush()
-
-
-def finish_close(
-    log: ClosingLog, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
-) -> CleanStop | None:
-    """Release the files after the ticket of `prepare_close` ran, or failed with `error`.
-
-    Returns what the next start may trust; None for a log that is offline or not closed cleanly, which will be recovered.
-    """
-    if ticket is not None and error is None:
-        log.complete_flush(ticket)
-    elif ticket is not None and error is not None:
-        log.fail_flush(ticket, error)
-    stop = _stop_of(log) if clean and log.outage.reason is None else None
-    log.let_go(for_readers=True)
-    log.outage.close()
-    return stop
-
-
-def _stop_of(log: ClosingLog) -> CleanStop:
-    if log.clean_stop is not None and _is_as_stopped(log):
-        return log.clean_stop
-    return clean_stop(
-        log.environment.storage,
-        log.segments,
-        log.log_end_offset,
-        has_open_transactions=log.transactions.has_open,
-    )
-
-
-def _is_as_stopped(log: ClosingLog) -> bool:
-    """Return whether the files are unchanged since the clean stop from which the log was loaded."""
-    stop = log.clean_stop
-    return stop is not None and not log.unflushed.has_files and is_as(stop, log.segments, log.log_end_offset)
-
-
-def begin(log: PartitionLog, now_ms: int) -> Recovery:
-    """Close the files of an offline log. Run the recovery in any thread, then give it to `end`.
-
-    Until then no other log may have the name of this one (`LogLists.recovering`).
-    """
-    log.let_go()
-    log.lists.recovering[log] = None
-    return Recovery(
-        log.environment,
-        log.place,
-        log.config,
-        min(log.recovery_point, log.log_end_offset),
-        now_ms,
-        generation=log.unflushed.generation,
-        # The first flush may have failed, so persist the directory again.
-        metadata=(
-            new_metadata(log.place, names_from_start=log.began_with_names)
-            if log.unflushed.first_flush_pending
-            else None
-        ),
-    )
-
-
-def end(log: PartitionLog, recovery: Recovery, now_ms: int) -> None:
-    """Load what the recovery found. The log stays offline if the recovery failed, or if the log was closed meanwhile.
-
-    Raises OSError, LogError; the log is then still offline.
-    """
-    log.lists.recovering.pop(log, None)
-    if recovery.stop is None or recovery.generation != log.unflushed.generation:
-        return
-    log.unflushed.first_flush_pending = False
-    before, end_offset = log.segments, log.log_end_offset
-    log.load(recovery.stop.log_end_offset, recovery.stop, now_ms, may_check=False)
-    log.segments.continue_counts(before, end_offset - log.log_end_offset)
-    log.bytes_cut = recovery.bytes_cut
-    log.outage.end()
-    _logger.info("%s is back, it ends at offset %d", log.place, log.log_end_offset)
-
-
-def reopen(log: PartitionLog, now_ms: int) -> None:
-    """Do all three steps in this thread. Raises OSError, LogError; the log is then still offline."""
-    recovery = begin(log, now_ms)
-    try:
-        recovery.run()
-    finally:
-        end(log, recovery, now_ms)
 
 
 # Answers for a batch that the log does not store: a duplicate's original offsets, or the error of a refusal.

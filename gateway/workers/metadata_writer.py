@@ -31,7 +31,6 @@ from log import (
     Storage,
     StorageFailed,
     parse_partition_directory,
-    partition_log,
 )
 from log.format.records import NewRecord, build_batch
 from log.sharing import ensure_topic_id, note_durable
@@ -131,7 +130,7 @@ class MetadataWriter:
         After a failed flush nobody knows whether the records are in the log. A decision on the image without them may contradict them.
         """
         if self.log.offline:
-            partition_log.reopen(self.log, self._now_ms())
+            self.log.reopen(self._now_ms())
         if self.log.log_end_offset != self.end_offset:
             found = list(read_records(self.log, self.end_offset))
             self._flush()

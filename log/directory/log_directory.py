@@ -43,7 +43,7 @@ from log.files.checkpoints import (
 from log.files.file_names import DELETED_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.storage import Storage
 from log.log_lists import LogLists
-from log.partition_log import PartitionLog, finish_close, prepare_close
+from log.partition_log import PartitionLog
 from log.place import LogPlace
 from log.recovery.recovering import Recovery
 from seq_validator import ProducerLimit
@@ -453,10 +453,10 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tu
     for log in logs:
         durable_end_offset = log.recovery_point
         is_flushed = durable_end_offset == log.log_end_offset
-        ticket = prepare_close(log, may_omit=True)
+        ticket = log.prepare_close(may_omit=True)
         # A flush of the file system does not run a ticket's captures.
         is_common = is_flushed and (ticket is None or not ticket.captures)
-        stop = finish_close(log, ticket, None if is_common else _commit(log, ticket))
+        stop = log.finish_close(ticket, None if is_common else _commit(log, ticket))
         closed.append((stop, log.recovery_point, durable_end_offset))
     try:
         flush.run()
@@ -471,9 +471,9 @@ def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | No
     with ThreadPoolExecutor(_THREADS, "close") as threads:
         for first in range(0, len(logs), _AT_ONCE):
             some = logs[first : first + _AT_ONCE]
-            tickets = [prepare_close(log) for log in some]
+            tickets = [log.prepare_close() for log in some]
             for log, ticket, error in zip(some, tickets, threads.map(_commit, some, tickets), strict=True):
-                yield finish_close(log, ticket, error)
+                yield log.finish_close(ticket, error)
 
 
 def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:

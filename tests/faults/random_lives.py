@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from log import StorageFailed, partition_log
+from log import StorageFailed
 from tests.faults.directory_life import new_disk, now_ms
 from tests.faults.disk_faults import FaultRates
 from tests.faults.scenario import PRODUCERS, TOPIC, Life, Promises, check
@@ -167,7 +167,7 @@ class RandomLife:
             self._open_anew()
             return
         if self.life.log.offline:
-            partition_log.reopen(self.life.log, now_ms())
+            self.life.log.reopen(now_ms())
             self._settle()
         # A batch that was refused while the partition stayed online must not be in the log.
         self.promises.cut(self.life.log.log_end_offset)

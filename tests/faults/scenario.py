@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from log import LogConfig, PartitionLog, partition_log, retention
+from log import LogConfig, PartitionLog, retention
 from log.format.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
@@ -136,7 +136,7 @@ class Life(DirectoryLife):
     def retain(self=False, **limits: int) -> None:
         """Remove all segments beyond `limits`, as the retention job does."""
         log = self.log
-        partition_log.update_config(log, replace(CONFIG, **limits))
+        log.update_config(replace(CONFIG, **limits))
         try:
             doomed = retention.decide_retention(log, LATER_MS).doomed
             assert doomed, "nothing to remove"
@@ -147,17 +147,17 @@ class Life(DirectoryLife):
                 self.run_retention(ticket)
                 self._note_durable()
         finally:
-            partition_log.update_config(log, CONFIG)
+            log.update_config(CONFIG)
         self.promises.log_start_offset = log.log_start_offset
 
     def roll_by_time(self) -> None:
         log = self.log
-        partition_log.update_config(log, replace(CONFIG, segment_ms=10))
+        log.update_config(replace(CONFIG, segment_ms=10))
         try:
             is_rolled = retention.roll_by_time(log, log.segments.active.time_to_roll_ms(log.config, LATER_MS))
             assert is_rolled or log.segments.active.base_offset == log.log_end_offset
         finally:
-            partition_log.update_config(log, CONFIG)
+            log.update_config(CONFIG)
 
     def checkpoint(self) -> None:
         assert self.directory is not None
@@ -176,7 +176,7 @@ class Life(DirectoryLife):
 
     def reopen(self) -> None:
         """Reopen the partition after a failure; promises about truncated batches are dropped."""
-        partition_log.reopen(self.log, now_ms())
+        self.log.reopen(now_ms())
         self.promises.cut(self.log.log_end_offset)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from log import IncompatibleFormat, LogError, PartitionLog, known_damage, partition_log
+from log import IncompatibleFormat, LogError, PartitionLog, known_damage
 from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
 from log.format.record_batch import whole_batches
@@ -71,8 +71,8 @@ def read_everything(log: PartitionLog, written: list[Written]) -> None:
 
 
 def by_time(log: PartitionLog) -> list[object]:
-    return [partition_log.offset_for_timestamp(log, timestamp) for timestamp in range(1_000, 1_030, 3)] + [
-        partition_log.offset_of_max_timestamp(log)
+    return [log.offset_for_timestamp(timestamp) for timestamp in range(1_000, 1_030, 3)] + [
+        log.offset_of_max_timestamp()
     ]
 
 

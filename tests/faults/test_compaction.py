@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from log import LogConfig, PartitionLog, StorageFailed, partition_log
+from log import LogConfig, PartitionLog, StorageFailed
 from log.cleaning import Cleaning, begin_swap
 from log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from log.compaction.job import CleanedSegment
@@ -306,7 +306,7 @@ def mend(life: Life) -> None:
         life.open()
     log = life.directory.get(TOPIC, 0) if life.directory is not None else None
     if log is not None and log.offline:
-        partition_log.reopen(log, now_ms())
+        log.reopen(now_ms())
     end_offset = life.log.log_end_offset
     life.known.records = [entry for entry in life.known.records if entry[0].offset < end_offset]
     check(life.log, life.known)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.offsets import Committer
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
-from log import Storage, partition_log
+from log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create
@@ -46,7 +46,7 @@ def fail_next(disk: SimulatedDisk, operation: int, kind: str) -> None:
 
 
 def reopen(partition: Partition) -> None:
-    partition_log.reopen(partition.log, NOW_MS)
+    partition.log.reopen(NOW_MS)
     partition.flush_finished()
 
 

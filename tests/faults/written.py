@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from log import PartitionLog, partition_log
+from log import PartitionLog
 from log.format.record_batch import BatchHeader, whole_batches
 from log.format.records import iterate_records
 
@@ -124,7 +124,7 @@ def committed_values(log: PartitionLog, offset: int) -> list[bytes]:
     while offset < log.last_stable_offset:
         region = log.find(offset, 500, upper_bound=log.last_stable_offset)
         assert region is not None
-        told = sorted(partition_log.aborted_in(log, offset, region), key=lambda aborted: aborted[1])
+        told = sorted(log.aborted_in(offset, region), key=lambda aborted: aborted[1])
         left_out: set[int] = set()
         for batch in _whole_batches(log.read_region(region)):
             offset = batch.end_offset

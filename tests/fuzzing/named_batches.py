@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from log import InvalidRecord, LogConfig, LogError, PartitionLog, Storage, partition_log
+from log import InvalidRecord, LogConfig, LogError, PartitionLog, Storage
 from log.environment import LogEnvironment
 from log.errors import NameLimitReached, NamesNotReady
 from log.format.batch_validation import check_batch
@@ -220,7 +220,7 @@ class _Life:
         except NamesNotReady:
             if isinstance(judged, Judged) and self._names.raised(judged):
                 self._names.raise_epochs(judged)
-                partition_log.capture_names(self._log)
+                self._log.capture_names()
                 self._flush()
             elif judged is NameLimitReached and not self._is_whole:
                 self._log.record_states.note_whole_topic()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from log import LogConfig, LogDirectory, LogError, PartitionLog, Storage, partition_log
+from log import LogConfig, LogDirectory, LogError, PartitionLog, Storage
 from log.errors import IncompatibleFormat
 from log.files.file_names import LOG_SUFFIX
 from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
@@ -262,9 +262,9 @@ def _sound_batches(records: bytes) -> Iterator[bytes]:
 
 def _look_up(log: PartitionLog) -> None:
     """Look up offsets and timestamps, as consumers do."""
-    partition_log.offset_of_max_timestamp(log)
+    log.offset_of_max_timestamp()
     for timestamp in (0, NOW_MS, NOW_MS + 5, 2**62):
-        partition_log.offset_for_timestamp(log, timestamp)
+        log.offset_for_timestamp(timestamp)
     aborted_between(log.segments, log.log_start_offset, log.log_end_offset)
     log.record_states.release_due(NOW_MS + 10_000)
     log.epochs.end_offset(0, log.log_end_offset)

@@ -33,7 +33,7 @@ from gateway.runtime.loop.clock import Interval
 from gateway.runtime.topics.topic_lifecycle import TopicPolicy, topic_policy
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.runtime.upkeep.disk_room import DiskRoom
-from log import partition_log
+from log import PartitionLog
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import FixedClock, Node
 
@@ -219,7 +219,7 @@ async def test_a_job_runs_as_often_as_its_interval_says_from_then_on(
     await create(node, "t")
     assert gateway.services.partitions.registry.get("t", 0) is not None
     ran = asyncio.Event()
-    monkeypatch.setattr(partition_log, "expire_producers", lambda *_: ran.set())
+    monkeypatch.setattr(PartitionLog, "expire_producers", lambda *_: ran.set())
     await alter(node, BROKER, "1", {"producer.id.expiration.check.interval.ms": "1"})
     await asyncio.wait_for(ran.wait(), 60)
 

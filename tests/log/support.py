@@ -22,7 +22,6 @@ from log import (
 from log.environment import LogEnvironment
 from log.format.records import NewRecord, build_batch
 from log.log_lists import LogLists
-from log.partition_log import end_marker
 from log.recovery.load import CleanStop
 from tests.support.batches import read_batches
 
@@ -146,8 +145,8 @@ def append_end_marker(
     leader_epoch: int = 0,
 ) -> Appended:
     """Append the marker that ends the producer's open transaction."""
-    marker = end_marker(
-        log, producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+    marker = log.end_marker(
+        producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
     )
     return log.append(marker, now_ms=now_ms, leader_epoch=leader_epoch, is_client=False)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from log import InvalidRecord, LogConfig, PartitionLog, Storage, partition_log
+from log import InvalidRecord, LogConfig, PartitionLog, Storage
 from log.cleaning import begin_swap, cleanable, fail_swap, finish_swap, replace_sources
 from log.compaction.swap import SwapTicket
 from log.environment import LogEnvironment
@@ -45,7 +45,7 @@ def test_records_without_a_key_are_refused(tmp_path: Path) -> None:
     assert len(refused.value.record_errors) == 100
     assert "500 records" in str(refused.value)
     log.append(keyed(("a", None)), now_ms=NOW_MS)
-    partition_log.update_config(log, replace(CONFIG, compact=False))
+    log.update_config(replace(CONFIG, compact=False))
     log.append(keyed((None, "1")), now_ms=NOW_MS)
     assert log.log_end_offset == 2
 
@@ -102,7 +102,7 @@ def test_a_log_that_changed_meanwhile_is_left_alone(tmp_path: Path, when: str, w
         expected = [Kept(1, b"a", b"2"), Kept(2, b"a", b"3")]
     else:
         log.outage.begin("a test says so")
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         # recovery completes a swap that has begun
         expected = [Kept(2, b"a", b"3")] if ticket else [Kept(n, b"a", str(n + 1).encode()) for n in range(3)]
     if ticket is None:
@@ -163,11 +163,11 @@ def test_finding_by_time_passes_over_what_is_gone(tmp_path: Path) -> None:
         (6, 0),
         (7, 1),
     ]
-    found = partition_log.offset_for_timestamp(log, 10)
+    found = log.offset_for_timestamp(10)
     assert found is not None
     assert (found.offset, found.timestamp) == (3, 30)
-    assert partition_log.offset_for_timestamp(log, 40) is None
-    assert partition_log.offset_of_max_timestamp(log) is None
+    assert log.offset_for_timestamp(40) is None
+    assert log.offset_of_max_timestamp() is None
 
 
 def test_records_that_were_there_before_the_topic_was_compacted(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_records_that_were_there_before_the_topic_was_compacted(tmp_path: Path) 
         keyed(("a", "2")),
         config=replace(CONFIG, compact=False),
     )
-    partition_log.update_config(log, CONFIG)
+    log.update_config(CONFIG)
     assert compact(log, storage, now_ms=NOW_MS).keyless_records == 1
     assert stored(log) == [Kept(2, b"a", b"2")]
 
@@ -250,7 +250,7 @@ class TestHalfwayThroughASwap:
     def test_a_reopened_log_has_finished_it(self, halfway: tuple[PartitionLog, SwapTicket]) -> None:
         log, ticket = halfway
         log.outage.begin("a test says so")
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         ticket.run()
         assert not finish_swap(log, ticket)
         assert stored(log) == self.EXPECTED
@@ -260,7 +260,7 @@ class TestHalfwayThroughASwap:
         log, ticket = halfway
         fail_swap(log, ticket, OSError(5, "Input/output error"))
         assert log.offline
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert stored(log) == self.EXPECTED
 
     def test_a_segment_that_is_removed_meanwhile_leaves_no_file(

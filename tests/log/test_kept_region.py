@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import KeptRegion, LogConfig, LogDirectory, PartitionLog, Storage, partition_log
+from log import KeptRegion, LogConfig, LogDirectory, PartitionLog, Storage
 from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
 
 CONFIG = replace(SMALL, retention_ms=1000)
@@ -135,7 +135,7 @@ def test_a_log_recovered_in_place_gives_no_bytes_of_before(tmp_path: Path) -> No
     log.advance_high_watermark_to_end()
     region = keep(log, 0)
     log.outage.begin("a test says so")
-    partition_log.reopen(log, NOW_MS)
+    log.reopen(NOW_MS)
 
     with pytest.raises(FileNotFoundError):
         region.read()

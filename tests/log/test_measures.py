@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from log import PartitionLog, partition_log
+from log import PartitionLog
 from log.format.record_batch import parse_header
 from log.partition_log import MAX_LOOK_BYTES
 from tests.log.support import NOW_MS, SMALL, batch, delete_records, open_log
@@ -68,14 +68,14 @@ def test_measures_what_a_walk_over_all_batches_finds(
     upper_bound = data.draw(st.integers(first, end_offset))
     kept = max(offset, first)
 
-    assert partition_log.bytes_from(log, offset) == bytes_from(written, kept)
+    assert log.bytes_from(offset) == bytes_from(written, kept)
     newest = [entry[3] for entry in written if entry[1] > kept]
-    assert partition_log.newest_timestamp_at(log, offset) == (newest[0] if newest else None)
-    assert partition_log.expired_until(log, offset, before_ms, upper_bound) == expired_until(
+    assert log.newest_timestamp_at(offset) == (newest[0] if newest else None)
+    assert log.expired_until(offset, before_ms, upper_bound) == expired_until(
         written, kept, before_ms, upper_bound
     )
     limit = data.draw(st.integers(0, 3_000))
-    found = partition_log.offset_with_bytes_left(log, limit)
+    found = log.offset_with_bytes_left(limit)
     assert bytes_from(written, found) <= limit or found == end_offset
     earlier = [base for base, *_ in written if first <= base < found]
     assert all(bytes_from(written, base) > limit for base in earlier)
@@ -87,9 +87,9 @@ def test_the_measures_survive_a_restart(tmp_path: Path) -> None:
     stop = log.close(clean=True)
     again = open_log(tmp_path, clean_stop=stop)
     for offset in range(0, 61, 7):
-        assert partition_log.bytes_from(again, offset) == bytes_from(written, offset)
+        assert again.bytes_from(offset) == bytes_from(written, offset)
         expected = expired_until(written, offset, NOW_MS + 15, 60)
-        assert partition_log.expired_until(again, offset, NOW_MS + 15, 60) == expected
+        assert again.expired_until(offset, NOW_MS + 15, 60) == expected
 
 
 def test_a_look_at_old_batches_is_bounded_and_goes_on_from_where_it_ended(tmp_path: Path) -> None:
@@ -97,31 +97,31 @@ def test_a_look_at_old_batches_is_bounded_and_goes_on_from_where_it_ended(tmp_pa
     young_first = batch(1, timestamp=NOW_MS + 1_000)
     old = batch(1, size=300_000, timestamp=NOW_MS)
     write(log, young_first, *[old] * 8)
-    first = partition_log.expired_until(log, 1, NOW_MS + 1, 9)
+    first = log.expired_until(1, NOW_MS + 1, 9)
     assert 1 < first < 9
     assert first <= 2 + MAX_LOOK_BYTES // 300_000
-    second = partition_log.expired_until(log, first, NOW_MS + 1, 9)
+    second = log.expired_until(first, NOW_MS + 1, 9)
     assert first < second
-    assert partition_log.expired_until(log, second, NOW_MS + 1, 9) == 9
+    assert log.expired_until(second, NOW_MS + 1, 9) == 9
 
 
 def test_a_repeated_batch_is_told_from_a_new_one(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     first, second = (batch(1, producer_id=7, base_sequence=sequence) for sequence in (0, 1))
     write(log, first)
-    assert partition_log.is_repeated(log, parse_header(first), NOW_MS)
-    assert not partition_log.is_repeated(log, parse_header(second), NOW_MS)
-    assert not partition_log.is_repeated(log, parse_header(batch(1)), NOW_MS)
+    assert log.is_repeated(parse_header(first), NOW_MS)
+    assert not log.is_repeated(parse_header(second), NOW_MS)
+    assert not log.is_repeated(parse_header(batch(1)), NOW_MS)
 
 
 def test_batches_without_a_timestamp_are_not_old_by_themselves(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     write(log, *(batch(1, timestamp=-1) for _ in range(20)))
     assert len(log.segments) > 1
-    assert partition_log.newest_timestamp_at(log, 0) == -1
-    assert partition_log.expired_until(log, 0, NOW_MS + 1, 20) == 0
+    assert log.newest_timestamp_at(0) == -1
+    assert log.expired_until(0, NOW_MS + 1, 20) == 0
     write(log, batch(1, timestamp=NOW_MS))
-    assert partition_log.expired_until(log, 0, NOW_MS + 1, 21) == 21
+    assert log.expired_until(0, NOW_MS + 1, 21) == 21
 
 
 def test_the_time_index_shortens_the_look_and_changes_nothing(tmp_path: Path) -> None:
@@ -130,5 +130,5 @@ def test_the_time_index_shortens_the_look_and_changes_nothing(tmp_path: Path) ->
     assert len(log.segments) == 1
     for offset in range(0, 41, 3):
         for before_ms in range(NOW_MS - 1, NOW_MS + 42):
-            found = partition_log.expired_until(log, offset, before_ms, 40)
+            found = log.expired_until(offset, before_ms, 40)
             assert found == expired_until(written, offset, before_ms, 40)

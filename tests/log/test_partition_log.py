@@ -13,7 +13,6 @@ from log import (
     OutOfOrderSequence,
     PartitionLog,
     ProducerLimitReached,
-    partition_log,
 )
 from log.environment import LogEnvironment
 from log.segments.indexes import SegmentIndexes
@@ -107,8 +106,8 @@ class TestProducers:
 
     def test_expiry(self, log: PartitionLog) -> None:
         log.append(batch(producer_id=1, base_sequence=0), now_ms=NOW_MS)
-        assert partition_log.expire_producers(log, NOW_MS + 23 * HOUR_MS) == 0
-        assert partition_log.expire_producers(log, NOW_MS + 24 * HOUR_MS) == 1
+        assert log.expire_producers(NOW_MS + 23 * HOUR_MS) == 0
+        assert log.expire_producers(NOW_MS + 24 * HOUR_MS) == 1
 
 
 class TestRoll:
@@ -281,6 +280,6 @@ class TestRetention:
 
 
 def test_update_config(log: PartitionLog) -> None:
-    partition_log.update_config(log, replace(SMALL, segment_bytes=10_000))
+    log.update_config(replace(SMALL, segment_bytes=10_000))
     fill(log, 20)
     assert len(log.segments) == 1

@@ -15,7 +15,6 @@ from log import (
     PartitionLog,
     Storage,
     StorageFailed,
-    partition_log,
     retention,
 )
 from log.retention import SEGMENTS_AT_ONCE
@@ -141,7 +140,7 @@ class TestRetention:
 
     def test_what_delete_records_leaves_goes_next(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", SEGMENTS_AT_ONCE + 3)
-        partition_log.update_config(log, replace(TINY, retention_ms=-1))
+        log.update_config(replace(TINY, retention_ms=-1))
         assert delete_records(log, -1) == SEGMENTS_AT_ONCE + 3
         assert len(log.segments) == 3
         deleted = delete_old_segments(log, NOW_MS)
@@ -194,7 +193,7 @@ class TestRetentionByTicket:
 
     def test_records_deleted_meanwhile_count_more(self, tmp_path: Path) -> None:
         log = one_batch_each(tmp_path / "log", 10)
-        partition_log.update_config(log, replace(TINY, retention_ms=-1, retention_bytes=log.size_bytes // 2))
+        log.update_config(replace(TINY, retention_ms=-1, retention_bytes=log.size_bytes // 2))
         ticket = retention.prepare_retention(log, NOW_MS)
         assert ticket is not None
         assert delete_records(log, 9) == 9
@@ -252,7 +251,7 @@ class TestRetentionByTicket:
         with pytest.raises(StorageFailed):
             delete_old_segments(log, NOW_MS + HOUR_MS)
         disk.plan.heal()
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert log.log_end_offset == 5
 
     def test_an_old_failure_does_not_harm_a_log_that_came_back(self, tmp_path: Path) -> None:
@@ -260,7 +259,7 @@ class TestRetentionByTicket:
         ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
         log.outage.begin("a test says so")
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         retention.fail_removal(log, ticket, OSError("late"))
         assert not log.offline
 

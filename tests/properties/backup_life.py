@@ -13,7 +13,7 @@ from gateway.backup import creation
 from gateway.backup import repository as restoring
 from gateway.backup.pace import Pace
 from gateway.backup.repository import Repository, damage_of, open_backup
-from log import LogConfig, LogDirectory, PartitionLog, Storage, StorageFailed, partition_log
+from log import LogConfig, LogDirectory, PartitionLog, Storage, StorageFailed
 from log.staging import Staged, capture, remove_staging, stage, stage_stopped
 from tests.faults.scenario import encode
 from tests.faults.written import Written, read_all
@@ -136,9 +136,9 @@ class BackupLife:
 
     def _retain(self, key: tuple[str, int], log: PartitionLog) -> None:
         flush(log)
-        partition_log.update_config(log, replace(CONFIG, retention_bytes=self.rng.randrange(3000)))
+        log.update_config(replace(CONFIG, retention_bytes=self.rng.randrange(3000)))
         delete_old_segments(log, NOW_MS)
-        partition_log.update_config(log, CONFIG)
+        log.update_config(CONFIG)
         self.models[key].log_start_offset = log.log_start_offset
 
     def _reopen(self, key: tuple[str, int], log: PartitionLog) -> None:
@@ -150,7 +150,7 @@ class BackupLife:
         try:
             log.append(encode(0, 0, [b"refused"]), now_ms=NOW_MS)
         except StorageFailed:
-            partition_log.reopen(log, NOW_MS)
+            log.reopen(NOW_MS)
         flush(log)
 
     def _recreate(self, key: tuple[str, int], log: PartitionLog) -> None:

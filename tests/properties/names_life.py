@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from log import InvalidRecord, LocalDurability, LogConfig, Storage, StorageFailed, partition_log
+from log import InvalidRecord, LocalDurability, LogConfig, Storage, StorageFailed
 from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
 from log.format.records import NewRecord, build_batch
@@ -79,7 +79,7 @@ class NamesLife(NamesThatOutliveRecords):
     def begin(self) -> None:
         """Open the directory as a gateway does."""
         self.open()
-        partition_log.update_config(self.log, self.topic_config)
+        self.log.update_config(self.topic_config)
         self.settle()
 
     def start_anew(self) -> None:
@@ -343,7 +343,7 @@ class NamesLife(NamesThatOutliveRecords):
     def recover(self) -> None:
         """Bring back a partition that is offline."""
         if self.log.offline:
-            partition_log.reopen(self.log, self.now_ms())
+            self.log.reopen(self.now_ms())
             self.settle()
         else:
             # a batch that was refused without taking the partition offline must not be in the log
@@ -351,7 +351,7 @@ class NamesLife(NamesThatOutliveRecords):
             self.compare()
 
     def capture(self) -> None:
-        partition_log.capture_names(self.log)
+        self.log.capture_names()
 
     # --- turning deduplication off and on
 
@@ -364,7 +364,7 @@ class NamesLife(NamesThatOutliveRecords):
         if is_on:
             self._begin_to_remember()
         self._loaded()
-        partition_log.update_config(self.log, self.topic_config)
+        self.log.update_config(self.topic_config)
         if not self.log.offline:
             self.was_unread = was_unread
         self.compare()

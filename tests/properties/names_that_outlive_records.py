@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from log import LogConfig, partition_log, retention
+from log import LogConfig, retention
 from log.cleaning import begin_swap, cleanable, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run, swap
@@ -48,7 +48,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
         if self.is_kept_whole:
             return
         config = replace(self.topic_config, retention_bytes=kept_bytes)
-        partition_log.update_config(log, config)
+        log.update_config(config)
         try:
             doomed = retention.decide_retention(log, LATER_MS).doomed
             if doomed:
@@ -57,7 +57,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
                 if ticket is not None:
                     self.run_retention(ticket)
         finally:
-            partition_log.update_config(log, self.topic_config)
+            log.update_config(self.topic_config)
 
     @property
     def is_kept_whole(self) -> bool:

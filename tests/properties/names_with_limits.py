@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from log import FlushTicket, LogConfig, partition_log
+from log import FlushTicket, LogConfig
 from log.state.names import NamesCapture
 from seq_validator.names import NameState
 from tests.faults.directory_life import now_ms
@@ -46,7 +46,7 @@ class NamesWithLimits(ComparedNames):
         """Set the limit of remembered names."""
         if self.has_limits:
             self.topic_config = replace(self.topic_config, deduplication_names_max=names_max)
-            partition_log.update_config(self.log, self.topic_config)
+            self.log.update_config(self.topic_config)
 
     def expire(self) -> None:
         """Expire names, as the gateway does every few minutes."""

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from log import OffsetOutOfRange, StorageFailed
-from log import partition_log as log_settings
 from tests.faults.directory_life import new_disk, now_ms
 from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, check_transactions, encode
 from tests.faults.written import TRANSACTIONAL, read_all
@@ -86,11 +85,9 @@ class PartitionLife(RuleBasedStateMachine):
     def retain(self, kept: int) -> None:
         log = self.life.log
         config = log.config
-        log_settings.update_config(
-            log, CONFIG.__class__(segment_bytes=700, index_interval_bytes=150, retention_bytes=kept)
-        )
+        log.update_config(CONFIG.__class__(segment_bytes=700, index_interval_bytes=150, retention_bytes=kept))
         delete_old_segments(log, now_ms())
-        log_settings.update_config(log, config)
+        log.update_config(config)
         promises = self.life.promises
         promises.log_start_offset = log.log_start_offset
         promises.asked_log_start_offset = max(promises.asked_log_start_offset, log.log_start_offset)

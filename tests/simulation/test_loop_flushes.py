@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import FlushTicket, PartitionLog, Storage, partition_log
+from log import FlushTicket, PartitionLog, Storage
 from log.environment import LogEnvironment
 from tests.log.support import NOW_MS, SMALL, batch, fill, open_log
 from tests.simulation.loop import SimulatedLoop
@@ -87,11 +87,11 @@ def test_a_recovery_is_noted_unless_a_thread_runs_it(watched: Watched, tmp_path:
     log = opened(watched, tmp_path)
     log.append(batch(), now_ms=NOW_MS)
     log.outage.begin("a test says so")
-    recovery = partition_log.begin(log, NOW_MS)
+    recovery = log.begin_recovery(NOW_MS)
     watched.loop.run_until_complete(watched.loop.run_in_executor(None, recovery.run))
-    partition_log.end(log, recovery, NOW_MS)
+    log.end_recovery(recovery, NOW_MS)
     assert (log.offline, log.log_end_offset) == (False, 1)
     assert watched.noted == []
     log.outage.begin("a test says so")
-    partition_log.reopen(log, NOW_MS)
+    log.reopen(NOW_MS)
     assert watched.noted

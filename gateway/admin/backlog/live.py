@@ -12,7 +12,7 @@ from gateway.admin.request import ControlError
 from gateway.quota.backlog import ProduceGate, Reader
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.partitions.partition import Partition
-from log import LogError, partition_log
+from log import LogError
 
 OPEN: Final = "open"
 HOLDING: Final = "holding"
@@ -84,7 +84,7 @@ def _reader(backlog: Backlog, partition: Partition, reader: Reader) -> BacklogRe
         group=reader.group,
         is_share=reader.is_share,
         offset=reader.offset,
-        backlog_bytes=partition_log.bytes_from(partition.log, reader.offset),
+        backlog_bytes=partition.log.bytes_from(reader.offset),
         skipped={str(limit): records for limit, records in skipped.records.items()},
     )
 

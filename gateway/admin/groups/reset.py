@@ -23,7 +23,7 @@ from gateway.metadata.image import OFFSETS_TOPIC
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
-from log import LogError, partition_log
+from log import LogError
 
 MAX_PARTITIONS: Final = 10_000
 """Partitions of one reset; a reset of more is refused."""
@@ -111,7 +111,7 @@ def _at_timestamp(partition: Partition, request: ResetOffsetsRequest) -> int | N
     if request.target != "timestamp":
         return None
     try:
-        found = partition_log.offset_for_timestamp(partition.log, request.value)
+        found = partition.log.offset_for_timestamp(request.value)
     except LogError as error:
         raise ControlError(f"{partition.topic}-{partition.index} can't be read: {error}") from error
     return None if found is None else found.offset

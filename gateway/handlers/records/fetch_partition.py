@@ -22,7 +22,7 @@ from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
 from gateway.security.acls.access import Operation
-from log import FileRegion, LogError, OffsetOutOfRange, PartitionLog, partition_log
+from log import FileRegion, LogError, OffsetOutOfRange, PartitionLog
 
 if TYPE_CHECKING:
     from gateway.handlers.records.fetch import FetchContext
@@ -112,7 +112,7 @@ def read_partition(
         if max_bytes < 0 and region is not None:
             return error_row(partition.index, ErrorCode.unknown_server_error)
         if committed_only:
-            aborted = partition_log.aborted_in(log, wanted.fetch_offset, region)
+            aborted = log.aborted_in(wanted.fetch_offset, region)
         records = _records(log, region)
     except OffsetOutOfRange:
         return error_row(partition.index, ErrorCode.offset_out_of_range)

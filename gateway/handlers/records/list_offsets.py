@@ -30,7 +30,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
 from gateway.security.acls.access import Operation
-from log import LogError, partition_log
+from log import LogError
 
 API_KEY = 2
 LATEST = -1
@@ -157,9 +157,7 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _Found(ErrorCode.none)
     found = (
-        partition_log.offset_of_max_timestamp(log)
-        if timestamp == MAX_TIMESTAMP
-        else partition_log.offset_for_timestamp(log, timestamp)
+        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     )
     if found is None or found.offset >= end_offset:
         return _Found(ErrorCode.none)

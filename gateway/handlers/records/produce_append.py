@@ -49,7 +49,6 @@ from log import (
     InvalidTimestamp,
     LogError,
     MalformedBatch,
-    partition_log,
 )
 from log.format.batch_validation import check_frame, is_transactional_frame
 from log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL_FLAG, parse_header
@@ -191,7 +190,7 @@ def _refuse_for_room(
         return refused_row(partition, REFUSED, reason, appended=False)
     if not services.disk_room.is_short or len(records) < HEADER_BYTES:
         return None
-    if partition_log.is_repeated(partition.log, parse_header(records), now_ms):
+    if partition.log.is_repeated(parse_header(records), now_ms):
         return None
     room = services.disk_room
     room.refused_batches += 1
@@ -446,7 +445,7 @@ def gate_refusal(partition: Partition, gate: ProduceGate, records: memoryview, n
     """Return why a batch must not be appended now; None if it may be. A duplicate is answered as always."""
     if not gate.is_closed or len(records) < HEADER_BYTES:
         return None
-    if partition_log.is_repeated(partition.log, parse_header(records), now_ms):
+    if partition.log.is_repeated(parse_header(records), now_ms):
         return None
     return gate.refuse()
 
@@ -497,7 +496,7 @@ def _is_full(
         return False
     if records is None or len(records) < HEADER_BYTES:
         return False
-    return not partition_log.is_repeated(partition.log, parse_header(records), context.node.clock.now_ms())
+    return not partition.log.is_repeated(parse_header(records), context.node.clock.now_ms())
 
 
 def copied(request: ProduceRequest) -> ProduceRequest:

@@ -40,7 +40,6 @@ from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
-from log import partition_log
 from log.format.compression import Compression
 from log.format.record_batch import HEADER_BYTES, parse_header
 
@@ -192,7 +191,7 @@ def must_recompress(
     own_codec = records[ATTRIBUTES_POSITION] & CODEC_BITS
     if own_codec == codec or (own_codec == ZSTD and api_version < FIRST_ZSTD_VERSION):
         return False
-    return not partition_log.is_repeated(partition.log, parse_header(records), now_ms)
+    return not partition.log.is_repeated(parse_header(records), now_ms)
 
 
 class Recompression:

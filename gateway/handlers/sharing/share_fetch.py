@@ -55,7 +55,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from log import NEVER_DUE, FileRegion, LogError, PartitionLog, partition_log
+from log import NEVER_DUE, FileRegion, LogError, PartitionLog
 from log.format.due_times import read_end_marker
 from log.format.record_batch import BatchHeader, whole_batches
 
@@ -429,7 +429,7 @@ def find_batches(
 
 def read_batches(log: PartitionLog, offset: int, region: FileRegion, *, committed_only: bool) -> Batches:
     """Read the batches of a region that was found for `offset`. Raises LogError."""
-    aborted = partition_log.aborted_in(log, offset, region) if committed_only else []
+    aborted = log.aborted_in(offset, region) if committed_only else []
     data = log.read_region(region)
     found = list(_batches(data))
     end_offset = found[-1][1].last_offset + 1 if found else offset

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from gateway.config import Config
@@ -49,7 +48,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import LogDirectory, PartitionLog, partition_log
+from log import LogDirectory, PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +66,12 @@ class _LogView:
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.log_end_offset
         self.skippable_end_offset = min(log.high_watermark, log.last_stable_offset, log.held_from)
-        self.bytes_from = partial(partition_log.bytes_from, log)
-        self.newest_timestamp_at = partial(partition_log.newest_timestamp_at, log)
-        self.offset_with_bytes_left = partial(partition_log.offset_with_bytes_left, log)
+        self.bytes_from = log.bytes_from
+        self.newest_timestamp_at = log.newest_timestamp_at
+        self.offset_with_bytes_left = log.offset_with_bytes_left
 
     def expired_until(self, offset: int, before_ms: int) -> int:
-        return partition_log.expired_until(self._log, offset, before_ms, self.skippable_end_offset)
+        return self._log.expired_until(offset, before_ms, self.skippable_end_offset)
 
 
 class Backlog:

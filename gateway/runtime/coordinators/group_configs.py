@@ -23,7 +23,7 @@ from gateway.metadata.group_configs import group_number, group_value
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import PartitionLog, partition_log
+from log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,7 @@ class ShareReading:
         if self.offset_reset == EARLIEST:
             return log.log_start_offset
         duration_ms = offset_reset_duration_ms(self.offset_reset)
-        found = (
-            None
-            if duration_ms is None
-            else partition_log.offset_for_timestamp(log, max(0, now_ms - duration_ms))
-        )
+        found = None if duration_ms is None else log.offset_for_timestamp(max(0, now_ms - duration_ms))
         return log.high_watermark if found is None else min(found.offset, log.high_watermark)
 
 

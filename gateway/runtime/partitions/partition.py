@@ -36,11 +36,9 @@ from log import (
     PartitionLog,
     RemovalTicket,
     StorageFailed,
-    partition_log,
     retention,
 )
 from log.format.compression import Compression
-from log.partition_log import end_marker
 from seq_validator import RefusedBefore
 
 logger = logging.getLogger(__name__)
@@ -187,8 +185,7 @@ class Partition:
 
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `PartitionLog.end_marker`), and as `append` does.
         """
-        marker = end_marker(
-            self.log,
+        marker = self.log.end_marker(
             producer_id,
             producer_epoch,
             commit=commit,
@@ -467,11 +464,11 @@ class Recoveries:
             logger.error("the recovery of %s-%d failed in an unexpected way", *key, exc_info=error)
 
     async def _reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
-        recovery = partition_log.begin(log, self._clock.now_ms())
+        recovery = log.begin_recovery(self._clock.now_ms())
         try:
             await asyncio.to_thread(recovery.run)
         finally:
-            partition_log.end(log, recovery, self._clock.now_ms())
+            log.end_recovery(recovery, self._clock.now_ms())
         self._flusher.reopened(log)
         if owner is not None:
             if log.unflushed.has_captures or log.recovery_point < log.log_end_offset:

@@ -25,7 +25,7 @@ from gateway.metadata.users import Decision
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.operations import DurableFirst, Journal
 from gateway.runtime.partitions.log_flusher import LogFlusher, replay_records
-from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, partition_log
+from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
 from log.format.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def open_metadata_log(directory: LogDirectory) -> PartitionLog:
         if directory.has_taken_names:
             directory.checkpoint()
         log = directory.create(METADATA_TOPIC, METADATA_TOPIC_ID, 0, METADATA_LOG_CONFIG)
-    partition_log.update_config(log, METADATA_LOG_CONFIG)
+    log.update_config(METADATA_LOG_CONFIG)
     return log
 
 

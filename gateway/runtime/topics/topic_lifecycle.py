@@ -51,7 +51,7 @@ from gateway.runtime.partitions.partition import (
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import IncompatibleFormat, LogConfig, LogDirectory, LogError, NeedsRecovery, partition_log
+from log import IncompatibleFormat, LogConfig, LogDirectory, LogError, NeedsRecovery
 from log.format.compression import CODEC_IDS, NONE, Compression
 
 logger = logging.getLogger(__name__)
@@ -257,7 +257,7 @@ class TopicLifecycle:
                 continue
             self._altering = name
             for partition in served.with_records():
-                partition_log.alter_delays(partition.log, self._policy(name).log_config)
+                partition.log.alter_delays(self._policy(name).log_config)
                 partition.flush_captures()
                 await asyncio.sleep(0)
             self._altering = None
@@ -270,7 +270,7 @@ class TopicLifecycle:
             for partition in list(served.opened()) if served is not None else ():
                 policy = self._policy(name)
                 try:
-                    partition_log.update_config(partition.log, policy.log_config)
+                    partition.log.update_config(policy.log_config)
                 except LogError as error:
                     # The log must go offline, because its producer names could not be read.
                     partition.log.outage.begin(f"its configuration can't be applied: {error}")
@@ -334,7 +334,7 @@ class TopicLifecycle:
                 if topic == self._altering:
                     # `alter_delays` follows
                     log_config = replace(log_config, delivery_delay_header="")
-                partition_log.update_config(log, log_config)
+                log.update_config(log_config)
             partition = Partition(
                 log,
                 self._flusher,

@@ -45,7 +45,7 @@ from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
 from gateway.runtime.upkeep.name_keeping import NameKeeping
 from gateway.runtime.upkeep.retention import Retention
-from log import DeletionTicket, LogDirectory, PartitionLog, partition_log
+from log import DeletionTicket, LogDirectory, PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class DelayedDelivery:
             self._to_snapshot = list(self._lists.delaying)
         for log in self._to_snapshot[:SNAPSHOTS_AT_ONCE]:
             partition = self._partitions.serving(log)
-            if partition is not None and partition_log.capture_delays(log):
+            if partition is not None and log.capture_delays():
                 partition.start_flush()
         del self._to_snapshot[:SNAPSHOTS_AT_ONCE]
 
@@ -281,7 +281,7 @@ class ProducerExpiry:
         if partition.log.offline:
             self._due_ms = now_ms  # it may have old producers when it is back
             return
-        partition_log.expire_producers(partition.log, now_ms)
+        partition.log.expire_producers(now_ms)
         idle = partition.log.producers.longest_idle()
         if idle is not None:
             self._due_ms = min(self._due_ms, idle.last_active_ms + expiration_ms)

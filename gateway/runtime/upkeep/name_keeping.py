@@ -18,7 +18,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from log import LogDirectory, LogError, PartitionLog, partition_log
+from log import LogDirectory, LogError, PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class NameKeeping:
             if is_behind(partition.log):
                 if log not in self._unreadable:
                     behind.append(partition)
-            elif partition_log.capture_names(partition.log):
+            elif partition.log.capture_names():
                 partition.start_flush()
         await self._read_on(behind)
         await self._complete_topics()

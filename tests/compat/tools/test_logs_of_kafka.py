@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from log import LogConfig, PartitionLog, partition_log
+from log import LogConfig, PartitionLog
 from tests.log.support import open_log
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wire import Wire
@@ -79,9 +79,7 @@ def ask(wire: Wire, offset: int, max_bytes: int) -> Any:
 
 
 def told(log: PartitionLog, offset: int, max_bytes: int) -> list[tuple[int, int]]:
-    return partition_log.aborted_in(
-        log, offset, log.find(offset, max_bytes, upper_bound=log.last_stable_offset)
-    )
+    return log.aborted_in(offset, log.find(offset, max_bytes, upper_bound=log.last_stable_offset))
 
 
 def test_what_kafka_wrote_says_the_same_here(kafka: KafkaPeer, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage, partition_log
+from log import IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage
 from log.directory import log_directory, recovery_points
 from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS, StoredLog
 from log.files.disk import FileSystemFlush
@@ -260,7 +260,7 @@ def test_the_oldest_timestamp_is_that_of_the_oldest_segment(tmp_path: Path) -> N
     fill(log, 30)
     assert len(log.segments) > 1
     flush(log)
-    largest = partition_log.offset_of_max_timestamp(log)
+    largest = log.offset_of_max_timestamp()
     assert largest is not None
     directory.close()
     (stored,) = open_directory(tmp_path).stored().values()
@@ -334,7 +334,7 @@ def test_very_many_small_logs_stop_without_index_files(
         assert ends(directory, 2) == [2 + stop] * 2
         for log in directory.logs():
             assert newest_timestamp(log) == NOW_MS + (2 if stop == 1 else 10 * (stop - 1))
-            assert partition_log.offset_for_timestamp(log, NOW_MS + 1) == (NOW_MS + 1, 1, 0)
+            assert log.offset_for_timestamp(NOW_MS + 1) == (NOW_MS + 1, 1, 0)
             fill(log, 1, timestamp=NOW_MS + 10 * stop)
             flush(log)
         directory.checkpoint()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log import CachedDurability, FileRange, FlushTicket, PartitionLog, Storage, StorageFailed, partition_log
+from log import CachedDurability, FileRange, FlushTicket, PartitionLog, Storage, StorageFailed
 from log.environment import LogEnvironment
 from log.format.record_batch import whole_batches
 from tests.log.support import NOW_MS, batch, delete_records, fill, open_log
@@ -66,7 +66,7 @@ class Life:
             case "reopen":
                 log.outage.begin("a test says so")
                 self.complete()
-                partition_log.reopen(log, NOW_MS)
+                log.reopen(NOW_MS)
         self.check()
 
     @property
@@ -163,7 +163,7 @@ def test_records_that_no_object_got_are_sent_again(tmp_path: Path) -> None:
         assert ticket is not None
         log.fail_flush(ticket, OSError("a test says so"))
     assert log.offline
-    partition_log.reopen(log, NOW_MS)
+    log.reopen(NOW_MS)
     again = log.prepare_flush()
     assert again is not None
     assert (again.ranges[0].first_offset, again.ranges[-1].end_offset) == (0, 40)
@@ -179,10 +179,10 @@ def test_a_log_that_lost_sent_records_stays_offline(tmp_path: Path) -> None:
     with Path(part.file.path).open("r+b") as file:
         file.truncate(part.size_bytes // 2)
     with pytest.raises(StorageFailed, match="restart the gateway to rebuild"):
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
     assert log.offline
     with pytest.raises(StorageFailed, match="restart the gateway to rebuild"):
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
 
 
 def test_records_that_were_not_sent_yet_may_be_lost(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_records_that_were_not_sent_yet_may_be_lost(tmp_path: Path) -> None:
     log.outage.begin("a test says so")
     with Path(ticket.ranges[0].file.path).open("r+b") as file:
         file.truncate(ticket.ranges[0].end_position + 3)
-    partition_log.reopen(log, NOW_MS)
+    log.reopen(NOW_MS)
     assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (5, 0, 0)
     log.complete_flush(ticket)
     assert log.recovery_point == 5

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage, StorageFailed, partition_log
+from log import Storage, StorageFailed
 from log.files.data_file import DataFile
 from log.format.record_batch import Buffer
 from log.segments.segment import Segment
@@ -61,7 +61,7 @@ class TestFullDisk:
             lambda: log.append(batch(), now_ms=NOW_MS),
             lambda: log.read(0, 10, upper_bound=2),
             lambda: delete_records(log, 1),
-            lambda: partition_log.offset_for_timestamp(log, 0),
+            lambda: log.offset_for_timestamp(0),
             lambda: delete_old_segments(log, NOW_MS),
             lambda: log.roll(NOW_MS),
         ):
@@ -70,7 +70,7 @@ class TestFullDisk:
         assert log.prepare_flush() is None
         fill(other, 3)
         storage.is_full = False
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert (log.log_end_offset, log.bytes_cut > 0, log.offline) == (2, True, False)
         assert log.append(batch(2, producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
         assert log.append(batch(2, producer_id=1, base_sequence=2), now_ms=NOW_MS).base_offset == 2
@@ -85,10 +85,10 @@ class TestFullDisk:
         with pytest.raises(StorageFailed):
             log.roll(NOW_MS)
         with pytest.raises(OSError, match="space"):
-            partition_log.reopen(log, NOW_MS)
+            log.reopen(NOW_MS)
         assert log.offline
         storage.is_full = False
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert log.log_end_offset == 3
 
     def test_clean_stop_is_refused(self, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ class TestTickets:
         log.fail_flush(ticket, caught.value)
         assert log.offline
         assert log.recovery_point == 0
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert log.log_end_offset == 0, (
             "bytes that the failed flush dropped must not be served from the page cache"
         )
@@ -174,7 +174,7 @@ class TestTickets:
         ticket = log.prepare_flush()
         assert ticket is not None
         log.outage.begin("a test says so")
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         fill(log, 1)
         persist(ticket)
         log.complete_flush(ticket)
@@ -259,7 +259,7 @@ def test_only_a_flush_that_could_not_begin_may_be_made_good(
     log.fail_flush(ticket, OSError(number, os.strerror(number)))
     assert log.offline
     assert (log in log.lists.short_of_room) is passes
-    partition_log.reopen(log, NOW_MS)
+    log.reopen(NOW_MS)
     assert not log.lists.short_of_room
 
 
@@ -275,7 +275,7 @@ class TestWithoutMemory:
                 log.append(sent, now_ms=NOW_MS)
         assert log.offline
         assert log in log.lists.short_of_room
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         again = log.append(sent, now_ms=NOW_MS)
         assert (again.is_duplicate, again.base_offset, log.log_end_offset) == (True, 0, 2)
 
@@ -287,7 +287,7 @@ class TestWithoutMemory:
             with pytest.raises(StorageFailed, match="memory"):
                 fill(log, 100)
         end_offset = log.log_end_offset
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         fill(log, 1)
         assert log.log_end_offset == end_offset + 1
 

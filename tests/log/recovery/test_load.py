@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage, partition_log
+from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage
 from log.files.checkpoints import encode_offsets
 from log.files.data_file import DataFile
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
@@ -137,7 +137,7 @@ class TestCleanStop:
             path.write_bytes(b"\1" * 5 if damage == "torn" else bytes(48))
         log = open_log(tmp_path / "log", clean_stop=stop)
         assert_whole(log)
-        found = partition_log.offset_for_timestamp(log, NOW_MS)
+        found = log.offset_for_timestamp(NOW_MS)
         assert found is not None
 
 
@@ -236,7 +236,7 @@ class TestRecoveryPoint:
         log.close(clean=False)
         segment_files(tmp_path, ".timeindex")[0].write_bytes(bytes(12))
         log = open_log(tmp_path / "log", replace(SMALL, retention_ms=HOUR_MS), recovery_point=6)
-        found = partition_log.offset_for_timestamp(log, NOW_MS + 3)
+        found = log.offset_for_timestamp(NOW_MS + 3)
         assert found is not None
         assert found.offset == 3
         assert delete_old_segments(log, NOW_MS) == [], (
@@ -303,7 +303,7 @@ class TestProducers:
             persist(ticket)
         log.fail_flush(ticket, failed.value)
         disk.plan.heal()
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         log.advance_high_watermark_to_end()
         assert delete_records(log, 1) == 1
         disk.power_cut(None)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log import PartitionLog, Storage, partition_log, retention
+from log import PartitionLog, Storage, retention
 from log.log_lists import RetentionTimes
 from log.retention import SEGMENTS_AT_ONCE
 from tests.log.compaction.cleaning import compact, keyed
@@ -64,12 +64,12 @@ def test_nothing_is_due_in_a_quiet_log(config: object, steps: list[tuple[str, in
             elif kind == "pass":
                 now_ms += number
             elif kind == "config":
-                partition_log.update_config(log, CONFIGS[number])
+                log.update_config(CONFIGS[number])
             elif kind == "roll":
                 log.roll(now_ms)
             elif kind == "reopen":
                 log.outage.begin("a test")
-                partition_log.reopen(log, now_ms)
+                log.reopen(now_ms)
             elif kind == "delete records":
                 delete_records(log, log.high_watermark * number // 100, now_ms)
             else:
@@ -108,7 +108,7 @@ def test_a_new_retention_time_ends_the_quiet(tmp_path: Path) -> None:
     log.append(batch(), now_ms=NOW_MS)
     flush(log)
     assert [look(log, NOW_MS), look(log, NOW_MS + 1)] == [False, True]
-    partition_log.update_config(log, replace(log.config, retention_ms=0))
+    log.update_config(replace(log.config, retention_ms=0))
     assert retention.decide_retention(log, NOW_MS + 1).doomed
     assert not look(log, NOW_MS + 1)
 

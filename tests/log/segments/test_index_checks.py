@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog, partition_log
+from log import PartitionLog
 from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 from tests.log.support import NOW_MS, batch, fill, flush, offsets_read, open_log
 
@@ -49,10 +49,10 @@ def test_a_timestamp_that_is_not_the_batch_s(tmp_path: Path, change_ms: int) -> 
     change(path, TIME_ENTRY, len(path.read_bytes()) // TIME_ENTRY.size - 1, first=change_ms)
     log = open_log(tmp_path / "log", recovery_point=30)
     for number in range(30):
-        found = partition_log.offset_for_timestamp(log, NOW_MS + 10 * number)
+        found = log.offset_for_timestamp(NOW_MS + 10 * number)
         assert found is not None
         assert found.offset == number
-    found = partition_log.offset_of_max_timestamp(log)
+    found = log.offset_of_max_timestamp()
     assert found is not None
     assert found.offset == 29
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from log import LogConfig, PartitionLog, partition_log
+from log import LogConfig, PartitionLog
 from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
 
 
@@ -49,7 +49,7 @@ def test_retention_and_deleted_records(tmp_path: Path) -> None:
 
 def offline(log: PartitionLog) -> None:
     log.outage.begin("the disk is on fire")
-    partition_log.reopen(log, NOW_MS)
+    log.reopen(NOW_MS)
     assert not log.offline
 
 
@@ -73,7 +73,7 @@ def test_records_that_a_reopening_cuts_off_stay_counted(tmp_path: Path) -> None:
     content = path.read_bytes()
     log.outage.begin("a torn write")
     path.write_bytes(content[:-5])
-    partition_log.reopen(log, NOW_MS)
+    log.reopen(NOW_MS)
     assert log.log_end_offset == 12
     assert (log.segments.appended_bytes, log.segments.cut_records) == (sizes(12) + sizes(1), 1)
     offline(log)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from log import partition_log
 from tests.log.support import NOW_MS, SMALL, batch, delete_records, fill, flush, open_log
 from tests.support.batches import Batch, Record
 
@@ -22,10 +21,10 @@ def test_by_time_within_compressed_batches(tmp_path: Path, codec: str) -> None:
         for offset in range(60):
             wanted = NOW_MS + 100 * (offset // 5) + 10 * (offset % 5)
             for timestamp in (wanted - 9, wanted) if offset % 5 else (wanted - 50, wanted):
-                found = partition_log.offset_for_timestamp(log, timestamp)
+                found = log.offset_for_timestamp(timestamp)
                 assert found is not None
                 assert (found.offset, found.timestamp) == (offset, wanted)
-        assert partition_log.offset_for_timestamp(log, NOW_MS + 1141) is None
+        assert log.offset_for_timestamp(NOW_MS + 1141) is None
 
 
 def test_times_out_of_order_find_the_first_that_is_late_enough(tmp_path: Path) -> None:
@@ -34,10 +33,10 @@ def test_times_out_of_order_find_the_first_that_is_late_enough(tmp_path: Path) -
     for time in times:
         log.append(batch(timestamp=time), now_ms=NOW_MS)
     for asked in range(21):
-        found = partition_log.offset_for_timestamp(log, asked)
+        found = log.offset_for_timestamp(asked)
         assert found is not None
         assert found.offset == next(index for index, time in enumerate(times) if time >= asked)
-    largest = partition_log.offset_of_max_timestamp(log)
+    largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (20, 6)
 
@@ -46,10 +45,10 @@ def test_log_append_time_answers_with_the_base_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", replace(SMALL, message_timestamp_type="LogAppendTime"))
     for number in range(10):
         log.append(batch(3, timestamp=7, codec="gzip"), now_ms=NOW_MS + number)
-    found = partition_log.offset_for_timestamp(log, NOW_MS + 4)
+    found = log.offset_for_timestamp(NOW_MS + 4)
     assert found is not None
     assert (found.offset, found.timestamp) == (12, NOW_MS + 4)
-    largest = partition_log.offset_of_max_timestamp(log)
+    largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert largest.offset == 27
 
@@ -60,10 +59,10 @@ def test_after_deletion(tmp_path: Path) -> None:
     fill(log, 40)
     flush(log)
     delete_records(log, 25)
-    found = partition_log.offset_for_timestamp(log, 0)
+    found = log.offset_for_timestamp(0)
     assert found is not None
     assert found.offset == 25
-    largest = partition_log.offset_of_max_timestamp(log)
+    largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert largest.offset == 40, "the segment with the largest one is gone"
 
@@ -73,21 +72,21 @@ def test_largest_of_records_below_the_log_start(tmp_path: Path) -> None:
     fill(log, 5)
     flush(log)
     delete_records(log, -1)
-    assert partition_log.offset_for_timestamp(log, 0) is None
-    largest = partition_log.offset_of_max_timestamp(log)
+    assert log.offset_for_timestamp(0) is None
+    largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert largest.offset == 4
 
 
 def test_without_timestamps(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
-    assert partition_log.offset_of_max_timestamp(log) is None
-    assert partition_log.offset_for_timestamp(log, 0) is None
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(0) is None
     fill(log, 20, timestamp=-1, step_ms=0)
-    largest = partition_log.offset_of_max_timestamp(log)
+    largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (-1, 0)
-    assert partition_log.offset_for_timestamp(log, 0) is None
+    assert log.offset_for_timestamp(0) is None
 
 
 def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
@@ -95,13 +94,13 @@ def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
     for number in range(2):
         log.append(batch(4 + number, timestamp=NOW_MS + 100 * number, step_ms=10), now_ms=NOW_MS)
     flush(log)
-    within = partition_log.offset_for_timestamp(log, NOW_MS + 20)
+    within = log.offset_for_timestamp(NOW_MS + 20)
     assert within is not None
     assert within.offset == 2
-    beyond = partition_log.offset_for_timestamp(log, NOW_MS + 120)
+    beyond = log.offset_for_timestamp(NOW_MS + 120)
     assert beyond is not None
     assert (beyond.offset, beyond.timestamp) == (4, NOW_MS + 140)
-    assert partition_log.offset_of_max_timestamp(log) == beyond
+    assert log.offset_of_max_timestamp() == beyond
 
 
 def test_a_lookup_by_time_decodes_no_record_headers(tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ def test_a_lookup_by_time_decodes_no_record_headers(tmp_path: Path) -> None:
         ).encode(),
         now_ms=NOW_MS,
     )
-    found = partition_log.offset_for_timestamp(log, NOW_MS + 10)
+    found = log.offset_for_timestamp(NOW_MS + 10)
     assert found is not None
     assert (found.offset, found.timestamp) == (1, NOW_MS + 10)
-    assert partition_log.offset_of_max_timestamp(log) == partition_log.offset_for_timestamp(log, NOW_MS + 20)
+    assert log.offset_of_max_timestamp() == log.offset_for_timestamp(NOW_MS + 20)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, PartitionLog, Storage, partition_log
+from log import LogConfig, PartitionLog, Storage
 from log.environment import LogEnvironment
 from log.errors import DelayedLimitReached, InvalidRecord
 from log.files.file_names import DELAYED_RECORDS
@@ -165,7 +165,7 @@ class TestTransactions:
         send(log, 30, producer_id=8, sequence=0)
         send(log, 50)
         if restarts:
-            partition_log.capture_delays(log)
+            log.capture_delays()
             log = again(log)
         self.end(log, 7, commit=False)
         if restarts:
@@ -188,7 +188,7 @@ class TestTransactions:
 
 class TestDeletion:
     def old(self, log: PartitionLog) -> None:
-        partition_log.update_config(log, replace(log.config, retention_ms=1, retention_bytes=1))
+        log.update_config(replace(log.config, retention_ms=1, retention_bytes=1))
 
     def fill(self, log: PartitionLog) -> None:
         for number in range(12):
@@ -206,7 +206,7 @@ class TestDeletion:
         assert log.log_start_offset == log.log_end_offset
 
     def test_retention_leaves_it_a_while_longer(self, log: PartitionLog) -> None:
-        partition_log.update_config(log, replace(CONFIG, delivery_delay_hold_ms=6_000))
+        log.update_config(replace(CONFIG, delivery_delay_hold_ms=6_000))
         self.fill(log)
         self.old(log)
         delete_old_segments(log, NOW_MS)
@@ -216,11 +216,11 @@ class TestDeletion:
     @pytest.mark.parametrize("is_noted", [True, False])
     def test_a_while_longer_after_a_restart_too(self, log: PartitionLog, is_noted: bool) -> None:
         config = replace(CONFIG, delivery_delay_hold_ms=6_000)
-        partition_log.update_config(log, config)
+        log.update_config(config)
         self.fill(log)
         log.record_states.release_due(NOW_MS + 5_001)
         if is_noted:
-            partition_log.capture_delays(log)
+            log.capture_delays()
         log = again(log, config, now_ms=NOW_MS + 5_002)
         self.old(log)
         delete_old_segments(log, NOW_MS + 5_002)
@@ -244,7 +244,7 @@ class TestRestart:
         send(log, None, 30)
         flush(log)
         if is_noted:
-            partition_log.capture_delays(log)
+            log.capture_delays()
         send(log, 20, None)
         flush(log)
         log = again(log, clean=clean)
@@ -257,7 +257,7 @@ class TestRestart:
         for _ in range(10):
             send(log, 30, 40)
         flush(log)
-        partition_log.capture_delays(log)
+        log.capture_delays()
         flush(log)
         send(log, 50)
         flush(log)
@@ -299,7 +299,7 @@ class TestRestart:
         size_bytes = log.size_bytes
         send(log, 40)
         flush(log)
-        partition_log.capture_delays(log)
+        log.capture_delays()
         flush(log)
         log.close(clean=False)
         (segment,) = Path(log.directory).glob("*.log")
@@ -315,7 +315,7 @@ class TestRestart:
         send(log, 30)
         flush(log)
         send(log, 40)
-        partition_log.capture_delays(log)
+        log.capture_delays()
         flush(log)
         content = (Path(log.directory) / DELAYED_RECORDS).read_bytes()
         assert (NOW_MS + 30).to_bytes(8, "big") in content
@@ -325,7 +325,7 @@ class TestRestart:
         send(log, 30)
         flush(log)
         log.outage.begin("a test")
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert waiting(log) == {0: 30}
         assert log.held_from == 0
 
@@ -341,7 +341,7 @@ class TestConfiguration:
 
     def test_turned_on_it_is_for_records_to_come(self, tmp_path: Path) -> None:
         log = self.begin_off(tmp_path, [30, 40])
-        partition_log.alter_delays(log, CONFIG)
+        log.alter_delays(CONFIG)
         flush(log)
         assert waiting(log) == {}
         send(log, 50)
@@ -352,16 +352,16 @@ class TestConfiguration:
     def test_a_log_that_is_loaded_before_its_configuration_is_known(self, log: PartitionLog) -> None:
         send(log, 30)
         log = again(log, self.OFF)
-        partition_log.update_config(log, CONFIG)
+        log.update_config(CONFIG)
         assert waiting(log) == {0: 30}
 
     def test_turned_off_everything_is_due(self, log: PartitionLog) -> None:
         send(log, 30)
-        partition_log.alter_delays(log, self.OFF)
+        log.alter_delays(self.OFF)
         assert log.record_states.delayed is None
         assert log.held_from == NOT_HELD
         log = again(log, self.OFF)
-        partition_log.alter_delays(log, CONFIG)
+        log.alter_delays(CONFIG)
         assert waiting(log) == {}
 
     def test_turned_off_no_flush_in_flight_brings_the_file_back(
@@ -369,7 +369,7 @@ class TestConfiguration:
     ) -> None:
         send(log, 1_000)
         flush(log)
-        assert partition_log.capture_delays(log)
+        assert log.capture_delays()
         ticket = log.prepare_flush()
         assert ticket is not None
         delete = Storage.delete
@@ -379,14 +379,14 @@ class TestConfiguration:
             persist(ticket)
 
         monkeypatch.setattr(Storage, "delete", delete_while_the_flush_runs)
-        partition_log.alter_delays(log, replace(CONFIG, delivery_delay_header=""))
+        log.alter_delays(replace(CONFIG, delivery_delay_header=""))
         assert not (Path(log.directory) / DELAYED_RECORDS).exists()
 
     def test_with_another_header_everything_is_due(self, log: PartitionLog) -> None:
         other = replace(CONFIG, delivery_delay_header="not.before")
         send(log, 30)
         flush(log)
-        partition_log.alter_delays(log, other)
+        log.alter_delays(other)
         send(log, 40)
         assert waiting(log) == {}
         log = again(log, other)

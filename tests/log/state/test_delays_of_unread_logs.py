@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import NotCached, Place, Storage, StorageFailed, partition_log
+from log import NotCached, Place, Storage, StorageFailed
 from log.environment import LogEnvironment
 from log.files.data_file import DataFile
 from tests.log.state.test_delays import CONFIG, again, batch, waiting
@@ -43,9 +43,9 @@ def test_settings_that_are_applied_again(tmp_path: Path, failure: Exception, rai
     log = open_log(tmp_path, replace(CONFIG, delivery_delay_header=""), environment=environment)
     storage.failures = [failure]
     with pytest.raises(raised):
-        partition_log.update_config(log, CONFIG)
+        log.update_config(CONFIG)
     assert environment.delayed_limit.in_all == 0
-    partition_log.update_config(log, CONFIG)
+    log.update_config(CONFIG)
     assert waiting(log) == {1: 30, 2: 20}
     assert environment.delayed_limit.in_all == 2
     assert waiting(again(log)) == {1: 30, 2: 20}

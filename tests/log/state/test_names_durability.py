@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, LogDirectory, PartitionLog, Storage, partition_log, retention
+from log import LogConfig, LogDirectory, PartitionLog, Storage, retention
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
 from log.files.file_names import DEDUPLICATION_START, LEADER_EPOCHS, NAMES_SUFFIX, offsets_of
 from log.format.records import NewRecord, build_batch
-from log.partition_log import prepare_close
 from seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.deduplicated import LARGE, OFF, again, known, send
@@ -82,7 +81,7 @@ class TestTheStart:
     def test_it_is_durable_before_the_first_named_record(self, tmp_path: Path) -> None:
         storage = FailingStorage()
         log = open_log(tmp_path, OFF, storage=storage)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         send(log, None)
         with pytest.raises(NamesNotReady, match="is being persisted"):
             send(log, 1)
@@ -101,7 +100,7 @@ class TestTheStart:
         directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
         found = directory.get("flights", 0)
         assert found is not None
-        partition_log.update_config(found, LARGE)
+        found.update_config(LARGE)
         assert send(found, 1).base_offset == -1
         assert known(found) == (1, 1)
 
@@ -110,7 +109,7 @@ class TestTheStart:
     ) -> None:
         storage = FailingStorage()
         log = open_log(tmp_path, OFF, storage=storage)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         storage.has_room = False
         ticket = log.prepare_flush()
         assert ticket is not None
@@ -120,15 +119,15 @@ class TestTheStart:
         assert log.offline
         assert log in log.lists.short_of_room
         storage.has_room = True
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         flush(log)
         assert send(log, 1).base_offset == 0
 
     def test_it_is_kept_where_the_setting_is_turned_off_before_any_name_came(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         send(log, 1, 2)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         flush(log)
         assert send(log, 2).base_offset == -1
 
@@ -157,7 +156,7 @@ class TestWhatGoes:
     def test_a_snapshot_amid_the_segment_that_goes_is_not_enough(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
-        partition_log.capture_names(log)
+        log.capture_names()
         flush(log)
         send(log, 2)
         flush(log)
@@ -169,7 +168,7 @@ class TestWhatGoes:
     def test_a_capture_that_is_under_way_is_carried_by_the_next_ticket(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
-        partition_log.capture_names(log)
+        log.capture_names()
         first = log.prepare_flush()
         assert first is not None
         log.advance_high_watermark_to_end()
@@ -184,11 +183,11 @@ class TestWhatGoes:
     ) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, epoch=1)
-        partition_log.capture_names(log)
+        log.capture_names()
         first = log.prepare_flush()
         with pytest.raises(NamesNotReady):
             send(log, 1, epoch=2)
-        assert partition_log.capture_names(log)
+        assert log.capture_names()
         second = log.prepare_flush()
         assert first is not None
         assert second is not None
@@ -203,14 +202,14 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         for sequence_id in (1, 2):
             send(log, sequence_id)
-            partition_log.capture_names(log)
+            log.capture_names()
             flush(log)
         send(log, 3)
-        partition_log.capture_names(log)
+        log.capture_names()
         ticket = log.prepare_flush()
         assert ticket is not None
-        partition_log.update_config(log, OFF)
-        partition_log.update_config(log, LARGE)
+        log.update_config(OFF)
+        log.update_config(LARGE)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert log.record_states.expire_names(NOW_MS + 2_000) == 1
         persist(ticket)
@@ -224,7 +223,7 @@ class TestWhatGoes:
         directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=LARGE)
         log = directory.create("flights", uuid.UUID(int=1), 0, LARGE)
         send(log, 5)
-        partition_log.capture_names(log)
+        log.capture_names()
         ticket = log.prepare_flush()
         assert ticket is not None
         directory.delete("flights", 0)
@@ -241,12 +240,12 @@ class TestWhatGoes:
         flush(log)
         size_bytes = log.size_bytes
         send(log, 2)
-        partition_log.capture_names(log)
+        log.capture_names()
         ticket = log.prepare_flush()
         assert ticket is not None
         log.outage.begin("a flush failed")
         os.truncate(f"{log.directory}/{0:020}.log", size_bytes)
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         persist(ticket)
         log.complete_flush(ticket)
         assert log.log_end_offset == 1
@@ -256,7 +255,7 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         renamed = replace(LARGE, deduplication_name_header="who", deduplication_sequence_header="number")
-        partition_log.update_config(log, renamed)
+        log.update_config(renamed)
         flush(log)
         log = crashed(log, renamed)
         assert known(log) == (1, 1)
@@ -267,33 +266,33 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1, 2)
         flush(log)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         log = again(log, OFF)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert known(log) == (2, 2)
 
     def test_names_known_when_deduplication_was_turned_off_are_durable(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         flush(log)
         assert snapshots(log) == [1]
         log.advance_high_watermark_to_end()
         delete_records(log, 1)
         log = again(log, OFF)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         assert known(log) == (1, 1)
 
     def test_a_transaction_whose_marker_went_while_it_was_off_holds_no_name(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         send(log, None)
         log.advance_high_watermark_to_end()
         delete_records(log, 2)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert send(log, 1)[:2] == (3, 3)
 
@@ -303,9 +302,9 @@ class TestWhatGoes:
         log = open_log(tmp_path, on, storage=storage)
         log.append(keyed(b"k", 1, producer_id=7, is_transactional=True), now_ms=NOW_MS)
         flush(log)
-        partition_log.update_config(log, replace(on, deduplicates=False))
+        log.update_config(replace(on, deduplicates=False))
         append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
-        partition_log.expire_producers(log, NOW_MS + on.producer_id_expiration_ms)
+        log.expire_producers(NOW_MS + on.producer_id_expiration_ms)
         for number in range(1, 4):
             log.append(keyed(b"k"), now_ms=NOW_MS)
             log.roll(NOW_MS)
@@ -313,14 +312,14 @@ class TestWhatGoes:
             compact(log, storage, now_ms=NOW_MS + number * 1_000)
         log.append(keyed(b"k"), now_ms=NOW_MS)
         assert [header.is_control for header, _ in stored_batches(log)] == [False, False]
-        partition_log.update_config(log, on)
+        log.update_config(on)
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         log.append(keyed(b"k", 1), now_ms=NOW_MS)
 
     def test_one_that_is_committed_after_unnamed_records_were_deleted_counts(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
-        partition_log.capture_names(log)
+        log.capture_names()
         flush(log)
         send(log, None)
         flush(log)
@@ -332,11 +331,11 @@ class TestWhatGoes:
     def test_one_that_is_still_open_does(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1, producer_id=7, is_transactional=True)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         send(log, None)
         log.advance_high_watermark_to_end()
         delete_records(log, 2)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         with pytest.raises(NameUndecided):
             send(log, 1)
 
@@ -344,7 +343,7 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         flush(log)
-        ticket = prepare_close(log)
+        ticket = log.prepare_close()
         assert ticket is not None
         assert ticket.captures
 
@@ -380,7 +379,7 @@ class TestReading:
         log = open_log(tmp_path, replace(OFF, max_decoded_records=3))
         send(log, 1, 2, 3)
         send(log, 4, 5, 6, 7, codec="zstd")
-        partition_log.update_config(log, replace(EARLIEST, max_decoded_records=3))
+        log.update_config(replace(EARLIEST, max_decoded_records=3))
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert known(log) == (-1, 3)
         assert "the records from 3 to 6 can't be decoded" in caplog.text
@@ -398,15 +397,13 @@ class TestReading:
         if is_transactional:
             append_end_marker(log, 7, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
         flush(log)
-        partition_log.update_config(
-            log, replace(EARLIEST, deduplication_names_max=5, deduplication_snapshot_records=10)
-        )
+        log.update_config(replace(EARLIEST, deduplication_names_max=5, deduplication_snapshot_records=10))
         while not log.record_states.replay_names(1, NOW_MS):
             pass
         flush(log)
         assert [known(log, f"app {number}")[1] for number in range(30)] == [-1] * 15 + [1] * 15
         assert caplog.text.count("more producer names than may be remembered") == 1
-        assert partition_log.capture_names(log), "the next flush writes a snapshot"
+        assert log.capture_names(), "the next flush writes a snapshot"
         assert log.environment.name_budget.in_all == 15
 
     def test_those_of_all_partitions_together_are_bounded_as_well(self, tmp_path: Path) -> None:
@@ -414,7 +411,7 @@ class TestReading:
         log = open_log(tmp_path, OFF, environment=environment)
         for number in range(30):
             send(log, 1, name=f"app {number}")
-        partition_log.update_config(log, replace(EARLIEST, deduplication_snapshot_records=10))
+        log.update_config(replace(EARLIEST, deduplication_snapshot_records=10))
         while not log.record_states.replay_names(1, NOW_MS):
             pass
         assert environment.name_budget.in_all == 20
@@ -437,13 +434,13 @@ class TestReading:
         storage = FailingStorage()
         log = open_log(tmp_path, LARGE, environment=LogEnvironment(storage))
         send(log, 1)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         flush(log)
         storage.fails = lambda path: path.endswith(NAMES_SUFFIX)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         assert log.offline
         with pytest.raises(OSError, match="the disk failed"):
-            partition_log.reopen(log, NOW_MS)
+            log.reopen(NOW_MS)
         storage.fails = lambda path: False
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert known(log) == (1, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog, Storage, partition_log, retention
+from log import PartitionLog, Storage, retention
 from log.errors import (
     NameFenced,
     NamesNotReady,
@@ -54,9 +54,9 @@ class TestRestarts:
 
     def test_what_came_after_the_snapshot_is_read_again(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        assert partition_log.capture_names(log)
+        assert log.capture_names()
         flush(log)
-        assert not partition_log.capture_names(log)
+        assert not log.capture_names()
         send(log, 3)
         flush(log)
         log = again(log, replayed=False)
@@ -67,7 +67,7 @@ class TestRestarts:
 
     def test_a_snapshot_is_never_ahead_of_the_records(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        partition_log.capture_names(log)
+        log.capture_names()
         assert not offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX)
         flush(log)
         assert offsets_of([path.name for path in Path(log.directory).iterdir()], NAMES_SUFFIX) == [2]
@@ -76,7 +76,7 @@ class TestRestarts:
         self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         send(log, 1, 2)
-        partition_log.capture_names(log)
+        log.capture_names()
         ticket = log.prepare_flush()
         assert ticket is not None
 
@@ -128,7 +128,7 @@ class TestRestarts:
     def test_damaged_snapshots_fall_back_to_the_log(self, log: PartitionLog, damage: str) -> None:
         for sequence_id in range(4):
             send(log, sequence_id)
-            partition_log.capture_names(log)
+            log.capture_names()
             flush(log)
         paths = sorted(Path(log.directory).glob(f"*{NAMES_SUFFIX}"))
         assert len(paths) == 2
@@ -159,7 +159,7 @@ class TestRestarts:
         flush(log)
         late = None
         if under_way:
-            partition_log.capture_names(log)
+            log.capture_names()
             late = log.prepare_flush()
         ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
@@ -197,7 +197,7 @@ class TestTurningItOnAndOff:
     def test_what_was_there_when_it_is_turned_on_is_not_known(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, OFF)
         send(log, 1, 2)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         flush(log)
         assert send(log, 1)[:2] == (2, 2)
         log = again(log)
@@ -206,21 +206,21 @@ class TestTurningItOnAndOff:
     def test_unless_that_is_asked_for(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, OFF)
         send(log, 1, 2)
-        partition_log.update_config(log, replace(LARGE, deduplication_from_log_start=True))
+        log.update_config(replace(LARGE, deduplication_from_log_start=True))
         assert send(log, 1).base_offset == -1
 
     def test_turned_off_and_on_again_it_knows_what_came_meanwhile(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         assert log.record_states.names is None
         send(log, 1, 7)
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         assert send(log, 7).base_offset == -1
         assert values(log) == [(0, 1), (1, 2), (2, 1), (3, 7)]
 
     def test_over_a_restart_too(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         send(log, 7)
         log = again(log, OFF)
         log = again(log, LARGE)
@@ -231,39 +231,39 @@ class TestTurningItOnAndOff:
     ) -> None:
         log = open_log(tmp_path, CONFIG)
         send(log, 1)
-        partition_log.update_config(log, replace(CONFIG, deduplicates=False))
+        log.update_config(replace(CONFIG, deduplicates=False))
         for _ in range(40):
             send(log, 2)
             flush(log)
         delete_records(log, 30)
-        partition_log.update_config(log, CONFIG)
+        log.update_config(CONFIG)
         assert "were removed unread" in caplog.text
         log.record_states.replay_names(1 << 20, NOW_MS)
         # only memory has the whole state now
         assert log in log.lists.due_for_snapshot
-        assert partition_log.capture_names(log)
+        assert log.capture_names()
         assert log not in log.lists.due_for_snapshot
 
     def test_turned_off_and_on_again_while_a_removal_is_in_flight(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         flush(log)
-        partition_log.update_config(log, OFF)
+        log.update_config(OFF)
         ticket = retention.prepare_delete_records(log, 2, NOW_MS)
         assert ticket is not None
-        partition_log.update_config(log, LARGE)
+        log.update_config(LARGE)
         remove(log, ticket)
         assert log.log_start_offset == 2
         assert send(log, 2).base_offset == -1
         send(log, 3)
-        assert partition_log.capture_names(log)
+        assert log.capture_names()
         flush(log)
         assert known(again(log)) == (3, 3)
 
     def test_turned_off_and_on_again_before_the_flush_no_record_goes_unsaved(self, log: PartitionLog) -> None:
         send(log, 1, 2)
         flush(log)
-        partition_log.update_config(log, OFF)
-        partition_log.update_config(log, LARGE)
+        log.update_config(OFF)
+        log.update_config(LARGE)
         assert log.record_states.unsaved_below(1)
         flush(log)
         delete_records(log, 2)
@@ -272,14 +272,14 @@ class TestTurningItOnAndOff:
 
     def test_turned_off_and_on_again_a_retry_waits_for_its_original(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        partition_log.update_config(log, OFF)
-        partition_log.update_config(log, LARGE)
+        log.update_config(OFF)
+        log.update_config(LARGE)
         retry = send(log, 2)
         assert (retry.base_offset, retry.answer_after) == (-1, 1)
 
     def test_names_that_are_saved_are_in_memory_once(self, log: PartitionLog) -> None:
         send(log, 1, 2)
-        assert partition_log.capture_names(log)
+        assert log.capture_names()
         names = log.record_states.names
         assert names is not None
         assert names.pending is not None

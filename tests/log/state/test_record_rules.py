@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog, partition_log
+from log import PartitionLog
 from log.environment import LogEnvironment
 from log.errors import (
     InvalidRecord,
@@ -71,17 +71,17 @@ class TestAppending:
         assert send(log, 1, 2, producer_id=7)._replace(batch=None) == Appended(2, 3, -1, 0, True, 3)
         assert send(log, 3, producer_id=7, sequence=2)[:2] == (4, 4)
         assert values(log) == [(0, 1), (1, 2), (4, 3)]
-        assert partition_log.offset_of_max_timestamp(log) is not None
+        assert log.offset_of_max_timestamp() is not None
 
     @pytest.mark.parametrize("time", ["CreateTime", "LogAppendTime"])
     def test_an_empty_batch_has_no_time(self, tmp_path: Path, time: str) -> None:
         log = open_log(tmp_path, replace(LARGE, message_timestamp_type=time))
         send(log, 1)
         send(log, 1, producer_id=7, now_ms=NOW_MS + 5)
-        found = partition_log.offset_of_max_timestamp(log)
+        found = log.offset_of_max_timestamp()
         assert found is not None
         assert found[:2] == (NOW_MS, 0)
-        assert partition_log.offset_for_timestamp(log, NOW_MS + 1) is None
+        assert log.offset_for_timestamp(NOW_MS + 1) is None
 
     def test_records_without_headers_pass(self, log: PartitionLog) -> None:
         send(log, None, 1, None)
@@ -122,7 +122,7 @@ class TestAppending:
         flush(log)
         with pytest.raises(NamesNotReady):
             send(log, 1, epoch=4, producer_id=producer_id)
-        assert partition_log.capture_names(log)
+        assert log.capture_names()
         with pytest.raises(NamesNotReady):
             send(log, 1, epoch=4, producer_id=producer_id)
         flush(log)
@@ -153,7 +153,7 @@ class TestAppending:
         with pytest.raises(NamesNotReady):
             log.append(build_batch(records), now_ms=NOW_MS)
         assert known(log, "other") == (-1, -1)
-        partition_log.capture_names(log)
+        log.capture_names()
         flush(log)
         log.append(build_batch(records), now_ms=NOW_MS)
         assert known(log, "other")[1] == 1
@@ -199,12 +199,12 @@ class TestAppending:
 
     def test_a_forgotten_name_begins_anew_once_that_is_written_down(self, log: PartitionLog) -> None:
         send(log, 50)
-        partition_log.capture_names(log)
+        log.capture_names()
         flush(log)
         log.record_states.expire_names(NOW_MS + 1_000)
         with pytest.raises(NamesNotReady):
             send(log, 1)
-        assert partition_log.capture_names(log)
+        assert log.capture_names()
         with pytest.raises(NamesNotReady):
             send(log, 1)
         flush(log)
@@ -219,7 +219,7 @@ class TestAppending:
         log = open_log(tmp_path, config, environment=environment)
         send(log, 1, name="b")
         send(log, 1, name="a", now_ms=NOW_MS + 1)
-        partition_log.capture_names(log)
+        log.capture_names()
         flush(log)
         send(log, 1, name="b", now_ms=NOW_MS + 500)
         send(log, 1, name="c", now_ms=NOW_MS + 500)
@@ -235,14 +235,14 @@ class TestAppending:
         config = replace(LARGE, deduplication_names_max=1)
         first, second = (open_log(tmp_path / name, config, environment=environment) for name in "ab")
         send(first, 50)
-        partition_log.capture_names(first)
+        first.capture_names()
         flush(first)
         send(second, 1, name="other")
         assert known(first) == (-1, -1)
         with pytest.raises(NamesNotReady):
             send(first, 1)
         assert first in first.lists.due_for_snapshot
-        assert partition_log.capture_names(first)
+        assert first.capture_names()
         flush(first)
         send(first, 1)
 

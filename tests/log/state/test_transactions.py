@@ -13,7 +13,6 @@ from log import (
     InvalidTxnState,
     PartitionLog,
     TransactionCoordinatorFenced,
-    partition_log,
 )
 from log.format.due_times import build_end_marker
 from log.format.record_batch import parse_header
@@ -205,8 +204,8 @@ class TestAbortedTransactions:
         flush(log)
         assert aborted_between(log.segments, 0, 2) == [(8, 1), (7, 0)]
         region = log.find(0, 10_000, upper_bound=log.last_stable_offset)
-        assert partition_log.aborted_in(log, 0, region) == [(8, 1), (7, 0)]
-        assert partition_log.aborted_in(log, 0, None) == []
+        assert log.aborted_in(0, region) == [(8, 1), (7, 0)]
+        assert log.aborted_in(0, None) == []
 
     def test_removed_segments_take_theirs_along(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -314,13 +313,13 @@ class TestWhatSurvives:
         lively(log)
         before = state(log)
         log.outage.begin("a test says so")
-        partition_log.reopen(log, NOW_MS)
+        log.reopen(NOW_MS)
         assert state(log) == before
 
     def test_a_producer_with_an_open_transaction_does_not_expire(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
         send(log, 7), send(log, 8), end(log, 8)
-        assert partition_log.expire_producers(log, NOW_MS + 10**10) == 1
+        assert log.expire_producers(NOW_MS + 10**10) == 1
         assert log.transactions.open_transaction(7) == (0, 0)
         end(log, 7)
         flush(log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FileRegion, PartitionLog, partition_log
+from log import FileRegion, PartitionLog
 from log.segments import indexes, transaction_index
 from log.segments.indexes import OFFSET_ENTRY
 from log.segments.reader import SegmentList
@@ -52,12 +52,12 @@ def aborts_of_closed_segments_unknown() -> list[Change]:
 @fault
 def aborts_within_the_answer_only() -> list[Change]:
     """read_committed does not learn of an aborted transaction whose marker is behind the returned records"""
-    aborted_in = partition_log.aborted_in
+    aborted_in = PartitionLog.aborted_in
 
     def within(log: PartitionLog, offset: int, region: Any) -> list[tuple[int, int]]:
         return [found for found in aborted_in(log, offset, region) if found[1] >= offset]
 
-    return [(partition_log, "aborted_in", within)]
+    return [(PartitionLog, "aborted_in", within)]
 
 
 @fault

@@ -13,7 +13,7 @@ from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
 from gateway.cluster.reading.bucket_reads import NEVER, BucketReads, Found, Loading, NotConfirmed
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from log import LogConfig, LogDirectory, PartitionLog, Storage, partition_log
+from log import LogConfig, LogDirectory, PartitionLog, Storage
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, flush
 from tests.support.batches import BatchView, read_batches
 
@@ -119,7 +119,7 @@ class Scene:
         log, offset, offsets = self.log, self.log.log_start_offset, list[int]()
         bound = log.last_stable_offset if committed_only else log.high_watermark
         while (region := log.find(offset, 300, upper_bound=bound, min_one_batch=True)) is not None:
-            aborted = partition_log.aborted_in(log, offset, region) if committed_only else []
+            aborted = log.aborted_in(offset, region) if committed_only else []
             views, _ = read_batches(log.read_region(region))
             offsets += [each for each in visible(views, aborted) if each >= offset]
             offset = views[-1].base_offset + views[-1].record_count

@@ -16,7 +16,7 @@ from gateway.cluster.parts.manifest import UNKNOWN, Manifests, PartitionKey, Seg
 from gateway.cluster.rebuild.history import History
 from gateway.cluster.uploads import partition_uploads
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from log import LocalDurability, LogDirectory, PartitionLog, Storage, partition_log
+from log import LocalDurability, LogDirectory, PartitionLog, Storage
 from log.format.record_batch import whole_batches
 from log.rebuilding import RebuiltDirectory
 from log.sparse import SegmentKey
@@ -147,7 +147,7 @@ async def test_a_log_that_was_loaded_again_is_not_uploaded_again(scene: Scene) -
     first = await scene.uploads.upload(scene.log)
     before = await scene.stored()
     scene.log.outage.begin("the disk is full")
-    partition_log.reopen(scene.log, NOW_MS)
+    scene.log.reopen(NOW_MS)
     again = await scene.uploads.upload(scene.log)
     assert again.manifest.segments == first.manifest.segments
     assert await scene.stored() == before
@@ -168,7 +168,7 @@ async def test_other_bytes_of_the_same_size_are_uploaded_after_a_reload(scene: S
     (_, batch), *_ = whole_batches(content)
     path.write_bytes(rewritten(content, batch.size_bytes))
     scene.log.outage.begin("a test says so")
-    partition_log.reopen(scene.log, NOW_MS)
+    scene.log.reopen(NOW_MS)
     third = await scene.uploads.upload(scene.log)
     assert {segment.base: segment.parts for segment in third.manifest.segments}[base] != parts
 

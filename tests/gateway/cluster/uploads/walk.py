@@ -33,7 +33,7 @@ from gateway.cluster.wal.wal_object import Seal, boundary_key, encode_seal, obje
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition, remove
 from gateway.runtime.partitions.unwritten import PutLimits
-from log import CachedDurability, LogConfig, LogDirectory, PartitionLog, Storage, partition_log, retention
+from log import CachedDurability, LogConfig, LogDirectory, PartitionLog, Storage, retention
 from log.cleaning import begin_swap, finish_swap, replace_sources
 from log.rebuilding import RebuiltDirectory
 from tests.log.compaction.cleaning import begin, compact, keyed, stored
@@ -295,7 +295,7 @@ class Walk:
 
     def reopen(self, partition: Partition) -> None:
         if partition.log.offline and not partition.closed:
-            partition_log.reopen(partition.log, NOW_MS)
+            partition.log.reopen(NOW_MS)
             partition.start_flush()
             partition.flush_finished()
 

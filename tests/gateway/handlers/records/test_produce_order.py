@@ -23,7 +23,6 @@ from gateway.handlers.records.produce_order import Refusals
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.protocol.produce_codec import produce_reader
 from gateway.server.dispatcher import Dispatcher
-from log import partition_log
 from log.files.data_file import DataFile
 from log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import alter, create, delete
@@ -105,7 +104,7 @@ def reopen(node: Node) -> None:
     """Bring the partition back, as after a shortage of disk space."""
     partition = node.services.partitions.registry.get(TOPIC, 0)
     assert partition is not None
-    partition_log.reopen(partition.log, NOW_MS)
+    partition.log.reopen(NOW_MS)
 
 
 async def settle(codes: Callable[[Batch], Awaitable[int]]) -> None:

@@ -22,7 +22,7 @@ from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.topic_lifecycle import java_hash
-from log import Storage, partition_log
+from log import Storage
 from log.files.data_file import DataFile
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
@@ -308,7 +308,7 @@ class TestRewrite:
                 partition.log.outage.begin("a test says so")
             await rewrite
             assert partition.log.segments.bases[0] == 0
-            partition_log.reopen(partition.log, NOW_MS)
+            partition.log.reopen(NOW_MS)
             partition.flush_finished()
             assert len(contents(groups)) == 30
 
@@ -327,7 +327,7 @@ class TestRewrite:
             partition.log.outage.begin("a test says so")
             with pytest.raises(Unavailable):
                 await commit(groups, "group-29", 2)
-            partition_log.reopen(partition.log, NOW_MS)
+            partition.log.reopen(NOW_MS)
             partition.flush_finished()
             await commit(groups, "group-29", 3)
             await rewrite

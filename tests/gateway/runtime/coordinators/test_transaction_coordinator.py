@@ -26,7 +26,7 @@ from gateway.runtime.coordinators import transaction_coordinator
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_flusher import replay_batches
 from gateway.runtime.partitions.partition import Partition
-from log import Storage, StorageFailed, partition_log
+from log import Storage, StorageFailed
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create, delete
@@ -431,7 +431,7 @@ class TestPartitionsThatFail:
             await other.end(commit=True)
             assert current(node, "other").state is COMPLETE_COMMIT
             disk.plan.heal()
-            partition_log.reopen(partition(node).log, node.clock.now_ms())
+            partition(node).log.reopen(node.clock.now_ms())
             partition(node).flush_finished()
             await node.services.coordinators.transactions.endings.finish()
             assert current(node).state is COMPLETE_COMMIT
@@ -447,7 +447,7 @@ class TestPartitionsThatFail:
             assert await refusal(client.end(commit=True)) is ErrorCode.not_coordinator
             disk.plan.heal()
             state = partition(node, topic=TRANSACTION_STATE_TOPIC)
-            partition_log.reopen(state.log, node.clock.now_ms())
+            state.log.reopen(node.clock.now_ms())
             state.flush_finished()
             assert current(node).state is ONGOING
             await client.end(commit=True)

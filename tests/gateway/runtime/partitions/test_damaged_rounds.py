@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.runtime.partitions.unwritten import PutLimits
-from log import LogConfig, Storage, partition_log
+from log import LogConfig, Storage
 from log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored
 from tests.log.support import NOW_MS
@@ -61,7 +61,7 @@ def test_a_flipped_bit_in_a_header_gets_into_no_object(
         is_persisted for index, offset, is_persisted in at.answers if index == 0 and offset >= reached
     )
     path.write_bytes(bytes(content[: positions[number]]))
-    partition_log.reopen(at.log, NOW_MS)
+    at.log.reopen(NOW_MS)
     at.partition.start_flush()
     at.finish()
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.cluster.wal.wal_object import DataRow, FileRow
 from gateway.runtime.partitions.partition import persist_files, remove
 from gateway.runtime.partitions.unwritten import PutLimits
-from log import KeptWrites, LogConfig, Storage, StorageFailed, partition_log, retention
+from log import KeptWrites, LogConfig, Storage, StorageFailed, retention
 from log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene
 from tests.log import deduplicated
@@ -224,7 +224,7 @@ class TestFenced:
         at.append()
         at.run()
         at.held.fence()
-        partition_log.reopen(at.log, NOW_MS)
+        at.log.reopen(NOW_MS)
         at.append()
         at.loop.run_until_complete(at.flusher.idle())
         assert at.answers == [(0, 0, False), (0, 1, False)]
@@ -351,7 +351,7 @@ class TestSideFiles:
         at.finish()
         assert at.answers == [(0, 0, True), (1, 0, True)], "objects have the records"
         assert [partition.log.offline for partition in at.partitions] == [True, False]
-        partition_log.reopen(at.log, NOW_MS)
+        at.log.reopen(NOW_MS)
         at.append(0)
         monkeypatch.undo()
         at.finish()
@@ -370,7 +370,7 @@ class TestFailures:
         assert sorted(at.answers) == [(0, 0, False), (1, 0, True)]
         assert at.log.offline
         path.write_bytes(content)
-        partition_log.reopen(at.log, NOW_MS)
+        at.log.reopen(NOW_MS)
         at.append(0)
         at.finish()
         assert at.answers[2:] == [(0, 1, True)]
@@ -391,7 +391,7 @@ class TestFailures:
         path.write_bytes(content)
         at.loop.run_until_complete(at.flusher.idle())
         assert sorted(at.answers[1:]) == [(0, 1, False), (1, 0, True)]
-        partition_log.reopen(at.log, NOW_MS)
+        at.log.reopen(NOW_MS)
         assert at.log.log_end_offset == 1, (
             "the damaged batch was not acknowledged, so the reopened log ends before it"
         )
@@ -406,7 +406,7 @@ class TestFailures:
         at.log.outage.begin("a test says so")
         at.run()
         assert at.answers == [(0, 1, False)], "it is not known whether the record stays"
-        partition_log.reopen(at.log, NOW_MS)
+        at.log.reopen(NOW_MS)
         assert at.log.high_watermark == 0
         at.flusher.reopened(at.log)
         at.partition.start_flush()

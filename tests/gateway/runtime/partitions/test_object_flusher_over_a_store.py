@@ -18,7 +18,7 @@ from gateway.cluster.wal.wal_object import WalObject, decode, object_key
 from gateway.runtime.partitions.object_flusher import WriteAheadLog
 from gateway.runtime.partitions.partition import remove
 from gateway.runtime.partitions.unwritten import PutLimits
-from log import KeptWrites, partition_log, retention
+from log import KeptWrites, retention
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored
 from tests.log.support import NOW_MS
 from tests.simulation.loop import SimulatedLoop
@@ -108,7 +108,7 @@ class Life:
 
     async def _reopen(self, index: int) -> None:
         partition = self.at.partitions[index]
-        partition_log.reopen(partition.log, NOW_MS)
+        partition.log.reopen(NOW_MS)
         partition.start_flush()
         partition.flush_finished()
 

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
-from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage, partition_log
+from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage
 from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from log.files.checkpoints import encode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
@@ -166,7 +166,7 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
             await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
         assert partition.log.outage.reason is not None
         assert "the disk fails" in partition.log.outage.reason
-        partition_log.reopen(partition.log, NOW_MS)
+        partition.log.reopen(NOW_MS)
         assert partition.log.record_states.names is not None
         assert append(node) == 1
 

@@ -14,7 +14,7 @@ from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.upkeep.retention import Retention
-from log import DeletionReason, LocalDurability, LogConfig, LogDirectory, Storage, partition_log
+from log import DeletionReason, LocalDurability, LogConfig, LogDirectory, Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.log.support import batch
 
@@ -165,7 +165,7 @@ async def test_a_disk_that_fails_takes_the_partition_offline(
     await retention.stop()
     disk.plan.heal()
     disk.plan.fail_for_ever = False
-    partition_log.reopen(partition.log, clock.time_ms)
+    partition.log.reopen(clock.time_ms)
     retention.apply(partition)
     await until(lambda: len(partition.log.segments) == 1)
     await retention.stop()
