@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+import msgspec
 import typer
 
-from gateway.admin.acls.messages import AclOutcome, row_of
 from gateway.admin.completion import topic_names
 from gateway.admin.options import (
     AsJson,
@@ -494,3 +494,38 @@ def filters(
 def filter_of(entry: AclEntry) -> AclFilter:
     """Return the filter that finds one entry."""
     return AclFilter(*entry)
+
+
+# The JSON output of `seqgate acls … --json`, in Kafka's words.
+
+
+class AclRow(msgspec.Struct, frozen=True):
+    """One access control entry."""
+
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+class AclOutcome(msgspec.Struct, frozen=True):
+    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused the entry."""
+
+    entry: AclRow
+    error: str | None
+
+
+def row_of(entry: AclEntry) -> AclRow:
+    """Return the output row of an entry."""
+    return AclRow(
+        entry.resource_type.name,
+        entry.name,
+        entry.pattern_type.name,
+        entry.principal,
+        entry.host,
+        entry.operation.name,
+        entry.permission.name,
+    )
