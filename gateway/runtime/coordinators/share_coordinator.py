@@ -1,8 +1,9 @@
 """Share groups of this node: the delivery state of their partitions, and their share sessions.
 
-The members are stored in `__consumer_offsets`, like those of all groups, and belong to the group coordinator. The delivery state is
-stored in `__share_group_state`: every change is appended there, and answered once it is durable. Three gateways may take part: the leader
-of the partition, which members ask; the share coordinator, which stores the state; and the group coordinator.
+The members are stored in `__consumer_offsets`, like those of all groups, and belong to the group coordinator.
+The delivery state is stored in `__share_group_state`: every change is appended there, and answered once it is
+durable. Three gateways may take part: the leader of the partition, which members ask; the share coordinator,
+which stores the state; and the group coordinator.
 
     stored here          `stored_shares`: members acquire from the stored state itself
     stored elsewhere     `remote_shares`: the state is read from its coordinator, and every change is sent to it
@@ -12,15 +13,17 @@ Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
 from gateway.coordinator.change import Change
-from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.deadlines import NEVER, moved
 from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
@@ -28,13 +31,12 @@ from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import SharePartitionKey, ShareStates
 from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition, StateBatch
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
-from gateway.peer.peers import AsksPeers
+from gateway.peer.peers import AsksPeers, PeerUnavailable
+from gateway.protocol.messages import build, request_type
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.group_peers import has_share_group
 from gateway.runtime.coordinators.shards import CoordinatorShards
 from gateway.runtime.coordinators.share_changes import changed, expire, go_on_at
-from gateway.runtime.coordinators.share_locks import LockTimer
 from gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
 from gateway.runtime.coordinators.share_sessions import Peer, ShareSession, ShareWaiters
 from gateway.runtime.coordinators.stored_shares import StoredShares
@@ -43,6 +45,7 @@ from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.brokers import NO_LEADER
 from gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 
@@ -394,3 +397,69 @@ class ShareCoordinator:
         if found.next_deadline_ms() <= now_ms:
             self._change_in_background(key, partial(expire, limits=self.limits(key.group_id)))
         return found.next_deadline_ms()
+
+
+# Asks other gateways about the groups that they coordinate. Raises Unavailable.
+
+ASK_TIMEOUT_S: Final = 5.0
+"""Time for the answer of one gateway."""
+_SHARE_GROUP_DESCRIBE: Final = 77
+_EXISTS: Final = frozenset((ErrorCode.none, ErrorCode.topic_authorization_failed))
+
+
+async def has_share_group(peers: AsksPeers, leader: int, group_id: str) -> bool:
+    """Return whether there is a share group of this id at its coordinator, the gateway `leader`."""
+    if leader == NO_LEADER:
+        raise Unavailable
+    request = build(
+        request_type(_SHARE_GROUP_DESCRIBE, 1), group_ids=(group_id,), include_authorized_operations=False
+    )
+    try:
+        answer = await peers.ask(leader, request, timeout_s=ASK_TIMEOUT_S)
+    except PeerUnavailable as error:
+        raise Unavailable from error
+    code = ErrorCode(int(answer.groups[0].error_code))
+    if code in _EXISTS:
+        return True
+    if code is ErrorCode.group_id_not_found:
+        return False
+    raise Unavailable(code)
+
+
+# The timer that releases acquired records whose lock has timed out.
+
+
+class LockTimer:
+    """One timer for all locks: it fires at the earliest deadline."""
+
+    def __init__(self, clock: Clock, release: Callable[[int], int]) -> None:
+        """`release` releases the locks that have timed out at a time (ms), and returns the next deadline, or NEVER."""
+        self._clock = clock
+        self._release = release
+        self._timer: asyncio.TimerHandle | None = None
+        self._at_ms = NEVER
+
+    def wake_at(self, deadline_ms: int) -> None:
+        """Fire at this time, unless the timer fires earlier."""
+        if deadline_ms >= self._at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1000
+        self._at_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Move the deadline with the clock. The present timer still fires early enough, so it stays."""
+        self._at_ms = moved(self._at_ms, by_ms)
+
+    def stop(self) -> None:
+        """Fire no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _due(self) -> None:
+        self._at_ms = NEVER
+        next_ms = self._release(self._clock.now_ms())
+        if next_ms != NEVER:
+            self.wake_at(next_ms)
