@@ -1,8 +1,10 @@
-"""The rounds in which a session uploads the history of the partitions that it leads, and deletes what the bucket needs no more.
+"""The rounds in which a session uploads the history of the partitions that it leads, and deletes what the bucket
+needs no more.
 
-A round uploads the partitions whose rows no manifest covers, or whose files a compaction or retention has changed. Then it passes the
-session's barrier: after it the new manifests count, because a gateway that takes over from now on reads these or later ones. Only then
-the objects that they replace are deleted, and the objects of write-ahead logs that they cover.
+A round uploads the partitions whose rows no manifest covers, or whose files a compaction or retention has
+changed. Then it passes the session's barrier: after it the new manifests count, because a gateway that takes
+over from now on reads these or later ones. Only then the objects that they replace are deleted, and the
+objects of write-ahead logs that they cover.
 
 Before a partition is led elsewhere, `hand_over` uploads the rest of it at once, beside a round.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
@@ -20,7 +22,6 @@ from gateway.cluster.parts.manifest import Manifest, Manifests, NoLongerLed, Ove
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.uploads.collection import Coverage, EndedLogs, search
-from gateway.cluster.uploads.hand_over import upload_whole
 from gateway.cluster.uploads.partition_uploads import (
     Partitions,
     PartitionUploads,
@@ -399,3 +400,33 @@ class Uploads:
         self._collected_s = self._seconds()
         if self._sessions.collects():
             await self.ended.collect()
+
+
+# Uploads the whole of a partition before another gateway leads it.
+
+MOST_TRIES: Final = 5
+"""Uploads of a partition that is handed over, before that is given up because it changes all the time."""
+
+
+class HandOverFailed(Exception):
+    """A partition can't be handed over now: it stays with this gateway. The message says why."""
+
+
+async def upload_whole(
+    log: PartitionLog,
+    flushed: Callable[[PartitionLog], Awaitable[None]],
+    upload: Callable[[PartitionLog], Awaitable[Manifest]],
+    coverage: Coverage,
+) -> None:
+    """Upload a log to which nobody appends, until its manifest has all that the session's log has of it.
+
+    An upload itself may flush side files, which are in the session's log then and in no manifest. `upload` returns a manifest that counts.
+    Raises HandOverFailed, and what `flushed` and `upload` raise.
+    """
+    for _ in range(MOST_TRIES):
+        await flushed(log)
+        manifest = await upload(log)
+        partition = PartitionKey(log.topic_id, log.partition)
+        if manifest.end_offset == log.log_end_offset and not coverage.has_rows(partition):
+            return
+    raise HandOverFailed(f"{log.topic}-{log.partition} changes while it is handed over")
