@@ -16,7 +16,7 @@ from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome
 from gateway.homes.home import StartFailed
-from gateway.starting import start_until
+from gateway.running import start_until
 
 
 class _AwayFrom(DirectoryObjects):
