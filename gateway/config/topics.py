@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from gateway.config.setting import INT_MAX, LONG_MAX, Fallback, Setting, SettingType
+from functools import partial
+
+from gateway.config.setting import (
+    INT_MAX,
+    LONG_MAX,
+    Fallback,
+    Setting,
+    SettingType,
+    SettingValue,
+    whole_number,
+)
 
 _SECTION = "Topics and their logs"
 _MS_PER_HOUR = 3600000
@@ -192,5 +202,149 @@ TOPIC_SETTINGS = (
         section=_SECTION,
         doc="Kept without effect, for clients that set it. A partition has one replica, and acks=all "
         "succeeds with one.",
+    ),
+)
+
+
+# Settings of delayed records, which share groups get only when the records are due.
+
+_DELIVERY_SECTION = "Delayed records"
+_MAX_NAME_BYTES = 1_000
+_number = partial(whole_number, _DELIVERY_SECTION)
+
+
+def _name_complaint(value: SettingValue) -> str | None:
+    if len(str(value).encode()) <= _MAX_NAME_BYTES:
+        return None
+    return f"the name of a record header must have at most {_MAX_NAME_BYTES} bytes, not {len(str(value).encode())}"
+
+
+DELIVERY_TOPIC_SETTINGS = (
+    Setting(
+        name="delivery.delay.header",
+        topic_name="delivery.delay.header",
+        type=SettingType.STRING,
+        default="",
+        dynamic=True,
+        check=_name_complaint,
+        section=_DELIVERY_SECTION,
+        doc="Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share groups get the record no "
+        "earlier. With an empty name no record is delayed. Not allowed together with the cleanup policy compact. See "
+        "delayed-records.md.",
+    ),
+)
+DELIVERY_SETTINGS = (
+    Setting(
+        name="log.delivery.delay.max.ms",
+        topic_name="delivery.delay.max.ms",
+        type=SettingType.LONG,
+        default=2_592_000_000,
+        minimum=0,
+        maximum=LONG_MAX,
+        dynamic=True,
+        section=_DELIVERY_SECTION,
+        doc="Longest delay of a record, from now. A batch with a record that is due later is refused with INVALID_RECORD.",
+    ),
+    Setting(
+        name="log.delivery.delay.hold.ms",
+        topic_name="delivery.delay.hold.ms",
+        type=SettingType.LONG,
+        default=3_600_000,
+        minimum=0,
+        maximum=LONG_MAX,
+        dynamic=True,
+        section=_DELIVERY_SECTION,
+        doc="Time for which retention and TTL keep a delayed record after it is due, so that groups can read the record.",
+    ),
+    _number(
+        "seqgate.delayed.records.max.per.partition",
+        100_000,
+        "Records of one partition that are not due yet. Beyond the limit a batch with delayed records is refused with "
+        "NOT_ENOUGH_REPLICAS, which producers retry.",
+    ),
+    _number(
+        "seqgate.delayed.records.max",
+        1_000_000,
+        "Records of all partitions together that are not due yet. The limit acts like the one of a partition.",
+    ),
+    _number(
+        "seqgate.delayed.records.snapshot.interval.ms",
+        60_000,
+        "Interval at which the delayed records of a log are written to a snapshot. A start after a crash replays the log from "
+        "there.",
+    ),
+    _number(
+        "seqgate.share.partition.max.stretches",
+        20_000,
+        "Ranges of consecutive offsets with the same state that a share group keeps of a partition. Delivery past delayed records "
+        "splits ranges. At the limit the group gets no further records of the partition until delayed records in between are "
+        "due.",
+    ),
+)
+
+
+# Settings of the codec in which batches are stored, and of the threads that recompress batches of other
+# codecs.
+
+_COMPRESSION_SECTION = "Compression"
+PRODUCER = "producer"
+"""The compression type that keeps each batch as the producer sent it."""
+UNCOMPRESSED = "uncompressed"
+
+
+def _gzip_level(value: SettingValue) -> str | None:
+    if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
+        return None
+    return "Value must be between 1 and 9 or equal to -1"
+
+
+def _level(codec: str, default: int, minimum: int, maximum: int) -> Setting:
+    return Setting(
+        name=f"compression.{codec}.level",
+        topic_name=f"compression.{codec}.level",
+        type=SettingType.INT,
+        default=default,
+        minimum=minimum,
+        maximum=maximum,
+        dynamic=True,
+        section=_COMPRESSION_SECTION,
+        doc=f"Level at which the gateway compresses with {codec}. It counts for batches that arrive in another codec; a batch of the "
+        "right codec keeps its producer's level.",
+    )
+
+
+COMPRESSION_SETTINGS = (
+    Setting(
+        name="compression.type",
+        topic_name="compression.type",
+        type=SettingType.STRING,
+        default=PRODUCER,
+        choices=(UNCOMPRESSED, "zstd", "lz4", "snappy", "gzip", PRODUCER),
+        dynamic=True,
+        section=_COMPRESSION_SECTION,
+        doc="Codec of stored batches. `producer` stores each batch as it was sent. With any other value a batch of another codec is "
+        "recompressed in a thread before it is stored; a batch of the right codec is stored as it was sent. A change counts for "
+        "batches that arrive afterwards.",
+    ),
+    Setting(
+        name="compression.gzip.level",
+        topic_name="compression.gzip.level",
+        type=SettingType.INT,
+        default=-1,
+        dynamic=True,
+        check=_gzip_level,
+        section=_COMPRESSION_SECTION,
+        doc="Level at which the gateway compresses with gzip: 1 to 9, or -1 for the library's default. It counts for batches that arrive in "
+        "another codec.",
+    ),
+    _level("lz4", 9, 1, 17),
+    _level("zstd", 3, -131072, 22),
+    whole_number(
+        _COMPRESSION_SECTION,
+        "seqgate.recompression.threads",
+        2,
+        "Threads that recompress batches. Each thread holds three copies of one batch: in its old codec, decompressed (at most "
+        "seqgate.batch.decompressed.max.bytes), and in its new codec. Batches that wait for a thread count in queued.max.request.bytes.",
+        maximum=64,
     ),
 )

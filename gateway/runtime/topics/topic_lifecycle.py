@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Final, cast
 
 from gateway.config import Config
-from gateway.config.compression import PRODUCER, UNCOMPRESSED
 from gateway.config.table import BY_TOPIC_NAME
+from gateway.config.topics import PRODUCER, UNCOMPRESSED
 from gateway.metadata.image import (
     ALL_BROKERS,
     BROKER_RESOURCE,
