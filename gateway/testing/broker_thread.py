@@ -280,7 +280,7 @@ class FaultyRequests:
             if api_key == PRODUCE and version >= FIRST_PRODUCE:
                 refusals = Refusals(self._inside.refusals(), peer, client_id)
                 _note_refused(refusals, version, frame, position, effect)
-            return refusal()
+            return self._late(refusal(), effect) if effect.delay_ms else refusal()
         begun = self._dispatcher.begin(frame, peer)
         if begun is None:
             if effect.kind is Kind.DROP_ANSWER:
@@ -324,11 +324,18 @@ class FaultyRequests:
             changed.fail()
         elif effect.kind is Kind.LOSE_ANSWER:
             self._hold(changed)
-        elif effect.kind is Kind.DELAY:
+        elif effect.delay_ms and effect.kind is not Kind.THROTTLE:
             self._hold(changed)
-            asyncio.get_running_loop().call_later(effect.delay_ms / 1000, self._resolve_late, changed, answer)
+            delay_s = effect.delay_ms / 1000
+            asyncio.get_running_loop().call_later(delay_s, self._resolve_late, changed, change(answer))
         else:
             changed.resolve(change(answer))
+
+    def _late(self, refusal: bytes, effect: Effect) -> Deferred:
+        """Return the answer of a request that is not carried out, and whose client learns it after the time of the effect."""
+        late = Deferred()
+        self._pass_on(refusal, late, lambda answer: answer, effect)
+        return late
 
     def _hold(self, changed: Deferred) -> None:
         self._held.add(changed)

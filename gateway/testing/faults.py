@@ -322,7 +322,9 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What happens to one request. `delay_ms` is the time of DELAY and THROTTLE, `error` the error of ERROR and ERROR_AFTER."""
+    """What happens to one request. `error` is the error of ERROR and ERROR_AFTER, `delay_ms` the time of DELAY and THROTTLE, and that
+    of an error whose answer comes late.
+    """
 
     kind: Kind
     delay_ms: int = 0
@@ -331,7 +333,7 @@ class Effect:
     def __str__(self) -> str:
         text = self.kind.name.lower().replace("_", " ")
         if self.kind in {Kind.ERROR, Kind.ERROR_AFTER}:
-            return f"{text} {self.error.name.upper()}"
+            text = f"{text} {self.error.name.upper()}"
         return f"{text} {self.delay_ms} ms" if self.delay_ms else text
 
 
