@@ -1,21 +1,69 @@
-"""The shape of the five packages: no circle of files, no long file, no folder with a vague name, no stray fsync."""
+"""The shape of the five packages: one subject, one file; no circle, no crumb, no file that is too long, no vague name, no stray fsync.
+
+`python -m tests.test_structure` prints how many lines the files have, and the crumbs that are imported late.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.support.imports import ROOT, circles, imports_under, modules
+from tests.support.imports import ROOT, Import, When, all_imports, circles, imports_under, modules
 
-LONGEST = 400
+LONGEST = 1_000
+CRUMB = 100
+"""A module with fewer lines that one other module of its folder imports, and nobody else, is a section of that one."""
+ENTRY_POINTS = {"gateway.entry"}
+"""The modules that an installed command imports (pyproject.toml)."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
+def lines_of(root: Path) -> dict[str, int]:
+    return {name: len(path.read_text().splitlines()) for name, path in modules(root).items()}
+
+
+def crumbs(imports: Mapping[str, list[Import]], lines: Mapping[str, int], when: When) -> list[str]:
+    """Return the crumbs whose one importer imports them at this time."""
+    faces = {name for name in lines if any(other.startswith(f"{name}.") for other in lines)} | ENTRY_POINTS
+    importers: dict[str, dict[str, set[When]]] = defaultdict(lambda: defaultdict(set))
+    for name, found in imports.items():
+        for target, time in found:
+            importers[target][name].add(time)
+    return [
+        f"{name} ({count} lines) is a section of {importer}"
+        for name, count in sorted(lines.items())
+        if count < CRUMB and len(importers[name]) == 1 and name not in faces
+        for importer, times in importers[name].items()
+        if importer.rpartition(".")[0] == name.rpartition(".")[0]
+        and (when is When.LATE) == (times == {When.LATE})
+    ]
+
+
+def test_no_module_is_a_crumb() -> None:
+    """A module that is only imported late may be small: what a start does not need stays apart."""
+    assert crumbs(all_imports(ROOT), lines_of(ROOT), When.AT_ONCE) == []
+
+
+def test_a_crumb_is_found() -> None:
+    imports = {
+        "log.a": [Import("log.b", When.AT_ONCE), Import("log.c", When.LATE), Import("log.d", When.AT_ONCE)],
+        "log.b": [Import("log.files.e", When.AT_ONCE)],
+        "log.f": [Import("log.d", When.HINT)],
+    }
+    lines = {"log.a": 99, "log.b": 99, "log.c": 99, "log.d": 99, "log.files.e": 99, "log.f": 99}
+    assert crumbs(imports, lines, When.AT_ONCE) == ["log.b (99 lines) is a section of log.a"]
+    assert crumbs(imports, lines, When.LATE) == ["log.c (99 lines) is a section of log.a"]
+    assert crumbs(imports, {**lines, "log.b": 100}, When.AT_ONCE) == []
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
-    found = circles(imports_under(ROOT))
+    """Hints for type checking are free inside a folder; late imports are no part of a start."""
+    found = circles(imports_under(ROOT, When.AT_ONCE))
     assert not found, "\n".join(f"a circle of {len(group)} files: {', '.join(group)}" for group in found)
 
 
@@ -47,9 +95,8 @@ def test_two_circles_are_told_apart() -> None:
     assert sorted(circles(imports)) == [["a", "b"], ["c", "d", "e"]]
 
 
-def test_no_file_is_longer_than_four_hundred_lines() -> None:
-    lines = {name: len(path.read_text().splitlines()) for name, path in modules(ROOT).items()}
-    assert {name: count for name, count in lines.items() if count > LONGEST} == {}
+def test_no_file_is_longer_than_a_thousand_lines() -> None:
+    assert {name: count for name, count in lines_of(ROOT).items() if count > LONGEST} == {}
 
 
 def test_every_file_is_named_for_what_is_in_it() -> None:
@@ -104,3 +151,19 @@ def test_a_flush_is_found(line: str) -> None:
 
 def test_a_sync_that_is_no_flush_is_not_found() -> None:
     assert not _flushes("durability.sync(paths=[path])\ngroups.sync(member)  # no fsync")
+
+
+def histogram() -> str:
+    """Return how many files have how many lines, and the small files that are only imported late."""
+    lines = {name: count for name, count in lines_of(ROOT).items() if count > 1}
+    sizes = Counter(min(count // 100, 10) * 100 for count in lines.values())
+    rows = [
+        f"{size:>5} to {size + 99:<5} {sizes[size]:>4} {'#' * (sizes[size] // 4)}" for size in sorted(sizes)
+    ]
+    total = sum(lines.values())
+    rows.append(f"{len(lines)} files, {total} lines, {total // len(lines)} lines on average")
+    return "\n".join([*rows, "", "imported late only:", *crumbs(all_imports(ROOT), lines, When.LATE)])
+
+
+if __name__ == "__main__":
+    print(histogram())

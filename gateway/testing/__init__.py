@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "Broker", "BrokerProcess", "Fault", "Faults", "Kind", "StoredProducer", "StoredRecord"]
 
 _MODULES: Final = {
-    "SETTINGS": "settings",
+    "SETTINGS": "broker",
     "Broker": "broker",
     "BrokerProcess": "broker_process",
-    "Fault": "fault",
+    "Fault": "faults",
     "Faults": "faults",
-    "Kind": "effects",
+    "Kind": "faults",
     "StoredProducer": "stored",
     "StoredRecord": "stored",
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +17,13 @@ from gateway.admin.backup.messages import (
     StageBackupRequest,
     Verified,
 )
-from gateway.admin.backup.staging import staged_in
+from gateway.admin.client import ask
 from gateway.admin.pids.messages import MoveNextRequest
 from gateway.admin.pids.stopped import move_next_stopped
-from gateway.admin.request import ControlError
+from gateway.admin.request import ControlError, NotRunning
 from gateway.admin.status.live import gateway_version
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored import metadata_directory, read_image
+from gateway.admin.stored import locked, metadata_directory, read_image
 from gateway.admin.system_errors import in_words
 from gateway.backup import creation
 from gateway.backup import repository as restoring
@@ -30,7 +32,9 @@ from gateway.backup.pace import Pace
 from gateway.backup.repository import Repository, damage_of, open_backup
 from gateway.config import Config, load_config
 from gateway.runtime.topics.producer_ids import SEEN_FILE
-from log import IncompatibleFormat, LogError, Storage
+from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+from log.rebuilding import BUCKET_SESSION
+from log.staging import STAGING_LOCK, Staged, read_staged, remove_staging, stage_stopped
 
 LEAST_GAP: Final = 1_000_000_000_000
 """The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""
@@ -159,3 +163,59 @@ def _unusable(path: str, complaint: str) -> BackupRow:
         copied_bytes=0,
         complaint=complaint,
     )
+
+
+# Stages the files that a backup copies: the running gateway does it, or the command itself where no gateway
+# runs.
+
+STAGE_TIMEOUT_S: Final = 600.0
+"""How long a gateway may take to give second names to the files of all partitions."""
+
+
+@contextlib.contextmanager
+def staged_in(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Iterator[Staged]:
+    """Yield what is staged in a data directory, and remove it afterwards; a running gateway gets the request. Raises ControlError."""
+    metadata_directory(data_dir)
+    if storage.exists(str(data_dir / BUCKET_SESSION)):
+        raise ControlError(
+            f"{data_dir} is a cache of a bucket, which has the records: back up the bucket, with its own versions and replication"
+        )
+    lock = str(data_dir / STAGING_LOCK)
+    try:
+        storage.lock(lock)
+        _give_to_owner(data_dir, lock)
+    except DirectoryLocked as error:
+        raise ControlError(f"another backup of {data_dir} is under way; wait until it ends") from error
+    except OSError as error:
+        raise ControlError(f"{data_dir} can't be locked: {in_words(error)}") from error
+    try:
+        _stage(storage, data_dir, request)
+        yield read_staged(storage, str(data_dir))
+    finally:
+        with contextlib.suppress(OSError):
+            # The gateway, or the next backup, removes what can't be removed now.
+            remove_staging(storage, str(data_dir))
+        storage.unlock(lock)
+
+
+def _give_to_owner(data_dir: Path, lock: str) -> None:
+    """Let the gateway lock a file that root has created. Raises OSError."""
+    owner = data_dir.stat()
+    if os.geteuid() == 0:
+        os.chown(lock, owner.st_uid, owner.st_gid)
+
+
+def _stage(storage: Storage, data_dir: Path, request: StageBackupRequest) -> None:
+    try:
+        ask(data_dir, request, timeout_s=STAGE_TIMEOUT_S)
+    except NotRunning:
+        _stage_here(storage, data_dir)
+
+
+def _stage_here(storage: Storage, data_dir: Path) -> None:
+    """Stage the files of a directory that no gateway has open. The gateway may start as soon as they are linked."""
+    with locked(storage, data_dir):
+        try:
+            stage_stopped(storage, str(data_dir), time.time_ns() // 1_000_000, (SEEN_FILE,))
+        except (IncompatibleFormat, LogError, OSError) as error:
+            raise ControlError(f"{data_dir} can't be backed up: {in_words(error)}") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.cluster.membership import earlier_sessions
+from gateway.cluster.membership import silence
 from gateway.cluster.parts.manifest import SegmentRef, encode_manifest
 from tests.gateway.homes.test_uploads import running, stored
 
@@ -36,7 +36,7 @@ async def test_records_of_the_taker_outlive_a_late_manifest(
         shutil.rmtree(path)
     shutil.copytree(before, bucket)
     # Nobody serves in the session before, so the taker need not wait until its lease is over.
-    monkeypatch.setattr(earlier_sessions, "conviction_s", lambda _: 0.0)
+    monkeypatch.setattr(silence, "conviction_s", lambda _: 0.0)
     async with running(tmp_path, "node.id=1") as taker:
         await taker.append(2)
         shutil.copytree(late, bucket / parts)
