@@ -69,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_transport",
         "active",
+        "is_nameless",
         "last_active_s",
         "listener_name",
         "number",
@@ -91,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._identify = identify
         self.listener_name, self.principal, self.software = listener_name, ANONYMOUS, UNKNOWN_SOFTWARE
         self.token_id: str | None = None
+        self.is_nameless = False
         self.refused: RefusedBatches | None = None
         """The refused batches that the client will send again (`seq_validator.refused`)."""
         self._begin: Begin = server.dispatcher.begin

@@ -278,7 +278,7 @@ class FaultyRequests:
         refusal = partial(_refusal, api_key, version, correlation_id, request, effect)
         if effect.kind is Kind.ERROR:
             if api_key == PRODUCE and version >= FIRST_PRODUCE:
-                refusals = Refusals(self._inside.refusals(), peer, client_id)
+                refusals = Refusals(self._inside.refusals(), peer)
                 _note_refused(refusals, version, frame, position, effect)
             return self._late(refusal(), effect) if effect.delay_ms else refusal()
         begun = self._dispatcher.begin(frame, peer)

@@ -158,6 +158,8 @@ class Peer(Protocol):
     """The number of the connection, in the order in which the gateway accepted them."""
     software: ClientSoftware
     """The software of the client, as far as it is known."""
+    is_nameless: bool
+    """Whether the client asked ApiVersions in a version without the name of its software."""
     refused: RefusedBatches | None
     """The refused batches that the client will send again; None, as nearly always, without any."""
 

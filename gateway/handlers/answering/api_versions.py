@@ -64,6 +64,7 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
     def begin(context: RequestContext[TopicServices], request: Any) -> Answer:
         module = response_module(API_KEY, context.api_version)
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
+        context.peer.is_nameless = context.api_version < FIRST_WITH_SOFTWARE
         if error is ErrorCode.none and context.api_version >= FIRST_WITH_SOFTWARE:
             context.peer.software = _software(
                 request.client_software_name[:MAX_SOFTWARE_CHARACTERS],

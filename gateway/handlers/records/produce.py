@@ -287,7 +287,7 @@ class _Appending:
 
     def _note_refusal(self, key: str | bytes, index: int, records: memoryview | None, code: int) -> None:
         context = self._context
-        Refusals(context.services.refusals, context.peer, context.client_id).note(key, index, records, code)
+        Refusals(context.services.refusals, context.peer).note(key, index, records, code)
 
     def _store(
         self,
@@ -458,7 +458,7 @@ def refuse_all(
         (key, [ProduceRow(entry.partition, int(error), -1, -1, -1, message) for entry in entries])
         for key, entries in request.topics
     ]
-    refusals = Refusals(context.services.refusals, context.peer, context.client_id)
+    refusals = Refusals(context.services.refusals, context.peer)
     for key, entries in request.topics:
         for entry in entries:
             refusals.note(key, entry.partition, entry.records, int(error))
@@ -558,7 +558,7 @@ def _split(
 ) -> tuple[ProduceRequest, Topics]:
     if not errors:
         return request, []
-    refusals = Refusals(context.services.refusals, context.peer, context.client_id)
+    refusals = Refusals(context.services.refusals, context.peer)
     refused: dict[str | bytes, dict[int, ProduceRow]] = {}
     for key, entries in request.topics:
         if key in errors:

@@ -234,7 +234,7 @@ class PendingAnswer:
         if info.batch is not None:
             context = self.context
             key = next(key for key, found in self.topics if found is rows)
-            refusals = Refusals(context.services.refusals, context.peer, context.client_id)
+            refusals = Refusals(context.services.refusals, context.peer)
             refusals.note_batch(key, row.partition, info.batch, row.error_code)
 
     def _state_decided(self, persisted: bool) -> None:

@@ -317,7 +317,7 @@ def final_refusal(
     if services.partitions.may_be_led_elsewhere:
         message = "another gateway may lead the partition by now"
         row = refused_row(partition, int(ErrorCode.not_leader_or_follower), message, appended=False)
-    Refusals(services.refusals, peer, client_id).note(key, partition.index, records, row.error_code)
+    Refusals(services.refusals, peer).note(key, partition.index, records, row.error_code)
     services.counters.verdicts.refusal(
         partition.topic,
         partition.index,

@@ -9,6 +9,9 @@ later ones back:
 | MESSAGE_TOO_LARGE with more than one record | Java and kafka-python split the batch and send its parts again | wait for it |
 | any other code | give the batch up | are stored, as in Kafka |
 
+aiokafka has one batch of a partition in flight, so nothing can overtake, and fails every batch that is out of order. Today it is the
+client that asks ApiVersions without the name of its software. The refusals of such a connection are not remembered.
+
 docs/how-it-works.md lists every way in which a batch can be refused. Source: Kafka's Sender.completeBatch and canRetry,
 TransactionManager.canRetry; librdkafka's rd_kafka_handle_idempotent_Produce_error; franz-go's sink.handleReqRespBatch;
 kafka-python's Sender._can_split.
@@ -52,10 +55,6 @@ SENT_AGAIN: Final = frozenset(
 """The error codes upon which clients send a batch again with the same sequence."""
 _TOO_LARGE: Final = int(ErrorCode.message_too_large)
 _OUT_OF_ORDER: Final = int(ErrorCode.out_of_order_sequence_number)
-_ONE_IN_FLIGHT: Final = "aiokafka"
-"""The beginning of the client id of a client that has one batch of a partition in flight, unless its user chose another id. No later
-batch can overtake, and the client fails every batch that is answered with OUT_OF_ORDER_SEQUENCE_NUMBER.
-"""
 _WHEN_GONE: Final = "refused batches"
 
 Key = str | bytes
@@ -73,13 +72,12 @@ def refused_before(peer: Peer, key: Key, partition: Partition, now_ms: int) -> R
 class Refusals:
     """Notes the refusals of one Produce request on its connection."""
 
-    __slots__ = ("_client_id", "_limit", "_peer")
+    __slots__ = ("_limit", "_peer")
 
-    def __init__(self, limit: RefusalLimit, peer: Peer, client_id: str) -> None:
+    def __init__(self, limit: RefusalLimit, peer: Peer) -> None:
         """`limit` counts the refused batches that all connections remember."""
         self._limit = limit
         self._peer = peer
-        self._client_id = client_id
 
     def note(self, key: Key, index: int, records: memoryview | None, code: int) -> None:
         """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are ignored."""
@@ -88,9 +86,9 @@ class Refusals:
 
     def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int) -> None:
         """Remember a refused batch that its client sends again; forget one that its client gives up."""
-        if batch.producer_id < 0 or self._client_id.startswith(_ONE_IN_FLIGHT):
-            return
         peer = self._peer
+        if batch.producer_id < 0 or peer.is_nameless:
+            return
         refused = peer.refused
         if code in SENT_AGAIN or (code == _TOO_LARGE and batch.record_count > 1):
             if refused is None:

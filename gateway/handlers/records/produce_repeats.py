@@ -101,7 +101,7 @@ class _Target:
     ) -> None:
         """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be stored before it."""
         if info.batch is not None:
-            refusals = Refusals(self._refusals, peer, self.client_id)
+            refusals = Refusals(self._refusals, peer)
             refusals.note_batch(self.key, self.partition.index, info.batch, row.error_code)
         deferred.resolve(self.refuse(correlation_id, row))
 

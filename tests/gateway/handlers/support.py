@@ -60,6 +60,7 @@ class FakePeer:
     principal = "User:ANONYMOUS"
     token_id: str | None = None
     number = 1
+    is_nameless = False
 
     def __init__(self) -> None:
         self.refused: RefusedBatches | None = None

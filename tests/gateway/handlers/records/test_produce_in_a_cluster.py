@@ -148,7 +148,7 @@ async def test_a_batch_that_is_refused_here_and_stored_elsewhere_holds_up_nobody
         for each in sent[:2]:
             assert (await answer(produce(node, each)))["error_code"] == 0
         registry.release(TOPIC, 0)
-        refusals = Refusals(node.services.partitions.refusals, node.peer, "test")
+        refusals = Refusals(node.services.partitions.refusals, node.peer)
         refusals.note(TOPIC, 0, memoryview(sent[1]), int(ErrorCode.not_leader_or_follower))
         assert (await answer(produce(node, sent[2])))["error_code"] == 0
         assert node.peer.refused is None

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers import APIS
 from gateway.handlers.answering.api import Deferred
 from gateway.handlers.records import produce
 from gateway.handlers.records.produce_order import Refusals
@@ -216,7 +217,7 @@ async def test_an_error_that_a_test_ordered(node: Node, client: Client, code: Er
     """The test kit answers in place of the handler, and notes the refusal as the handler would."""
     await create(node, TOPIC)
     request, _ = produce_reader(VERSION)(client.frame(A), 14)
-    refusals = Refusals(node.services.partitions.refusals, client.peer, "test")
+    refusals = Refusals(node.services.partitions.refusals, client.peer)
     ((key, (entry,)),) = request.topics
     refusals.note(key, entry.partition, entry.records, int(code))
     assert await client.send(B) == OUT_OF_ORDER
@@ -249,11 +250,16 @@ async def test_another_connection_is_not_held_back(node: Node, client: Client) -
     assert node.services.partitions.refusals.remembered == 0
 
 
-async def test_an_aiokafka_producer_has_one_batch_in_flight(node: Node, client: Client) -> None:
-    await create(node, TOPIC)
-    refusals = Refusals(node.services.partitions.refusals, client.peer, "aiokafka-producer-1")
-    refusals.note(TOPIC, 0, memoryview(LARGE.encode()), int(ErrorCode.message_too_large))
-    assert await client.send(B) == OK
+@pytest.mark.parametrize(("version", "code"), [(0, OK), (2, OK), (3, OUT_OF_ORDER)])
+async def test_a_client_that_does_not_name_its_software_has_one_batch_in_flight(
+    node: Node, client: Client, version: int, code: int
+) -> None:
+    """aiokafka asks ApiVersions v0 and would fail every later batch; the others ask v3 or later."""
+    await create(node, TOPIC, configs=LIMITS)
+    asked = {} if version < 3 else {"client_software_name": "a-client", "client_software_version": "1"}
+    frame = memoryview(encode("api_versions", version, asked, correlation_id=1))
+    assert Dispatcher(APIS, node.services).begin(frame, client.peer) is not None
+    assert [await client.send(batch) for batch in (LARGE, B)] == [int(ErrorCode.message_too_large), code]
 
 
 async def test_a_client_that_goes_on_without_the_refused_batch(node: Node, client: Client) -> None:
