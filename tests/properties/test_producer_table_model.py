@@ -1,17 +1,32 @@
 """Two ProducerTables with a common limit, compared with a model that keeps every accepted batch for ever.
 
 The model decides by searching its whole history. It has no windows, orders or counters of its own.
+
+All batches come over one connection. Some are refused at random, for reasons that have nothing to do with their
+sequence. `tests.models.refusals` has the rule for the batches behind them.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from seq_validator import ACCEPTED, Duplicate, ProducerLimit, ProducerTable, Rejected, RejectionReason
+from seq_validator import (
+    ACCEPTED,
+    Duplicate,
+    ProducerLimit,
+    ProducerTable,
+    RefusalLimit,
+    RefusedBatches,
+    RefusedBefore,
+    Rejected,
+    RejectionReason,
+)
+from tests.models.refusals import Awaited
 from tests.seq_validator.candidate import Candidate
 
 RETAINED = 5
@@ -44,6 +59,7 @@ class History:
 
     appended: list[Appended] = field(default_factory=list)
     forgotten: list[Appended] = field(default_factory=list)
+    awaited: defaultdict[tuple[int, int], Awaited] = field(default_factory=lambda: defaultdict(Awaited))
 
     def of(self, table: int, producer_id: int) -> list[Appended]:
         return [
@@ -122,6 +138,8 @@ class History:
     def judge(self, table: int, batch: Candidate, now_ms: int) -> object:
         known = self.of(table, batch.producer_id)
         if not known:
+            if self.must_wait(table, batch):
+                return RejectionReason.OUT_OF_ORDER_SEQUENCE
             if self.is_full(table) and self.victim(table, now_ms) is None:
                 return RejectionReason.PRODUCER_LIMIT_REACHED
             return ACCEPTED
@@ -133,6 +151,10 @@ class History:
         ):
             return RejectionReason.INVALID_TXN_STATE
         return verdict
+
+    def must_wait(self, table: int, batch: Candidate) -> bool:
+        awaited = self.awaited[table, batch.producer_id]
+        return awaited.holds_back(batch.producer_epoch, batch.base_sequence)
 
     def judge_marker(self, table: int, marker: Marker) -> object:
         known = self.of(table, marker.producer_id)
@@ -177,6 +199,7 @@ class ProducerTables(RuleBasedStateMachine):
             max_per_partition=MAX_PER_PARTITION, max_in_all=MAX_IN_ALL, min_idle_ms=MIN_IDLE_MS
         )
         self.tables = [ProducerTable(retained_batches=RETAINED, limit=self.limit) for _ in range(2)]
+        self.refused = RefusedBatches(RefusalLimit(1_000))
         self.end_offsets = [0, 0]
         self.model = History()
         self.now_ms = 1_000
@@ -186,12 +209,35 @@ class ProducerTables(RuleBasedStateMachine):
     def offer(self, table: int, batch: Candidate) -> None:
         self.now_ms += 1
         expected = self.model.judge(table, batch, self.now_ms)
-        verdict = self.tables[table].judge(batch, self.now_ms)
+        verdict = self.tables[table].judge(batch, self.now_ms, before=RefusedBefore(table, self.refused))
         actual = verdict.reason if isinstance(verdict, Rejected) else verdict
         assert actual == expected
         self.refusals += actual is RejectionReason.PRODUCER_LIMIT_REACHED
+        self.note(table, batch, actual)
         if verdict is ACCEPTED:
             self.append(table, batch)
+
+    def note(self, table: int, batch: Candidate, verdict: object) -> None:
+        """Remember at both sides what a Produce remembers of a verdict."""
+        awaited, waits = self.model.awaited[table, batch.producer_id], self.model.must_wait(table, batch)
+        if verdict is RejectionReason.PRODUCER_LIMIT_REACHED:
+            self.strike(table, batch)
+        elif verdict is RejectionReason.OUT_OF_ORDER_SEQUENCE:
+            self.refused.pass_over(table, batch)
+            if waits:
+                awaited.held_back()
+        elif isinstance(verdict, RejectionReason):
+            self.refused.give_up(table, batch)
+            if not waits:
+                awaited.taken()
+        else:
+            self.refused.forget(table, batch)
+            awaited.taken()
+
+    def strike(self, table: int, batch: Candidate) -> None:
+        self.refused.refuse(table, batch)
+        if batch.base_sequence >= 0:
+            self.model.awaited[table, batch.producer_id].refused(batch.producer_epoch, batch.base_sequence)
 
     def append(self, table: int, batch: Candidate | Marker) -> None:
         offset = self.end_offsets[table]
@@ -281,6 +327,26 @@ class ProducerTables(RuleBasedStateMachine):
     @rule(
         table=tables,
         producer_id=producer_ids,
+        epoch=st.integers(-1, 2),
+        base_sequence=near_the_wrap,
+        later=st.integers(0, 6),
+        is_given_up=st.booleans(),
+    )
+    def refuse(
+        self, table: int, producer_id: int, epoch: int, base_sequence: int, later: int, is_given_up: bool
+    ) -> None:
+        """Refuse a batch that its client sends again, and receive later ones, which the client may give up."""
+        batch = Candidate(base_sequence, 1, producer_id, epoch)
+        self.strike(table, batch)
+        for _ in range(later):
+            batch = Candidate((batch.base_sequence + 1) % SEQUENCES, 1, producer_id, epoch, self.now_ms)
+            self.offer(table, batch)
+            if is_given_up:
+                self.note(table, batch, RejectionReason.INVALID_TXN_STATE)
+
+    @rule(
+        table=tables,
+        producer_id=producer_ids,
         counts=st.lists(records, min_size=1, max_size=8),
         is_transactional=st.booleans(),
     )
@@ -342,6 +408,8 @@ class ProducerTables(RuleBasedStateMachine):
             data, retained_batches=RETAINED, limit=self.limit
         )
         assert log_end_offset == self.end_offsets[table]
+        self.refused = RefusedBatches(RefusalLimit(1_000))
+        self.model.awaited.clear()
 
     @invariant()
     def the_tables_hold_what_the_history_says(self) -> None:
