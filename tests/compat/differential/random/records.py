@@ -1,15 +1,21 @@
-"""Idempotent and plain batches, deleted records, and fetches in and out of sessions."""
+"""Idempotent and plain batches, deleted records, and fetches in and out of sessions.
+
+Where Kafka lets a batch overtake a refused one, the endpoints differ, and then in all that is stored. So only
+`pipeline` sends such a batch, to a topic of its own.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from tests.compat.differential.peer import Peer, Topic, fetch_request
+from tests.compat.differential.peer import Peer, Topic, fetch_request, produce_request
 from tests.compat.differential.random.sequence import World, drawn, one_of
 from tests.compat.differential.transactional import describe_producers
-from tests.support.batches import Batch, records
+from tests.models.refusals import Awaited
+from tests.support.batches import Batch, read_batches, records
 from tests.support.wire import Plain
 
 partition = one_of(0, 1)
@@ -29,6 +35,22 @@ WRONG: dict[str, Plain] = {
     "far ahead": {"base_timestamp": 2**50},
 }
 
+CORRUPT, TOO_LARGE = 2, 10
+SENT_AGAIN = {CORRUPT, TOO_LARGE}
+"""The codes of these sequences after which clients send a batch again."""
+FIRST: dict[str, Plain] = {
+    "crc": {"crc": 7},
+    "too large": {"records": records(200)},
+    "far ahead": {"base_timestamp": 2**50},
+    "right": {},
+}
+"""What the first batch of a pipeline has at its first attempt."""
+
+
+def _row(answer: Plain) -> Plain:
+    row: Plain = answer["responses"][0]["partition_responses"][0] if answer else {"error_code": -1}
+    return row
+
 
 class Produce(World):
     family = "produce"
@@ -39,6 +61,7 @@ class Produce(World):
         "wrong": (3, drawn(partition, producer, one_of(*WRONG))),
         "pair": (2, drawn(producer, one_of("", "", *WRONG))),
         "two_batches": (1, drawn(partition, producer)),
+        "pipeline": (1, drawn(one_of(*FIRST), one_of(0, 0, 9), one_of(1, 2, 5), one_of(2, 3, 5))),
         "delete": (1, drawn(partition, one_of(0, 1, 3, -1, 99))),
         "offsets": (3, drawn(partition, one_of(-1, -2, -3, 0, 2**50))),
         "fetch": (3, drawn(partition, one_of(0, 1, 4, 99))),
@@ -51,6 +74,9 @@ class Produce(World):
         self.topic = peer.topic(partitions=2)
         self.next: dict[tuple[int, int, int], int] = {}
         self.sent: list[tuple[int, Batch]] = []
+        self.known: set[tuple[int, int]] = set()
+        self.awaited: defaultdict[tuple[int, int], Awaited] = defaultdict(Awaited)
+        self.pipelines = 0
 
     def _batch(self, index: int, number: int, epoch: int, count: int = 1, codec: str = "none") -> Batch:
         batch = Batch(records(count), codec=codec)
@@ -58,10 +84,26 @@ class Produce(World):
             return batch
         return batch.of(1_000_000 + number, epoch, self.next.get((index, number, epoch), 0))
 
+    def _overtakes(self, index: int, batch: Batch) -> bool:
+        """Return whether only Kafka would store the batch before an earlier one that was refused."""
+        place = index, batch.producer_id
+        return place not in self.known and self.awaited[place].holds_back(
+            batch.producer_epoch, batch.base_sequence
+        )
+
+    def _note(self, index: int, batch: Batch, code: int) -> None:
+        if code == 0:
+            self.known.add((index, batch.producer_id))
+        elif code in SENT_AGAIN and batch.producer_id >= 0 and batch.base_sequence >= 0:
+            self.awaited[index, batch.producer_id].refused(batch.producer_epoch, batch.base_sequence)
+
     def _send(self, index: int, batch: Batch, *, counts: int = 0) -> None:
+        if self._overtakes(index, batch):
+            return
         answer = self.peer.produce(self.topic, {index: batch})
         self.sent.append((index, batch))
-        row = answer["responses"][0]["partition_responses"][0] if answer else {"error_code": -1}
+        row = _row(answer)
+        self._note(index, batch, row["error_code"])
         if counts and not row["error_code"] and batch.producer_id >= 0:
             key = index, batch.producer_id - 1_000_000, batch.producer_epoch
             self.next[key] = batch.base_sequence + counts
@@ -83,11 +125,41 @@ class Produce(World):
     def pair(self, number: int, kind: str) -> None:
         """Send a request for both partitions, perhaps with a wrong batch for the second."""
         other = replace(self._batch(1, number, 0), **WRONG.get(kind, {}))
-        self.peer.produce(self.topic, {0: self._batch(0, number, 0), 1: other}, version=9)
+        batches = {0: self._batch(0, number, 0), 1: other}
+        if any(self._overtakes(index, batch) for index, batch in batches.items()):
+            return
+        answer = self.peer.produce(self.topic, batches, version=9)
+        for row in answer["responses"][0]["partition_responses"] if answer else ():
+            self._note(row["index"], batches[row["index"]], row["error_code"])
 
     def two_batches(self, index: int, number: int) -> None:
         batch = self._batch(index, number, 0)
         self.peer.produce(self.topic, {index: batch.encode() + batch.encode()})
+
+    def pipeline(self, first: str, base_sequence: int, count: int, batches: int) -> None:
+        """Send a new producer's batches at once, the first one wrong; then each refused one again, in order.
+
+        Another connection sends them. The transcript gets their codes, and whether all are stored in order.
+        """
+        self.pipelines += 1
+        topic = self.peer.topic(f"pipeline-{self.pipelines}", configs={"max.message.bytes": "1000"})
+        sequences = [base_sequence + count * number for number in range(batches)]
+        right = [Batch(records(count)).of(1_000_009, 0, sequence) for sequence in sequences]
+        attempts = [replace(right[0], **FIRST[first]), *right[1:]]
+        beside = Peer(self.peer.bootstrap, self.peer.transcript.prefix)
+        try:
+            requests = [("produce", 9, produce_request(topic, batch)) for batch in attempts]
+            codes = [_row(answer)["error_code"] for answer in beside.pipelined(requests)]
+            for batch, code in zip(right, codes, strict=True):
+                if code:
+                    beside.produce(topic, batch)
+            fetched = beside.fetch(topic)["responses"][0]["partitions"][0]["records"]
+        finally:
+            beside.close()
+        stored = [view.base_sequence for view in read_batches(fetched)[0]]
+        fate = "sent again" if codes[0] in SENT_AGAIN else "given up"
+        seen = {f"behind one {fate}": codes[1:], f"in order with one {fate}": stored == sequences}
+        self.peer.note("pipeline", first=codes[0], **seen)
 
     def delete(self, index: int, offset: int) -> None:
         wanted = [{"name": self.topic.name, "partitions": [{"partition_index": index, "offset": offset}]}]
