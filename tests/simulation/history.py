@@ -101,6 +101,8 @@ class Refused(Event):
     base_sequence: int
     error: str
     explained: bool
+    first: RecordName | None = None
+    """The first record of the batch, if its records have names."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ class Profile:
     """The share of topics that are compacted."""
     recompressed: float = 0.0
     """The share of runs whose topics recompress batches."""
+    refusals: float = 0.0
+    """The share of runs in which first batches are refused and sent again: they are damaged, or too large."""
     zombies: bool = False
     """Whether each gateway that is taken over stands still and goes on amid the takeover or after it, and both reach the store slowly."""
 
@@ -52,7 +54,7 @@ class Profile:
 _SLOW_FLUSHES: Final = {"seqgate.flush.inline.max.ms": "0"}
 _POWER_CUTS: Final = {"power cut": 1.5, "power cut amid": 4.0}
 
-ORDINARY: Final = Profile(recompressed=0.4)
+ORDINARY: Final = Profile(recompressed=0.4, refusals=0.3)
 PROFILES: Final[Mapping[str, Profile]] = {
     "power": Profile(
         durations_s=(4.0, 8.0),
@@ -101,6 +103,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         ),
         topics=(1, 1),
         compacted=0.0,
+        refusals=1.0,
     ),
     "segments": Profile(
         durations_s=(4.0, 8.0),
@@ -289,6 +292,7 @@ TAKEOVERS: Final = Profile(
     topics=(1, 2),
     topic_configs={"internal.segment.bytes": ("2000", "8000", "1000000")},
     compacted=0.5,
+    refusals=0.5,
 )
 """Runs in a bucket, in which gateways take over from others that run."""
 

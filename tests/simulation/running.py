@@ -17,7 +17,7 @@ from gateway.runtime.loop import slices
 from tests.simulation.chance import seeded
 from tests.simulation.checkers import breaches
 from tests.simulation.events_of_names import LineAcknowledged, NameFenced, NameTold
-from tests.simulation.history import Acknowledged, Fetched, History, TransactionEnded
+from tests.simulation.history import Acknowledged, Fetched, History, Refused, TransactionEnded
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.turns import TurnsOfProcesses
@@ -119,6 +119,7 @@ def count_events(outcome: Outcome, network: Network, loop: SimulatedLoop) -> Non
     counts, events = outcome.counts, outcome.history.events
     counts.update(network.faults)
     counts["records checked"] = sum(isinstance(event, Acknowledged) for event in events)
+    counts["batches held back"] = sum(isinstance(event, Refused) and event.explained for event in events)
     counts["lines acknowledged"] = sum(isinstance(event, LineAcknowledged) for event in events)
     counts["lives fenced by name"] = sum(isinstance(event, NameFenced) for event in events)
     counts["names told"] = sum(isinstance(event, NameTold) for event in events)

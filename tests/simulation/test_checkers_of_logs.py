@@ -12,6 +12,7 @@ from tests.simulation.checkers import breaches
 from tests.simulation.history import (
     FinalRead,
     GatewayCrashed,
+    GivenUp,
     OffsetListed,
     RecordName,
     RecordsDeleting,
@@ -19,6 +20,8 @@ from tests.simulation.history import (
     Unexpected,
 )
 from tests.simulation.story import KEYED, P0, P1, Row, Story, rec
+
+OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 class TestStored:
@@ -144,6 +147,19 @@ class TestOrder:
         story.acknowledged(rec(1), 0)
         story.final([rec(1)])
         assert story.found() == {"order"}
+
+    @pytest.mark.parametrize(("acknowledged", "breaks"), [(rec(1), {"order"}), (rec(0, "q"), set())])
+    def test_a_number_that_was_refused_behind_a_later_one(
+        self, acknowledged: RecordName, breaks: set[str]
+    ) -> None:
+        """It was overtaken, even if its producer gave it up. Another producer's number proves nothing."""
+        story = Story()
+        story.sent(rec(0))
+        story.acknowledged(acknowledged, 0)
+        story.add(Refused(story.tick(), "p", 0, P0, 7, 0, 0, OUT_OF_ORDER, explained=True, first=rec(0)))
+        story.add(GivenUp(story.tick(), rec(0), P0, "timed out"))
+        story.final([acknowledged])
+        assert story.found() == breaks
 
     def test_a_given_up_number_may_be_skipped(self) -> None:
         story = Story()
@@ -320,8 +336,8 @@ class TestRepeatable:
 def test_what_clients_call_unexpected() -> None:
     story = Story()
     story.add(Unexpected(10, "p", "UNKNOWN_SERVER_ERROR"))
-    story.add(Refused(20, "p", 0, P0, 7, 0, 3, "OUT_OF_ORDER_SEQUENCE_NUMBER", explained=False))
-    story.add(Refused(30, "p", 0, P0, 7, 0, 3, "OUT_OF_ORDER_SEQUENCE_NUMBER", explained=True))
+    story.add(Refused(20, "p", 0, P0, 7, 0, 3, OUT_OF_ORDER, explained=False))
+    story.add(Refused(30, "p", 0, P0, 7, 0, 3, OUT_OF_ORDER, explained=True))
     assert breaches(story.history) == [
         "unexpected: 10 ms: p: UNKNOWN_SERVER_ERROR",
         (

@@ -36,6 +36,7 @@ COMMON = {
         "old_epochs_accepted",
         "one_duplicate_remembered",
         "producers_forgotten_at_start",
+        "refusals_forgotten",
         "visible_before_the_flush",
     ],
 }

@@ -1,5 +1,7 @@
 """Checks that the records of an incarnation are stored in the order in which they were sent, without gaps
 except records that were given up.
+
+A record that is refused because a later one was stored first is a breach, even if its producer gives it up.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
 from tests.simulation.checkers.facts import Facts, IncarnationName, Reading, incarnation_of, place
-from tests.simulation.history import RecordName, TopicPartition
+from tests.simulation.history import Acknowledged, RecordName, Refused, TopicPartition
 
 
 def order(facts: Facts) -> list[str]:
@@ -39,6 +41,25 @@ def order(facts: Facts) -> list[str]:
             for number in here[begin : bisect_left(here, name.number)]:
                 breaches.append(f"{where} without number {number}, which was not given up")
                 break
+    return breaches + _overtaken(facts)
+
+
+def _overtaken(facts: Facts) -> list[str]:
+    """Find batches that were refused behind a later one of their producer, and never stored."""
+    highest: dict[tuple[IncarnationName, TopicPartition], int] = {}
+    breaches = []
+    for event in facts.history.events:
+        if isinstance(event, Acknowledged):
+            key = incarnation_of(event.name), event.partition
+            highest[key] = max(highest.get(key, -1), event.name.number)
+        elif isinstance(event, Refused) and event.first is not None and event.first not in facts.stored:
+            incarnation, number = incarnation_of(event.first), event.first.number
+            reading = facts.uncommitted.get(event.partition)
+            may_be_gone = reading is None or _may_miss_some(facts, event.partition, reading, first=True)
+            later = highest.get((incarnation, event.partition), -1)
+            if number < later and not may_be_gone:
+                where = f"{place(event.partition)} has number {later} of {incarnation}"
+                breaches.append(f"{where} and refused number {number} behind it: {event.error}")
     return breaches
 
 

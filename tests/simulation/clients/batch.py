@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 
 from tests.simulation.history import RecordName, TopicPartition
 from tests.support import batches
@@ -14,6 +15,7 @@ CONTROL = 0x20
 CODEC_MASK = 0x07
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
+HEADER_BYTES = 61
 
 
 @dataclass(eq=False)
@@ -41,6 +43,8 @@ class ProducerBatch:
     was_next: bool = False
     """Whether all earlier batches were acknowledged when the last attempt was sent."""
     done: bool = False
+    is_flipped: bool = False
+    """Whether a byte of the last attempt was flipped on its way."""
     encoded: bytes = field(default=b"", repr=False)
 
     @property
@@ -74,6 +78,30 @@ class ProducerBatch:
             )
             self.encoded = batch.of(self.producer_id, self.producer_epoch, self.base_sequence).encode()
         return self.encoded
+
+    def flipped(self, random: Random) -> bytes:
+        """Return the encoded batch with one other bit in its records, as a network may deliver it."""
+        data = bytearray(self.encode())
+        data[random.randrange(HEADER_BYTES, len(data))] ^= 1 << random.randrange(8)
+        return bytes(data)
+
+    def halves(self) -> list[ProducerBatch]:
+        """Split a batch of several records into two, which keep its sequences and count as not yet tried."""
+        middle = self.record_count // 2
+        return [
+            replace(
+                self,
+                record_count=len(self.keys[part]),
+                keys=self.keys[part],
+                names=self.names[part],
+                base_sequence=self.base_sequence + (part.start or 0),
+                attempts=0,
+                retry_at=0.0,
+                sequence_was_reset=False,
+                encoded=b"",
+            )
+            for part in (slice(middle), slice(middle, None))
+        ]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.connection import Connection, Link
-from tests.simulation.clients.error_codes import FENCED, MOVED, SEQUENCE_ERRORS
+from tests.simulation.clients.error_codes import FENCED, MOVED, SEQUENCE_ERRORS, UNSTORED
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import Acknowledged, GivenUp, RecordName, Refused, Sent, TopicPartition
@@ -203,13 +203,20 @@ class BatchSender:
         topics: dict[str, list[Plain]] = {}
         for batch in batches:
             rows = topics.setdefault(batch.partition.topic, [])
-            rows.append({"index": batch.partition.partition, "records": batch.encode()})
+            batch.is_flipped = self._is_flipped(batch)
+            records = batch.flipped(self._random) if batch.is_flipped else batch.encode()
+            rows.append({"index": batch.partition.partition, "records": records})
         return {
             "transactional_id": self._transactional_id,
             "acks": batches[0].acks if self._transactional_id is None else -1,
             "timeout": 30_000,
             "topic_data": [self._named(topic) | {"partition_data": rows} for topic, rows in topics.items()],
         }
+
+    def _is_flipped(self, batch: ProducerBatch) -> bool:
+        """Return whether the batch, the first of a producer epoch, is damaged on its way."""
+        flips = self._surroundings.flips
+        return bool(flips) and batch.base_sequence == 0 and self._random.random() < flips
 
     def _named(self, topic: str) -> Plain:
         if self.produce_version >= TOPIC_IDS_SINCE:
@@ -269,16 +276,19 @@ class BatchSender:
             if not batch.done:
                 self._acknowledge(queue, batch, row.base_offset)
             return
-        if row.error_code not in SEQUENCE_ERRORS:
+        error = row.error_code
+        if error not in UNSTORED:
             batch.doubtful = True
-        elif same_identity:
-            self._record_refusal(queue, batch, row.error_code)
+        elif error in SEQUENCE_ERRORS and same_identity:
+            self._record_refusal(queue, batch, error)
         if batch.done:
             return
-        if self._judge(queue, batch, row.error_code):
+        if error is ErrorCode.message_too_large and batch.record_count > 1:
+            queue.split(batch)
+        elif (error is ErrorCode.corrupt_message and batch.is_flipped) or self._judge(queue, batch, error):
             self._again(queue, batch)
         else:
-            self.give_up(queue, batch, row.error_code.name)
+            self.give_up(queue, batch, error.name)
 
     def _acknowledge(self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int) -> None:
         queue.take_out(batch)
@@ -295,6 +305,7 @@ class BatchSender:
 
         As with Kafka's producer, five requests may be in flight to the old leader of a partition, and five more to the new one. The new one
         may acknowledge the earlier batch before the old one's refusal comes.
+        The answer to a batch that was given up may come when the producer itself has a newer epoch.
         """
         if error is ErrorCode.out_of_order_sequence_number:
             is_next = queue.is_next(batch.base_sequence)
@@ -303,7 +314,8 @@ class BatchSender:
             explained = batch.base_sequence != 0 and not is_next
             explained |= batch.doubtful and queue.sent_after(batch) >= REMEMBERED_BATCHES
         else:
-            explained = error in FENCED and self._may_be_fenced()
+            is_left = batch.producer_epoch < self.producer_epoch
+            explained = error in FENCED and (is_left or self._may_be_fenced())
         self._surroundings.history.add(
             Refused(
                 self._surroundings.at_ms(),
@@ -315,6 +327,7 @@ class BatchSender:
                 batch.base_sequence,
                 error.name,
                 explained=explained,
+                first=batch.names[0] if batch.names else None,
             )
         )
 

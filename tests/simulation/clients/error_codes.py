@@ -14,6 +14,9 @@ SEQUENCE_ERRORS = frozenset(
 )
 """Errors after which the batch was judged but not stored."""
 
+UNSTORED = SEQUENCE_ERRORS | {ErrorCode.corrupt_message, ErrorCode.message_too_large}
+"""Errors after which this attempt has stored nothing."""
+
 RETRIABLE = frozenset(
     {
         ErrorCode.corrupt_message,

@@ -176,6 +176,7 @@ class HastyProducer:
                 batch.base_sequence,
                 error.name,
                 explained=not was_first,
+                first=batch.names[0],
             )
             self._surroundings.history.add(refused)
         elif error not in self._surroundings.faults:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -78,6 +78,16 @@ class PartitionQueue:
             earlier.append(self.waiting.popleft())
         self.waiting.appendleft(batch)
         self.waiting.extendleft(reversed(earlier))
+
+    def split(self, batch: ProducerBatch) -> None:
+        """Queue the halves of a batch in its place (RecordAccumulator.splitAndReenqueue)."""
+        halves = batch.halves()
+        place = self.in_flight.index(batch)
+        self.in_flight[place : place + 1] = halves
+        batch.done = True
+        insort(self.sent_sequences, halves[1].base_sequence)
+        for half in halves:
+            self.enqueue_again(half)
 
     def take_out(self, batch: ProducerBatch) -> None:
         batch.done = True

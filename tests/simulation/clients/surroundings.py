@@ -70,6 +70,8 @@ class Surroundings:
     """Whether producers use zstd; then consumers need Fetch v10 or later."""
     padding_bytes: tuple[int, ...] = (0,)
     """The choices for the zeros that producers add to the records of a batch."""
+    flips: float = 0.0
+    """The chance that a byte of the first batch of a producer epoch is flipped on its way."""
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     """All groups for which a client may commit offsets."""

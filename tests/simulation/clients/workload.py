@@ -17,6 +17,10 @@ from tests.simulation.process import Process
 from tests.simulation.profiles import ORDINARY, Profile
 
 COMPACT = "compact"
+MAX_MESSAGE_BYTES = "max.message.bytes"
+FEW_BYTES = "800"
+"""A limit for which producers split their larger batches; every single record fits."""
+FLIPS = 0.5
 LEVELS = {"gzip": ("-1", "1", "9"), "lz4": ("1", "9", "17"), "zstd": ("-5", "3", "19")}
 SETTLE_S = 500.0
 """Seconds in which clients must finish and open transactions end after the last fault."""
@@ -32,6 +36,8 @@ class Workload:
     topics: tuple[TopicPlan, ...]
     population: Population
     zstd: bool = False
+    flips: float = 0.0
+    """The chance that the first batch of a producer epoch comes damaged."""
     settle_s: float = SETTLE_S
     quiet_s: float = 0.0
     """Seconds before the last reading, in which requests of closed connections end: their producers gave them up."""
@@ -52,7 +58,10 @@ class Workload:
         codecs = Random(f"codecs {seed}")
         if codecs.random() < profile.recompressed:
             topics = tuple(_recompressing(topic, codecs, zstd=zstd) for topic in topics)
-        return cls(seed, topics, population, zstd, quiet_s=QUIET_S)
+        flips = 0.0
+        if Random(f"refusals {seed}").random() < profile.refusals:
+            flips, topics = FLIPS, tuple(_limited(topic) for topic in topics)
+        return cls(seed, topics, population, zstd, flips, quiet_s=QUIET_S)
 
 
 def _topic(random: Random, number: int, profile: Profile) -> TopicPlan:
@@ -83,6 +92,13 @@ def _recompressing(topic: TopicPlan, random: Random, *, zstd: bool) -> TopicPlan
     if codec in LEVELS:
         configs[f"compression.{codec}.level"] = random.choice(LEVELS[codec])
     return replace(topic, configs=configs)
+
+
+def _limited(topic: TopicPlan) -> TopicPlan:
+    """Let a topic take small batches only. Applications of producer names can't split theirs."""
+    if DEDUPLICATE in topic.configs:
+        return topic
+    return replace(topic, configs={**topic.configs, MAX_MESSAGE_BYTES: FEW_BYTES})
 
 
 def nobody(_: Surroundings) -> Iterable[tuple[str, Client]]:
@@ -117,6 +133,7 @@ async def run(
         end_at,
         zstd=workload.zstd,
         padding_bytes=padding_bytes,
+        flips=workload.flips,
         cluster=cluster,
     )
     history.compacted = frozenset(

@@ -36,7 +36,7 @@ class ClusterProfile:
     """The share of runs whose store has no faults of its own."""
 
 
-_SHORT: Final = Profile(populations=EVERYBODY, topics=(1, 2))
+_SHORT: Final = Profile(populations=EVERYBODY, topics=(1, 2), refusals=0.5)
 
 PROFILES: Final[Mapping[str, ClusterProfile]] = {
     "moves": ClusterProfile({"move": 1.0, "cut": 4.0, "slow network": 5.0}, _SHORT, spare=0),

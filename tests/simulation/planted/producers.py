@@ -15,7 +15,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.producer_ids import EmbeddedBlockStore, block_of
 from log import Appended, StorageFailed
 from pid_allocator import ProducerIdBlock
-from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason
+from seq_validator import ACCEPTED, Duplicate, ProducerTable, RefusedBatches, Rejected, RejectionReason
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 
@@ -61,6 +61,12 @@ def gaps_accepted() -> list[Change]:
         return verdict
 
     return [(ProducerTable, "judge", lenient), (Partition, "append", failing_at_times)]
+
+
+@fault_in("pipelines")
+def refusals_forgotten() -> list[Change]:
+    """an unknown producer begins with any sequence, even while its first batch was refused and comes again"""
+    return [(RefusedBatches, "refuse", lambda *_: None)]
 
 
 @fault
