@@ -44,6 +44,7 @@ from gateway.testing import Broker, Fault
 from tests.support.kafka_tools import java_command
 from tests.support.setup_peers import CACHE
 from tests.support.testing_examples import EXAMPLES
+from tests.tiers import in_tiers
 
 TOPIC: Final = "t"
 PARTITIONS: Final = 6
@@ -337,7 +338,12 @@ def broker(shared: Broker) -> Broker:
     return shared
 
 
-@pytest.mark.parametrize(("client", "code"), sorted(STORED | GIVEN_UP))
+CASES: Final = sorted(STORED | GIVEN_UP)
+
+
+@pytest.mark.parametrize(
+    ("client", "code"), in_tiers(CASES, nightly=[case for case in CASES if case[0] == "franz-go"])
+)
 def test_each_record_is_stored_once_and_in_order(broker: Broker, client: str, code: str) -> None:
     limit = {"max.message.bytes": str(TOPIC_BYTES)} if code == TOO_LARGE else {}
     broker.create_topic(TOPIC, PARTITIONS, limit)
