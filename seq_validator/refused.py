@@ -16,8 +16,9 @@ batches in order again. So what is remembered belongs to one connection, and end
 A producer may give up a batch after retries, without telling the gateway. So `pass_over` counts the later batches that were
 refused; after LATER_BATCHES of them nothing else can have been in flight, and the refused batch is forgotten.
 
-A gateway that has just begun to lead a partition does not know which batches the leader before it has refused. So a batch that is not
-the first of an unknown producer must come twice: the first attempt is refused, and remembered like any other refused batch.
+Two kinds of refusals don't say whose batch they concern: those by the leader before, where a gateway has just begun to lead a
+partition, and that of a batch whose checksum is wrong, because its producer may be the damaged field (`refuse_unreadable`). Then a
+batch that is not the first of an unknown producer must come twice: the first attempt is refused, and remembered like any other.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ LATER_BATCHES: Final = 4
 refused one among them (Kafka's `ProducerStateEntry.NUM_BATCHES_TO_RETAIN`). After these the refused batch is forgotten.
 """
 _HALF_OF_SEQUENCES: Final = 2**30
+_ANY_PRODUCER: Final = -1
+"""Stands for the producer of a refused batch that can't be read."""
 
 
 class RefusalLimit:
@@ -90,8 +93,7 @@ class RefusedBatches:
         """Remember a refused batch, unless an earlier one of the same epoch, or one of a newer epoch, is remembered."""
         if batch.producer_id < 0 or batch.base_sequence < 0 or self._is_closed:
             return
-        key = partition, batch.producer_id
-        known = self._refused.get(key)
+        known = self._refused.get((partition, batch.producer_id))
         if known is not None:
             if batch.producer_epoch < known.producer_epoch:
                 return
@@ -99,12 +101,23 @@ class RefusedBatches:
                 batch.base_sequence, known.base_sequence
             ):
                 return
-            del self._refused[key]
-            self._limit.remembered -= 1
+        self._remember((partition, batch.producer_id), _Refused(batch.producer_epoch, batch.base_sequence))
+
+    def refuse_unreadable(self, partition: Hashable) -> None:
+        """Remember that a batch was refused whose producer is not known, until a batch of the partition is stored."""
+        if not self._is_closed:
+            self._remember((partition, _ANY_PRODUCER), _Refused(_ANY_PRODUCER, _ANY_PRODUCER))
+
+    def has_unreadable(self, partition: Hashable) -> bool:
+        """Return whether a batch of the partition was refused whose producer is not known."""
+        return (partition, _ANY_PRODUCER) in self._refused
+
+    def _remember(self, key: tuple[Hashable, int], refused: _Refused) -> None:
+        if key in self._refused:
+            self._drop(key)
         elif self._refused and self._limit.remembered >= self._limit.max_remembered:
-            self._refused.popitem(last=False)
-            self._limit.remembered -= 1
-        self._refused[key] = _Refused(batch.producer_epoch, batch.base_sequence)
+            self._drop(next(iter(self._refused)))
+        self._refused[key] = refused
         self._limit.remembered += 1
 
     def precedes(self, partition: Hashable, batch: ProducerBatch) -> bool:
@@ -135,13 +148,20 @@ class RefusedBatches:
 
     def give_up(self, partition: Hashable, batch: ProducerBatch) -> None:
         """Forget a refused batch that its producer will not send again; keep an earlier one."""
-        if not self.precedes(partition, batch):
-            self.forget(partition, batch)
+        key = partition, batch.producer_id
+        if key in self._refused and not self.precedes(partition, batch):
+            self._drop(key)
 
     def forget(self, partition: Hashable, batch: ProducerBatch) -> None:
-        """Forget the refused batch of the producer of `batch`: the partition knows the producer now."""
+        """Forget the refused batch of the producer of `batch`: the partition knows the producer now.
+
+        If a batch of the partition could not be read, this was it: also forget what its header seemed to say.
+        """
         key = partition, batch.producer_id
-        if key in self._refused:
+        if self.has_unreadable(partition):
+            for found in [found for found in self._refused if found[0] == partition]:
+                self._drop(found)
+        elif key in self._refused:
             self._drop(key)
 
     def close(self) -> None:
@@ -172,14 +192,17 @@ class RefusedBefore(NamedTuple):
                 f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind an earlier batch that was refused; "
                 "it must send the earlier batch again first.",
             )
-        if not self.must_come_twice or batch.base_sequence <= 0:
+        must_come_twice = self.must_come_twice or (
+            refused is not None and refused.has_unreadable(self.partition)
+        )
+        if not must_come_twice or batch.base_sequence <= 0:
             return None
         if refused is not None and refused.was_refused(self.partition, batch):
             return None
         return Rejected(
             RejectionReason.EARLIER_BATCHES_UNKNOWN,
-            f"This partition has a new leader, which does not know the batches of producer {batch.producer_id} before sequence "
-            f"{batch.base_sequence}. Send the batch again.",
+            f"Batches of producer {batch.producer_id} before sequence {batch.base_sequence} may have been refused by an "
+            "earlier leader, or with a wrong checksum. Send the batch again.",
         )
 
 

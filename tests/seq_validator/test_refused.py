@@ -181,6 +181,21 @@ def test_at_the_limit_a_connection_forgets_its_own_oldest_batch() -> None:
         RefusalLimit(0)
 
 
+def test_behind_a_batch_that_can_not_be_read_every_later_one_comes_twice(partition: Partition) -> None:
+    partition.refused.refuse_unreadable(PLACE)
+    verdicts = [partition.send(batch) for batch in (B, C, A, B, C)]
+    assert [isinstance(verdict, Rejected) for verdict in verdicts] == [True, True, False, False, False]
+    assert partition.limit.remembered == 0
+    partition.refused.refuse_unreadable(PLACE)
+    assert partition.send(Candidate(30, producer_id=9)) is not ACCEPTED
+    assert partition.send(Candidate(30, producer_id=9)) is ACCEPTED, "it has nothing before it"
+    partition.refused.refuse_unreadable(("orders", 1))
+    assert partition.send(Candidate(30, producer_id=10)) is ACCEPTED, "another partition"
+    partition.refused.close()
+    partition.refused.refuse_unreadable(PLACE)
+    assert (len(partition.refused), partition.limit.remembered) == (0, 0)
+
+
 class TestANewLeader:
     """A gateway that begins to lead a partition does not know what it, or another one, has refused a moment ago."""
 

@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Peer
 from gateway.runtime.partitions.partition import Partition
-from log.format.record_batch import HEADER_BYTES, BatchHeader, parse_header
+from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from seq_validator import RefusalLimit, RefusedBatches, RefusedBefore
 
 SENT_AGAIN: Final = frozenset(
@@ -80,9 +80,19 @@ class Refusals:
         self._peer = peer
 
     def note(self, key: Key, index: int, records: memoryview | None, code: int) -> None:
-        """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are ignored."""
-        if records is not None and len(records) >= HEADER_BYTES:
-            self.note_batch(key, index, parse_header(records), code)
+        """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are ignored.
+
+        If the checksum is wrong, the header may be the damaged part. Then it is believed only if it is that of a producer's very
+        first batch: a producer must never be told that its next batch is out of order.
+        """
+        if records is None or len(records) < HEADER_BYTES:
+            return
+        batch = parse_header(records)
+        is_sound = batch.size_bytes == len(records) and crc_matches(batch, records)
+        if is_sound or batch.base_sequence == 0:
+            self.note_batch(key, index, batch, code)
+        if not is_sound and (code in SENT_AGAIN or code == _TOO_LARGE) and not self._peer.is_nameless:
+            self._memory().refuse_unreadable((key, index))
 
     def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int) -> None:
         """Remember a refused batch that its client sends again; forget one that its client gives up."""
@@ -91,9 +101,7 @@ class Refusals:
             return
         refused = peer.refused
         if code in SENT_AGAIN or (code == _TOO_LARGE and batch.record_count > 1):
-            if refused is None:
-                refused = peer.refused = RefusedBatches(self._limit)
-                peer.when_gone(_WHEN_GONE, refused.close)
+            refused = self._memory()
             refused.refuse((key, index), batch)
         elif refused is None:
             return
@@ -102,6 +110,13 @@ class Refusals:
         else:
             refused.give_up((key, index), batch)
         _free(peer, refused)
+
+    def _memory(self) -> RefusedBatches:
+        refused = self._peer.refused
+        if refused is None:
+            refused = self._peer.refused = RefusedBatches(self._limit)
+            self._peer.when_gone(_WHEN_GONE, refused.close)
+        return refused
 
 
 def note_stored(peer: Peer, key: Key, index: int, records: memoryview) -> None:

@@ -15,7 +15,7 @@ CONTROL = 0x20
 CODEC_MASK = 0x07
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
-HEADER_BYTES = 61
+PRODUCER_POSITION, HEADER_BYTES = 43, 61
 
 
 @dataclass(eq=False)
@@ -80,9 +80,14 @@ class ProducerBatch:
         return self.encoded
 
     def flipped(self, random: Random) -> bytes:
-        """Return the encoded batch with one other bit in its records, as a network may deliver it."""
+        """Return the encoded batch with one other bit in its records, as a network may deliver it.
+
+        Outside of transactions the bit may also be in its producer id, epoch or sequence. The coordinator of a transaction is
+        asked with these before the checksum is looked at, as in Kafka.
+        """
         data = bytearray(self.encode())
-        data[random.randrange(HEADER_BYTES, len(data))] ^= 1 << random.randrange(8)
+        first = HEADER_BYTES if self.transactional else PRODUCER_POSITION
+        data[random.randrange(first, len(data))] ^= 1 << random.randrange(8)
         return bytes(data)
 
     def halves(self) -> list[ProducerBatch]:

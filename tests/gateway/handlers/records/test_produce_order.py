@@ -61,12 +61,12 @@ class Client:
         self.version = version
         self._dispatcher = Dispatcher([produce.API], node.services)
 
-    def frame(self, batch: Batch, topic: str = TOPIC) -> memoryview:
-        rows = [{"index": 0, "records": batch.encode()}]
+    def frame(self, batch: Batch | bytearray, topic: str = TOPIC) -> memoryview:
+        rows = [{"index": 0, "records": batch.encode() if isinstance(batch, Batch) else bytes(batch)}]
         fields = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": topic, "partition_data": rows}]}
         return memoryview(encode("produce", self.version, fields, correlation_id=1))
 
-    def begin(self, batch: Batch, topic: str = TOPIC) -> Any:
+    def begin(self, batch: Batch | bytearray, topic: str = TOPIC) -> Any:
         return self._dispatcher.begin(self.frame(batch, topic), self.peer)
 
     async def code(self, begun: Any) -> int:
@@ -81,7 +81,7 @@ class Client:
         fields = decode("produce", self.version, bytes(begun)[4:], correlation_id=1).fields
         return int(fields["responses"][0]["partition_responses"][0]["error_code"])
 
-    async def send(self, batch: Batch) -> int:
+    async def send(self, batch: Batch | bytearray) -> int:
         return await self.code(self.begin(batch))
 
 
@@ -145,6 +145,21 @@ async def test_a_batch_that_the_log_refuses(node: Node, way: str, version: int) 
         parts = [replace(A, records=A.records[:2]), replace(A, records=A.records[2:], base_sequence=2)]
         assert [await client.send(batch) for batch in (*parts, B, C)] == [OK] * 4
         assert client.peer.refused is None
+
+
+@pytest.mark.parametrize("position", range(43, 57), ids=lambda position: f"byte {position}")
+async def test_a_batch_whose_producer_is_damaged_on_the_way(
+    node: Node, client: Client, position: int
+) -> None:
+    """The header does not say whose batch it is. A batch that is not the first of an unknown producer comes twice."""
+    await create(node, TOPIC)
+    damaged = bytearray(A.encode())
+    damaged[position] ^= 0x10
+    assert await client.send(damaged) == int(ErrorCode.corrupt_message)
+    behind = [await client.send(batch) for batch in (B, C)]
+    assert OK not in behind
+    await settle(client.send)
+    assert client.peer.refused is None
 
 
 async def test_the_fast_path_keeps_the_order_too(node: Node, client: Client) -> None:
