@@ -61,10 +61,13 @@ def test_nothing_is_left(end: Callable[[subprocess.Popen[str]], None], how: str,
         text=True,
         start_new_session=True,
     ) as run:
-        assert run.stdout is not None
-        server = int(run.stdout.readline())
-        end(run)
-        _, errors = run.communicate(timeout=LIMIT_S)
+        try:
+            assert run.stdout is not None
+            server = int(run.stdout.readline())
+            end(run)
+            _, errors = run.communicate(timeout=LIMIT_S)
+        finally:
+            run.kill()
     assert run.returncode == code, errors
     assert "ending 1 processes that were left" in errors
     deadline_s = time.monotonic() + LIMIT_S

@@ -19,6 +19,8 @@ from types import FrameType
 from typing import Final
 
 PR_SET_CHILD_SUBREAPER: Final = 36
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that end a run."""
 PATIENCE_S: Final = 5.0
 """The time that processes get to end by themselves after SIGTERM."""
 
@@ -26,7 +28,8 @@ PATIENCE_S: Final = 5.0
 def run(command: Sequence[str]) -> int:
     """Run a command and end everything that it leaves; return its exit status, as a shell does."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    command_pid = os.spawnvp(os.P_NOWAIT, command[0], list(command))
+    # A shell starts what runs in the background with SIGINT ignored, and nohup with SIGHUP. The command must not inherit that.
+    command_pid = os.posix_spawnp(command[0], list(command), os.environ, setsigdef=ENDING)
     signals: list[int] = []
 
     def interrupt(number: int, _: FrameType | None) -> None:
@@ -37,7 +40,7 @@ def run(command: Sequence[str]) -> int:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(command_pid, number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, interrupt)
     status = 0
     ended = 0
