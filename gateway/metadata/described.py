@@ -140,7 +140,7 @@ def _described_kept(
     name: str, value: str | None, synonyms: tuple[ConfigEntry, ...], *, parsed: bool = False
 ) -> DescribedConfig:
     """Describe a name that has no effect. As in Kafka, the value of an unknown name counts as a secret."""
-    from gateway.metadata.configs import broker_setting  # noqa: PLC0415 - as above
+    from gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - as above
 
     setting = broker_setting(name)
     if setting is None:

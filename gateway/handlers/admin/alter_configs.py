@@ -148,7 +148,7 @@ def _change(resource_type: int, change: ConfigChange) -> str:
 def _setting(resource_type: int, name: str) -> Setting | None:
     if resource_type == TOPIC_RESOURCE:
         return BY_TOPIC_NAME.get(name)
-    from gateway.metadata.configs import broker_setting  # noqa: PLC0415 - it has a large table
+    from gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - it has a large table
 
     return broker_setting(name)
 
