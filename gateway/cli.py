@@ -1,6 +1,7 @@
 """The `seqgate` command.
 
-Functions import what they need when they run, so that a command answers soon. `gateway.entry` runs `serve` without this module.
+Functions import what they need when they run, so that a command answers soon. `gateway.entry` runs `serve`
+without this module.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from gateway.serving import serve as run_gateway
 
 app = typer.Typer(
     name="seqgate",
-    help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every Kafka client.",
+    help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every Kafka "
+    "client.",
     no_args_is_help=True,
     context_settings=CONTEXT,
     rich_markup_mode=None,
@@ -73,7 +75,8 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="ADDRESS",
-        help="The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or file:///DIRECTORY.",
+        help="The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or "
+        "file:///DIRECTORY.",
         show_default=False,
     ),
 ]
@@ -82,7 +85,8 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         metavar="N",
-        help="Serve the data directory, or the bucket, with N processes, each a broker on the next port. [default: 1]",
+        help="Serve the data directory, or the bucket, with N processes, each a broker on the next port. "
+        "[default: 1]",
         show_default=False,
     ),
 ]
@@ -91,7 +95,8 @@ TestControl = Annotated[
     typer.Option(
         "--test-control",
         metavar="HOST:PORT",
-        help="Let programs on this machine order faults and move the clock (docs/testing.md). For tests only.",
+        help="Let programs on this machine order faults and move the clock (docs/testing.md). For tests "
+        "only.",
         show_default=False,
     ),
 ]
@@ -101,7 +106,8 @@ ExitWith = Annotated[
         "--exit-with",
         metavar="PID",
         min=1,
-        help="With --test-control: stop when the process with this id, that of the test, has ended, however it ended.",
+        help="With --test-control: stop when the process with this id, that of the test, has ended, however "
+        "it ended.",
         show_default=False,
     ),
 ]
@@ -140,7 +146,8 @@ def serve(
         typer.Option(
             "--listen",
             metavar="HOST:PORT",
-            help="The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
+            help="The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: "
+            "127.0.0.1:9092]",
             show_default=False,
         ),
     ] = None,
@@ -221,7 +228,8 @@ def demo(
         status = run_demo(keep=keep, rows=rows, secure=secure, cluster=cluster)
     except ModuleNotFoundError as error:
         raise stop(
-            f"the package {error.name}, which the demo needs, is not installed; run: pip install 'seqgate[demo]'"
+            f"the package {error.name}, which the demo needs, is not installed; run: pip install "
+            "'seqgate[demo]'"
         ) from None
     raise typer.Exit(status)
 

@@ -26,7 +26,8 @@ def check_installed() -> None:
     for package in _NEEDED:
         if find_spec(package) is None:
             raise StartFailed(
-                f"the package {package}, which --console needs, is not installed; run: pip install 'seqgate[console]'"
+                f"the package {package}, which --console needs, is not installed; run: pip install "
+                "'seqgate[console]'"
             )
 
 

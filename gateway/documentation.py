@@ -1,9 +1,10 @@
-"""Writes the generated pages: `python -m gateway.documentation docs`. With `--check` only compares them with the files.
+"""Writes the generated pages: `python -m gateway.documentation docs`. With `--check` only compares them with
+the files.
 
-`docs/protocol-support.md` is made from the list of handlers and their modules' docstrings, `docs/configuration.md` from
-the table of settings, `docs/control-socket.md` from the list of operations, `docs/commands.md` from the commands,
-`docs/certify-scripts.md` from the fault scripts,
-`docs/metrics.md` from the table of metrics, `docs/test-control.json` from the routes of the test control.
+`docs/protocol-support.md` is made from the list of handlers and their modules' docstrings,
+`docs/configuration.md` from the table of settings, `docs/control-socket.md` from the list of operations,
+`docs/commands.md` from the commands, `docs/certify-scripts.md` from the fault scripts, `docs/metrics.md` from
+the table of metrics, `docs/test-control.json` from the routes of the test control.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ def protocol_page(apis: Iterable[Api[Any]]) -> str:
             "",
             f"### {api.name}",
             "",
-            f"Key {api.key}, {'version' if api.min_version == api.max_version else 'versions'} {_versions(api)}: {summary}",
+            (
+                f"Key {api.key}, {'version' if api.min_version == api.max_version else 'versions'} "
+                f"{_versions(api)}: {summary}"
+            ),
         ]
         rights = NEEDED_RIGHTS.get(api.name, ())
         lines += ["", f"Rights: {'; '.join(map(str, rights)) or 'none'}."]
@@ -112,7 +116,8 @@ def _versions(api: Api[Any]) -> str:
 
 
 def _description(api: Api[Any]) -> tuple[str, str]:
-    """Return the part of the module's docstring about an API: its first sentence without name and key, and the rest.
+    """Return the part of the module's docstring about an API: its first sentence without name and key, and
+    the rest.
 
     The part ends with the paragraph that names the source of the rules.
     """
@@ -123,7 +128,8 @@ def _description(api: Api[Any]) -> tuple[str, str]:
     match = _SUMMARY.fullmatch(" ".join(first.split()))
     if match is None:
         raise ValueError(
-            f"the docstring of {api.name}'s module must have a paragraph 'Name (key N, versions A–B): what it does.'"
+            f"the docstring of {api.name}'s module must have a paragraph 'Name (key N, versions A–B): what "
+            "it does.'"
         )
     paragraphs = rest.strip("\n").split("\n\n")
     end = next((n for n, text in enumerate(paragraphs, 1) if "Source:" in text), len(paragraphs))
@@ -145,7 +151,9 @@ def _name(key: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the pages, or compare them under `--check`; return the exit code, 1 when pages differ under `--check`."""
+    """Write the pages, or compare them under `--check`; return the exit code, 1 when pages differ under
+    `--check`.
+    """
     parser = argparse.ArgumentParser(prog="python -m gateway.documentation", description=__doc__)
     parser.add_argument("directory", type=Path, help="the directory of the pages")
     parser.add_argument(

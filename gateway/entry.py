@@ -1,4 +1,6 @@
-"""The entry point of `seqgate`: checks that the packages are Seqgate's, and starts a gateway without the command line's packages."""
+"""The entry point of `seqgate`: checks that the packages are Seqgate's, and starts a gateway without the
+command line's packages.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +65,7 @@ def shadowed() -> str | None:
         if found != home / name / "__init__.py":
             return (
                 f"the package {name} of Seqgate, in {home}, is hidden by {found}, which Python finds first; "
-                "rename that one, or start seqgate where neither the current directory nor PYTHONPATH leads to it"
+                "rename that one, or start seqgate where neither the current directory nor PYTHONPATH leads "
+                "to it"
             )
     return None

@@ -1,4 +1,6 @@
-"""The composition root: puts the parts together, starts and stops them. The only module that knows all of them."""
+"""The composition root: puts the parts together, starts and stops them. The only module that knows all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0
 STORE_TIMEOUT_S = 30.0
-"""How long a stop waits for a bucket; then the gateway gives up the records that are not confirmed and not acknowledged."""
+"""How long a stop waits for a bucket; then the gateway gives up the records that are not confirmed and not
+acknowledged.
+"""
 
 
 Before = Callable[[Dispatcher], Requests]
@@ -72,7 +76,9 @@ class Gateway:
         seat: Seat | None = None,
         before: Before = lambda dispatcher: dispatcher,
     ) -> None:
-        """Take the settings; `seat` is the place of one of several workers, `before` puts a part before the dispatcher."""
+        """Take the settings; `seat` is the place of one of several workers, `before` puts a part before the
+        dispatcher.
+        """
         self._before = before
         self.config = config
         self.machine = machine or Machine()
@@ -102,7 +108,9 @@ class Gateway:
         return self._services
 
     async def start(self) -> None:
-        """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock is free."""
+        """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock
+        is free.
+        """
         config = self.config
         exports_metrics = config.optional_str(OTLP_ENDPOINT) is not None
         complaint = exposure_complaint(config) or (missing_package() if exports_metrics else None)
@@ -322,7 +330,9 @@ class Gateway:
         logger.info("metrics and health on http://%s", self.metrics_address)
 
     async def stop(self) -> None:
-        """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start leaves the last mark as it is."""
+        """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start
+        leaves the last mark as it is.
+        """
         await self.home.prepare_stop()
         giving_up = self.limit_waiting()
         if self._services is not None:
@@ -331,7 +341,8 @@ class Gateway:
         await self._flusher.idle()
         giving_up.cancel()
         self._flusher.stop()
-        # A log may have gone offline with records that are not durable, or with bytes in its files that it does not count.
+        # A log may have gone offline with records that are not durable, or with bytes in its files that it
+        # does not count.
         is_durable = all(
             not log.offline and log.recovery_point == log.log_end_offset for log in self._log_directory.logs()
         )
@@ -344,7 +355,8 @@ class Gateway:
         await self.home.leave(is_clean=is_durable)
 
     async def abandon(self) -> None:
-        """End as a killed process does, as far as its files tell: write nothing more, and mark no clean stop. For tests.
+        """End as a killed process does, as far as its files tell: write nothing more, and mark no clean stop.
+        For tests.
 
         The caller then cancels all tasks of the event loop.
         """
@@ -361,7 +373,9 @@ class Gateway:
         await self.home.leave(is_clean=False)
 
     def limit_waiting(self) -> asyncio.TimerHandle:
-        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the home is entered."""
+        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the home is
+        entered.
+        """
         return asyncio.get_running_loop().call_later(
             STORE_TIMEOUT_S, self._flusher.give_up, f"the store did not answer for {STORE_TIMEOUT_S:.0f} s"
         )

@@ -16,9 +16,9 @@ def keep_freed_memory() -> None:
     """Tell the C library (`mallopt`) to keep the freed memory of large answers, instead of mapping new memory
     for each fetch.
 
-    A newly mapped megabyte costs 256 page faults, more than filling it. Threads share one heap: under Python's lock they
-    hardly ever allocate at the same time, and each further heap keeps some megabytes free. Only glibc has
-    `mallopt`; other C libraries stay as they are.
+    A newly mapped megabyte costs 256 page faults, more than filling it. Threads share one heap: under
+    Python's lock they hardly ever allocate at the same time, and each further heap keeps some megabytes free.
+    Only glibc has `mallopt`; other C libraries stay as they are.
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)

@@ -34,12 +34,13 @@ from gateway.workers.seating import Seat, report
 logger = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0002
-"""Time (s) after which a thread must yield to another, so that the thread of a finished flush continues soon."""
+"""Time (s) after which a thread must yield to another, so that the thread of a finished flush continues soon.
+"""
 COMMANDS_LOADED_AFTER_S = 1.0
 """Time (s) after the start at which the modules that only commands need are imported."""
 GC_THRESHOLD = 50_000
-"""Python's threshold for its garbage collector. Objects here live for one request or for ever; the default of 700 would
-scan them all the time.
+"""Python's threshold for its garbage collector. Objects here live for one request or for ever; the default of
+700 would scan them all the time.
 """
 
 
@@ -57,12 +58,15 @@ def run(config: Config, *, guide: bool = False, console: bool = False) -> None:
 
 
 def run_worker(config: Config, seat: Seat) -> int:
-    """Run one worker of a data directory in this process, a copy of its supervisor's, until SIGTERM. Return the exit code."""
+    """Run one worker of a data directory in this process, a copy of its supervisor's, until SIGTERM. Return
+    the exit code.
+    """
     return _run_worker(seat.number, seat.connection, _serve(config, guide=False, seat=seat))
 
 
 def run_gateway(config: Config, number: int, connection: socket.socket) -> int:
-    """Run one worker of a bucket in this process, a copy of its supervisor's, until SIGTERM or the end of the supervisor.
+    """Run one worker of a bucket in this process, a copy of its supervisor's, until SIGTERM or the end of the
+    supervisor.
 
     `connection` is its stream to the supervisor. Return the exit code.
     """
@@ -89,7 +93,9 @@ def prepare_process(config: Config) -> None:
 
 
 def check_listener(listener: Listener) -> None:
-    """Check that nobody listens on the address, before the start creates or changes any file. Raises StartFailed."""
+    """Check that nobody listens on the address, before the start creates or changes any file. Raises
+    StartFailed.
+    """
     try:
         check_address(listener)
     except OSError as error:
@@ -165,16 +171,21 @@ async def console_of(gateway: Gateway) -> ConsoleProcess:
 
 
 def load_commands() -> None:
-    """Import what answers the first command. Whoever upgrades the package before a restart replaces the files under the running gateway."""
+    """Import what answers the first command. Whoever upgrades the package before a restart replaces the files
+    under the running gateway.
+    """
     import_module("gateway.admin.answering")
 
 
 def warn_of_readers(directory: str) -> None:
-    """Warn when other users can read the data directory. The gateway makes directories private, but does not change existing ones."""
+    """Warn when other users can read the data directory. The gateway makes directories private, but does not
+    change existing ones.
+    """
     mode = stat.S_IMODE(os.stat(directory).st_mode)  # noqa: PTH116 - a path as in the settings
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         logger.warning(
-            "other users of this machine can read the data directory %s (mode %04o); make it private: chmod 700 %s",
+            "other users of this machine can read the data directory %s (mode %04o); make it private: chmod "
+            "700 %s",
             directory,
             mode,
             shlex.quote(directory),
@@ -218,14 +229,17 @@ class Startable(Protocol):
         """Start the gateway. Raises StartFailed."""
 
     def limit_waiting(self) -> asyncio.TimerHandle:
-        """Give up the records that wait for a bucket after a while; cancel the timer if they need not wait any more."""
+        """Give up the records that wait for a bucket after a while; cancel the timer if they need not wait
+        any more.
+        """
 
 
 async def start_until(stopped: asyncio.Future[Any], gateway: Startable) -> bool:
     """Start the gateway; return False if `stopped` was done before the gateway ran. Raises StartFailed.
 
-    Later the start finishes, and the caller stops the gateway. A start waits for a bucket, for its first block of producer ids for one. So
-    once `stopped` is done, the start does not wait longer than a stop does. A start that fails then has stopped the gateway itself: False.
+    Later the start finishes, and the caller stops the gateway. A start waits for a bucket, for its first
+    block of producer ids for one. So once `stopped` is done, the start does not wait longer than a stop does.
+    A start that fails then has stopped the gateway itself: False.
     """
     starting = asyncio.ensure_future(gateway.start())
     await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)

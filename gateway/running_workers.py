@@ -1,4 +1,6 @@
-"""Runs several workers on one data directory or one bucket, from the settings to the exit: this process supervises them."""
+"""Runs several workers on one data directory or one bucket, from the settings to the exit: this process
+supervises them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ logger = logging.getLogger(__name__)
 
 
 def run_workers(config: Config, *, guide: bool = False) -> None:
-    """Run the workers of `seqgate.workers` until SIGINT or SIGTERM. Raises StartFailed, also when the workers can't go on."""
+    """Run the workers of `seqgate.workers` until SIGINT or SIGTERM. Raises StartFailed, also when the workers
+    can't go on.
+    """
     complaint = workers_complaint(config) or exposure_complaint(config)
     if complaint is not None:
         raise StartFailed(complaint)
@@ -89,11 +93,14 @@ def _supervise(config: Config, charge: Charge, configs: Mapping[int, Config], *,
 
 
 def _check_only_caches(root: Path) -> None:
-    """Check that the data directory has nothing but the caches of workers: each worker gets a directory in it. Raises StartFailed."""
+    """Check that the data directory has nothing but the caches of workers: each worker gets a directory in
+    it. Raises StartFailed.
+    """
     found = sorted(path.name for path in root.glob("*") if path.name != CACHES)
     if found:
         raise StartFailed(
-            f"the data directory {root} holds {found[0]}, and several workers of a bucket have their caches in {root / CACHES}; name an "
+            f"the data directory {root} holds {found[0]}, and several workers of a bucket have their caches "
+            f"in {root / CACHES}; name an "
             "empty directory"
         )
 

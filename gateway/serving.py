@@ -46,7 +46,9 @@ class _Refused(Exception):
 
 
 def parse(words: Sequence[str]) -> Options | None:
-    """Return the options that follow `serve`, or None when typer must look: for `--help`, and for whatever may be wrong."""
+    """Return the options that follow `serve`, or None when typer must look: for `--help`, and for whatever
+    may be wrong.
+    """
     given: dict[str, list[str]] = {
         "--listen": [],
         "--data-dir": [],

@@ -17,9 +17,11 @@ _libc_signal.argtypes, _libc_signal.restype = (ctypes.c_int, ctypes.c_void_p), c
 
 @contextlib.contextmanager
 def signals_taken(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` at SIGINT and SIGTERM. Afterwards the process ignores both: it ends, and its exit code is settled.
+    """Call `stop` at SIGINT and SIGTERM. Afterwards the process ignores both: it ends, and its exit code is
+    settled.
 
-    A handler of the event loop would fall back to the default action, which kills, as soon as the loop is closed.
+    A handler of the event loop would fall back to the default action, which kills, as soon as the loop is
+    closed.
     """
     for number in STOPPING:
         signal.signal(number, lambda *_: stop())
@@ -33,8 +35,9 @@ def signals_taken(stop: Callable[[], object]) -> Iterator[None]:
 def ignore_stop_signals() -> None:
     """Ignore both signals for good, also while the interpreter ends, which takes handlers away.
 
-    The C library is told first, and Python's own table next, when no signal can come any more: one that came while Python changes its
-    table would be reported as lost. Blocking the signals would not do, other threads would take them.
+    The C library is told first, and Python's own table next, when no signal can come any more: one that came
+    while Python changes its table would be reported as lost. Blocking the signals would not do, other threads
+    would take them.
     """
     for number in STOPPING:
         _libc_signal(number, IGNORED)

@@ -1,7 +1,7 @@
 """Starts the compaction of a partition log, and swaps the cleaned segments in.
 
-Another process does the cleaning (`log.compaction.cleaner`). All functions here run in the thread of the log and return
-quickly. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
+Another process does the cleaning (`log.compaction.cleaner`). All functions here run in the thread of the log
+and return quickly. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Cleaning:
 
 
 def has_closed_segments_after(log: PartitionLog, offset: int) -> bool:
-    """Return whether a closed segment reaches beyond `offset`. Without such a segment there is nothing to clean."""
+    """Return whether a closed segment reaches beyond `offset`. Without such a segment there is nothing to
+    clean.
+    """
     return log.segments.active.base_offset > offset
 
 
@@ -43,8 +45,8 @@ def cleanable(
 ) -> Cleanable:
     """Return the part of the log that compaction may clean, from the end of the last cleaning on.
 
-    Only durable records are cleaned, and no records whose producer names are in no durable snapshot yet. Raises
-    StorageFailed, CorruptRecord.
+    Only durable records are cleaned, and no records whose producer names are in no durable snapshot yet.
+    Raises StorageFailed, CorruptRecord.
     """
     log.outage.check()
     config, segments, names = log.config, log.segments, log.record_states.names
@@ -87,8 +89,8 @@ def begin_cleaning(
 ) -> Cleaning:
     """Return the job that cleans `found`. Raises StorageFailed.
 
-    All files of the log must be durable before. Otherwise a crash could lose the side files that hold the producers of
-    removed records.
+    All files of the log must be durable before. Otherwise a crash could lose the side files that hold the
+    producers of removed records.
     """
     log.outage.check()
     end_offset = found.first_uncleanable_offset
@@ -126,7 +128,8 @@ def begin_cleaning(
 
 
 def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> SwapTicket | None:
-    """Rename the cleaned files to `*.swap`, and return the ticket to run next. None when the log has changed since.
+    """Rename the cleaned files to `*.swap`, and return the ticket to run next. None when the log has changed
+    since.
 
     Raises StorageFailed; the log is then unchanged.
     """
@@ -145,9 +148,10 @@ def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -
 def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
     """Let readers use the cleaned segment, after `read_and_run`, and rename its sources to `*.deleted`.
 
-    The cleaned files keep the names `*.swap` until a flush has made the loss of the old names durable: a start must never find
-    a source beside a cleaned segment of a final name. Until then the data is read through an open descriptor, and the indexes
-    are in memory. Return False for an abandoned swap. Raises StorageFailed.
+    The cleaned files keep the names `*.swap` until a flush has made the loss of the old names durable: a
+    start must never find a source beside a cleaned segment of a final name. Until then the data is read
+    through an open descriptor, and the indexes are in memory. Return False for an abandoned swap. Raises
+    StorageFailed.
     """
     if ticket.generation != log.unflushed.generation or log.offline:
         return False
@@ -179,7 +183,8 @@ def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
 
 
 def finish_swap(log: PartitionLog, ticket: SwapTicket) -> bool:
-    """Give the cleaned files their final names, after `run`. Return False if the log was reopened or closed meanwhile.
+    """Give the cleaned files their final names, after `run`. Return False if the log was reopened or closed
+    meanwhile.
 
     Raises StorageFailed; the log is then offline, and `reopen` finishes the swap.
     """

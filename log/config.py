@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 DEFAULT_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
-"""The most bytes to which one batch may decompress, unless the topic sets another limit; larger batches are refused."""
+"""The most bytes to which one batch may decompress, unless the topic sets another limit; larger batches are
+refused.
+"""
 _FOREVER: Final = 2**63 - 1
 
 
@@ -24,13 +26,20 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _FOREVER
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     examines_timestamps: bool = False
-    """Whether to decode the timestamp of every record of a produced batch. If False, only the timestamps in the batch header are checked."""
+    """Whether to decode the timestamp of every record of a produced batch. If False, only the timestamps in
+    the batch header are checked.
+    """
     deep_validation: bool = False
-    """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked."""
+    """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked.
+    """
     max_decompressed_bytes: int = DEFAULT_DECOMPRESSED_BYTES
-    """The most bytes to which a batch may decompress when its records must be decoded; larger batches are refused."""
+    """The most bytes to which a batch may decompress when its records must be decoded; larger batches are
+    refused.
+    """
     max_decoded_records: int = 200_000
-    """The most records of a batch that must be decoded while other requests wait; a batch with more is refused."""
+    """The most records of a batch that must be decoded while other requests wait; a batch with more is
+    refused.
+    """
     retained_batches: int = 5
     """The number of batches of each producer that the log remembers, to recognize duplicates."""
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
@@ -39,7 +48,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     compact: bool = False
-    """Whether compaction keeps only the newest value of each key. A compacted topic refuses records without a key."""
+    """Whether compaction keeps only the newest value of each key. A compacted topic refuses records without a
+    key.
+    """
     delete_retention_ms: int = 24 * 60 * 60 * 1000
     """The time that a tombstone stays readable after its first cleaning."""
     min_compaction_lag_ms: int = 0

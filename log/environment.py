@@ -49,7 +49,9 @@ class DelayedLimit:
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """The storage, the caches of closed segments' indexes, the budgets of derived state, the deletions, the known damage."""
+    """The storage, the caches of closed segments' indexes, the budgets of derived state, the deletions, the
+    known damage.
+    """
 
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
@@ -65,8 +67,8 @@ class LogEnvironment:
     """The tables with entries for partitions or their producers. The owner may rebuild them in place."""
     damage: DamageRegister = field(default_factory=DamageRegister)
     recovery_points_lost: bool = False
-    """Whether the file of recovery points was lost. Then any gap in a segment may be due to compaction, and is no
-    damage.
+    """Whether the file of recovery points was lost. Then any gap in a segment may be due to compaction, and
+    is no damage.
     """
     is_apart: bool = False
     """Whether a thread beside the event loop uses the environment, which may wait for a bucket."""
@@ -82,7 +84,9 @@ class LogEnvironment:
             self.tables.append(self.producer_limit.producers)
 
     def apart(self) -> LogEnvironment:
-        """Return an environment for another thread: its own storage and caches on the same disk, and no budgets."""
+        """Return an environment for another thread: its own storage and caches on the same disk, and no
+        budgets.
+        """
         return LogEnvironment(
             self.storage.apart(),
             made_durable_by=self.durability,

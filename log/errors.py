@@ -41,7 +41,8 @@ class RecordBatchTooLarge(LogError):
 class InvalidTimestamp(LogError):
     """A timestamp is further from the clock than the topic allows.
 
-    `record_errors` lists (number of the record in the batch, what is wrong); empty where the records can't be decoded.
+    `record_errors` lists (number of the record in the batch, what is wrong); empty where the records can't be
+    decoded.
     """
 
     kafka_error_code = 32
@@ -53,13 +54,17 @@ class InvalidTimestamp(LogError):
 
 
 class DelayedLimitReached(LogError):
-    """The limit of delayed records is reached. Retriable: NOT_ENOUGH_REPLICAS, upon which every client sends the batch again."""
+    """The limit of delayed records is reached. Retriable: NOT_ENOUGH_REPLICAS, upon which every client sends
+    the batch again.
+    """
 
     kafka_error_code = 19
 
 
 class NameUndecided(LogError):
-    """An open transaction decides whether the records of a producer name are new. Retriable (NOT_ENOUGH_REPLICAS)."""
+    """An open transaction decides whether the records of a producer name are new. Retriable
+    (NOT_ENOUGH_REPLICAS).
+    """
 
     kafka_error_code = 19
 
@@ -131,7 +136,8 @@ class UnsupportedCompressionType(LogError):
 class InvalidRecord(LogError):
     """The content of a well-formed batch breaks a rule.
 
-    `record_errors` lists (number of the record in the batch, what is wrong) where single records break the rule.
+    `record_errors` lists (number of the record in the batch, what is wrong) where single records break the
+    rule.
     """
 
     kafka_error_code = 87
@@ -147,7 +153,9 @@ class DecompressionLimitReached(InvalidRecord):
 
 
 class MalformedBatch(InvalidRecord):
-    """The bytes are not exactly one batch of magic 2. Kafka refuses such a request before any log sees the bytes."""
+    """The bytes are not exactly one batch of magic 2. Kafka refuses such a request before any log sees the
+    bytes.
+    """
 
 
 class ProducerLimitReached(LogError):

@@ -1,4 +1,5 @@
-"""Writes at the end of one partition log: batches, the next segment, leader epochs. A failed write takes the log offline.
+"""Writes at the end of one partition log: batches, the next segment, leader epochs. A failed write takes the
+log offline.
 
 What is written is not durable yet: paths that a flush must persist go to `Unflushed`.
 """
@@ -67,7 +68,9 @@ class LogWriter:
     def write(
         self, batch: BatchHeader, view: memoryview, last_offset: int, config: LogConfig, now_ms: int
     ) -> int:
-        """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the broker gave it, or −1."""
+        """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the
+        broker gave it, or −1.
+        """
         segments, outage = self._segments, self._outage
         if config.message_timestamp_type != "CreateTime" and batch.record_count:
             batch.max_timestamp = now_ms  # the broker's timestamp replaces the client's, and decides when the segment rolls by time
@@ -94,10 +97,11 @@ class LogWriter:
         return log_append_time_ms
 
     def roll(self, log_end_offset: int, now_ms: int) -> bool:
-        """Begin a new segment at `log_end_offset`, unless the active segment is empty. Return whether a segment began.
+        """Begin a new segment at `log_end_offset`, unless the active segment is empty. Return whether a
+        segment began.
 
-        A log whose first flush is not over stays in its first segment. Otherwise a crash could leave the second segment
-        without the first, and a start would take the second for the whole log.
+        A log whose first flush is not over stays in its first segment. Otherwise a crash could leave the
+        second segment without the first, and a start would take the second for the whole log.
         """
         segments = self._segments
         if segments.active.base_offset == log_end_offset or self._unflushed.first_flush_pending:
@@ -117,10 +121,12 @@ class LogWriter:
         return True
 
     def write_side_files(self, log_end_offset: int, *, may_omit: bool = False) -> list[str]:
-        """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable yet.
+        """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable
+        yet.
 
-        With `may_omit`, write no indexes that `index_files` takes for unnecessary. A log of one such segment that remembers no producer
-        then gets no snapshot either, unless there is an older one. Raises OSError, CorruptRecord; the log stays online.
+        With `may_omit`, write no indexes that `index_files` takes for unnecessary. A log of one such segment
+        that remembers no producer then gets no snapshot either, unless there is an older one. Raises OSError,
+        CorruptRecord; the log stays online.
         """
         indexes = self._segments.write_indexes(may_omit=may_omit)
         is_small = may_omit and not indexes and len(self._segments.segments) == 1
@@ -147,10 +153,12 @@ def _check_can_hold(segment: Segment, batch: BatchHeader, last_offset: int) -> N
     """Check that the active segment can hold one more batch, although the log should roll and must not yet.
     Raises StorageFailed.
 
-    The log stays online: the first flush ends soon, or takes the log offline. An empty segment holds any batch.
+    The log stays online: the first flush ends soon, or takes the log offline. An empty segment holds any
+    batch.
     """
     is_too_large = segment.size_bytes > _MOST - batch.size_bytes
     if segment.size_bytes and (is_too_large or last_offset - segment.base_offset > _MOST):
         raise StorageFailed(
-            f"{segment.file.path} is full, and the next segment must wait for the log's first flush; retry later"
+            f"{segment.file.path} is full, and the next segment must wait for the log's first flush; retry "
+            "later"
         )

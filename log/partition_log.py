@@ -10,13 +10,14 @@ log is offline until `reopen`.
     producers      sequences, judged in `append`              transactions   open ones, last stable offset
     record_states  what records ask for: names and delays
 
-Measures and look-ups read the indexes and a few batch headers, never record data. An offset before the log counts as the log
-start, and an offset after the log as the log end.
+Measures and look-ups read the indexes and a few batch headers, never record data. An offset before the log
+counts as the log start, and an offset after the log as the log end.
 
-A clean close has two steps around a flush, which any thread may commit: `prepare_close` writes what a start would have to
-rebuild, `finish_close` releases the files. A return from an outage has three, so that the event loop neither scans the log nor
-waits for an fsync: `begin_recovery` closes the files, any thread runs the `Recovery`, `end_recovery` loads what it made durable.
-After a failed write or flush an fsync is never tried again: what was only written is undecided (PostgreSQL's fsyncgate, 2018).
+A clean close has two steps around a flush, which any thread may commit: `prepare_close` writes what a start
+would have to rebuild, `finish_close` releases the files. A return from an outage has three, so that the event
+loop neither scans the log nor waits for an fsync: `begin_recovery` closes the files, any thread runs the
+`Recovery`, `end_recovery` loads what it made durable. After a failed write or flush an fsync is never tried
+again: what was only written is undecided (PostgreSQL's fsyncgate, 2018).
 
 Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
 """
@@ -86,9 +87,9 @@ _new_tuple = tuple.__new__
 class PartitionLog:
     """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
 
-    Data below `recovery_point` is durable. Consumers may read up to `high_watermark`, and up to `last_stable_offset`
-    under read_committed. All methods belong to one thread; tickets may run in another. Times are ms and come from the
-    caller.
+    Data below `recovery_point` is durable. Consumers may read up to `high_watermark`, and up to
+    `last_stable_offset` under read_committed. All methods belong to one thread; tickets may run in another.
+    Times are ms and come from the caller.
     """
 
     def __init__(
@@ -108,10 +109,11 @@ class PartitionLog:
         may_check: bool = True,
         may_mend: bool = True,
     ) -> None:
-        """Load the partition from `directory`, or create it there if it `is_new`. Raises OSError, IncompatibleFormat.
+        """Load the partition from `directory`, or create it there if it `is_new`. Raises OSError,
+        IncompatibleFormat.
 
-        Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files; unless `may_mend`, if
-        files must be written anew.
+        Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files; unless
+        `may_mend`, if files must be written anew.
 
         The directory must exist. The names of a new log become durable with its first flush.
         """
@@ -147,7 +149,9 @@ class PartitionLog:
         may_check: bool = True,
         may_mend: bool = True,
     ) -> None:
-        """Load the log from its files, all of which are durable then. Raises OSError, LogError, IncompatibleFormat."""
+        """Load the log from its files, all of which are durable then. Raises OSError, LogError,
+        IncompatibleFormat.
+        """
         # Loading a log may wait for the disk, even if the first caller must not.
         with self.environment.storage.may_wait():
             loaded = load_log(
@@ -234,11 +238,11 @@ class PartitionLog:
     ) -> Appended:
         """Append the one batch in `records`; a duplicate returns the offsets of its original.
 
-        The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write for a
-        producer without a sequence (-1); then only the epoch counts. With `begins_at_zero` an unknown producer must
-        begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). With `before` it must not begin behind
-        a refused batch.
-        Raises LogError; the log is then unchanged, or offline after StorageFailed.
+        The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write
+        for a producer without a sequence (-1); then only the epoch counts. With `begins_at_zero` an unknown
+        producer must begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). With
+        `before` it must not begin behind a refused batch. Raises LogError; the log is then unchanged, or
+        offline after StorageFailed.
         """
         if self.outage.reason is not None:
             self.outage.check()
@@ -280,7 +284,8 @@ class PartitionLog:
             if leader_epoch > self.epochs.latest:
                 self.writer.begin_leader_epoch(leader_epoch, base_offset)
         except (MemoryError, RecursionError) as error:
-            # The state may hold only a part of the batch, and the file holds all of it. So the log must be recovered.
+            # The state may hold only a part of the batch, and the file holds all of it. So the log must be
+            # recovered.
             self.outage.fail(
                 "the memory did not suffice to add a written batch to the state of the log", error
             )
@@ -298,12 +303,16 @@ class PartitionLog:
             self.outage.fail(f"the side files of the log can't be written: {error}", error)
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """Begin `leader_epoch` at the log end, as Kafka does when a broker becomes leader. Raises StorageFailed."""
+        """Begin `leader_epoch` at the log end, as Kafka does when a broker becomes leader. Raises
+        StorageFailed.
+        """
         if leader_epoch > self.epochs.latest and not self.offline:
             self.writer.begin_leader_epoch(leader_epoch, self.log_end_offset)
 
     def roll(self, now_ms: int) -> bool:
-        """Begin a new segment at log_end_offset. Return False if the log may not roll now. Raises StorageFailed."""
+        """Begin a new segment at log_end_offset. Return False if the log may not roll now. Raises
+        StorageFailed.
+        """
         self.outage.check()
         self.lists.retention.changed(self)
         return self.writer.roll(self.log_end_offset, now_ms)
@@ -313,11 +322,13 @@ class PartitionLog:
     def find(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
     ) -> FileRegion | None:
-        """Return the place of the batches from the one that holds `offset` on: at most `max_bytes`, all below `upper_bound`.
+        """Return the place of the batches from the one that holds `offset` on: at most `max_bytes`, all below
+        `upper_bound`.
 
-        The last batch may be cut, the first one never. If the first is larger than `max_bytes`, it is returned whole
-        with `min_one_batch`, and otherwise nothing is. Returns None when there is nothing to read. A result never spans
-        segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read`, `ReplicaManager.readFromLog`.
+        The last batch may be cut, the first one never. If the first is larger than `max_bytes`, it is
+        returned whole with `min_one_batch`, and otherwise nothing is. Returns None when there is nothing to
+        read. A result never spans segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's
+        `LogSegment.read`, `ReplicaManager.readFromLog`.
         """
         self.outage.check()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -348,7 +359,8 @@ class PartitionLog:
     def batches(
         self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool = False
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its bytes.
+        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its
+        bytes.
 
         Raises CorruptRecord, OSError.
         """
@@ -357,10 +369,11 @@ class PartitionLog:
     # --- durability
 
     def prepare_flush(self, *, counts_out: bool = False) -> FlushTicket | None:
-        """Return a ticket for everything that is not durable; None when there is nothing, or the log is offline.
+        """Return a ticket for everything that is not durable; None when there is nothing, or the log is
+        offline.
 
-        With `counts_out`, work that is already in tickets in flight counts as well. Give each ticket back once, to
-        `complete_flush` or `fail_flush`.
+        With `counts_out`, work that is already in tickets in flight counts as well. Give each ticket back
+        once, to `complete_flush` or `fail_flush`.
         """
         if self.offline:
             return None
@@ -387,17 +400,22 @@ class PartitionLog:
                 capture.saved()
 
     def fail_flush(self, ticket: FlushTicket, error: OSError, *, has_records: bool = False) -> None:
-        """Complete a ticket that failed: the log goes offline. `has_records` says whether objects have the ticket's records."""
+        """Complete a ticket that failed: the log goes offline. `has_records` says whether objects have the
+        ticket's records.
+        """
         self.unflushed.take_back(ticket)
         self.unflushed.failed(ticket, has_records=has_records)
         if ticket.generation == self.unflushed.generation:
-            # A ticket that could not open its files has flushed nothing, and one without room for a side file has flushed the
-            # data. After any other failure nobody knows what reached the disk, so a ticket is never retried.
+            # A ticket that could not open its files has flushed nothing, and one without room for a side file
+            # has flushed the data. After any other failure nobody knows what reached the disk, so a ticket is
+            # never retried.
             is_known = error.errno in NO_DESCRIPTORS or isinstance(error, NoRoom)
             self.outage.begin(f"a flush failed: {error}", error if is_known else None)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes log_end_offset."""
+        """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes
+        log_end_offset.
+        """
         if offset <= self.high_watermark or offset > self.log_end_offset:
             return
         self.high_watermark = offset
@@ -411,7 +429,9 @@ class PartitionLog:
     # --- closing
 
     def let_go(self, *, for_readers: bool = False) -> None:
-        """Release the files and drop all state. Tickets in flight then change nothing and write no side files."""
+        """Release the files and drop all state. Tickets in flight then change nothing and write no side
+        files.
+        """
         self.unflushed.generation += 1
         self.lists.retention.forget(self)
         self.log_start.close()
@@ -420,9 +440,11 @@ class PartitionLog:
         self.producers.clear()
 
     def close(self, *, clean: bool) -> CleanStop | None:
-        """Release the files. A clean close makes everything durable first, and returns the facts that the next start may trust.
+        """Release the files. A clean close makes everything durable first, and returns the facts that the
+        next start may trust.
 
-        Returns None if the log is offline or fails during the close: the next start then recovers it. Never raises OSError.
+        Returns None if the log is offline or fails during the close: the next start then recovers it. Never
+        raises OSError.
         """
         ticket = self.prepare_close() if clean else None
         error = None if ticket is None else self.environment.durability.commit([ticket])[0]
@@ -431,7 +453,8 @@ class PartitionLog:
     # --- settings and side files
 
     def update_config(self, config: LogConfig) -> None:
-        """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be replayed for it, NotCached.
+        """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be
+        replayed for it, NotCached.
 
         Takes the log offline when its side files can't be read or written.
         """
@@ -445,18 +468,24 @@ class PartitionLog:
             self.outage.begin(f"the side files of the log can't be read or written: {error}", error)
 
     def alter_delays(self, config: LogConfig) -> None:
-        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
+        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts
+        for later records.
+        """
         self.config = config
         self.lists.retention.changed(self)
         if not self.offline:
             self.record_states.alter_delays(config)
 
     def capture_names(self) -> bool:
-        """Capture the producer names for the next flush. Return False if all are saved or not fully replayed, or the log is offline."""
+        """Capture the producer names for the next flush. Return False if all are saved or not fully replayed,
+        or the log is offline.
+        """
         return not self.offline and self.record_states.capture_names()
 
     def capture_delays(self) -> bool:
-        """Capture the delayed records for the next flush. Return False if all are saved, or the log is offline."""
+        """Capture the delayed records for the next flush. Return False if all are saved, or the log is
+        offline.
+        """
         return not self.offline and self.record_states.capture_delays()
 
     def expire_producers(self, now_ms: int) -> int:
@@ -477,7 +506,8 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in segments) - position
 
     def newest_timestamp_at(self, offset: int) -> int | None:
-        """Return the largest timestamp in the first batch that ends at `offset` or later; -1 for a batch without timestamps.
+        """Return the largest timestamp in the first batch that ends at `offset` or later; -1 for a batch
+        without timestamps.
 
         Returns None when no batch ends there. Raises LogError.
         """
@@ -490,10 +520,12 @@ class PartitionLog:
         return None
 
     def expired_until(self, offset: int, before_ms: int, upper_bound: int) -> int:
-        """Return the offset up to which all batches from `offset` on are older than `before_ms`; at most `upper_bound`.
+        """Return the offset up to which all batches from `offset` on are older than `before_ms`; at most
+        `upper_bound`.
 
-        Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only together with an old
-        batch near it. MAX_LOOK_BYTES may end the search before the first young batch. Raises LogError.
+        Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only
+        together with an old batch near it. MAX_LOOK_BYTES may end the search before the first young batch.
+        Raises LogError.
         """
         self.outage.check()
         segments = self.segments
@@ -515,7 +547,9 @@ class PartitionLog:
     def _expired_in(
         self, number: int, offset: int, reached: int, before_ms: int, left: int
     ) -> tuple[int, int, bool]:
-        """Return (reached, bytes left to search, whether the search met a young batch or the limit) for one segment."""
+        """Return (reached, bytes left to search, whether the search met a young batch or the limit) for one
+        segment.
+        """
         segment = self.segments.segments[number]
         older = start_for_time(segment, before_ms - 1)
         # The time index entry says: all batches up to this offset, inclusive, are older.
@@ -532,7 +566,8 @@ class PartitionLog:
         return reached, left, False
 
     def offset_with_bytes_left(self, max_bytes: int) -> int:
-        """Return the lowest base offset from which on the log has at most `max_bytes`; the log end offset if no batch fits.
+        """Return the lowest base offset from which on the log has at most `max_bytes`; the log end offset if
+        no batch fits.
 
         Raises LogError.
         """
@@ -556,7 +591,9 @@ class PartitionLog:
         return self.segments.end_offset(number, self.log_end_offset)
 
     def is_repeated(self, batch: BatchHeader, now_ms: int) -> bool:
-        """Return whether the batch is a duplicate: `append` would answer with the offsets of the original batch."""
+        """Return whether the batch is a duplicate: `append` would answer with the offsets of the original
+        batch.
+        """
         return batch.producer_id >= 0 and isinstance(self.producers.judge(batch, now_ms), Duplicate)
 
     # --- looking records up
@@ -570,13 +607,16 @@ class PartitionLog:
             )
 
     def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
-        """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises LogError."""
+        """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises
+        LogError.
+        """
         self.outage.check()
         with self.outage.reading():
             return time_lookup.first_of_largest(self.environment, self.config, self.segments.segments)
 
     def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
-        """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for `offset`, must skip.
+        """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for
+        `offset`, must skip.
 
         Raises LogError.
         """
@@ -597,11 +637,12 @@ class PartitionLog:
         coordinator_epoch: int,
         now_ms: int,
     ) -> bytes:
-        """Return the marker that commits or aborts the producer's open transaction. Append it at once, not as a client's batch.
+        """Return the marker that commits or aborts the producer's open transaction. Append it at once, not as
+        a client's batch.
 
-        A marker without an open transaction may be appended too. The producer continues with `producer_epoch`. Raises
-        InvalidProducerEpoch for an epoch older than the known one, TransactionCoordinatorFenced for an older
-        coordinator_epoch, StorageFailed.
+        A marker without an open transaction may be appended too. The producer continues with
+        `producer_epoch`. Raises InvalidProducerEpoch for an epoch older than the known one,
+        TransactionCoordinatorFenced for an older coordinator_epoch, StorageFailed.
         """
         self.outage.check()
         refuse(self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
@@ -637,7 +678,8 @@ class PartitionLog:
     ) -> CleanStop | None:
         """Release the files after the ticket of `prepare_close` ran, or failed with `error`.
 
-        Returns what the next start may trust; None for a log that is offline or not closed cleanly, which will be recovered.
+        Returns what the next start may trust; None for a log that is offline or not closed cleanly, which
+        will be recovered.
         """
         if ticket is not None and error is None:
             self.complete_flush(ticket)
@@ -692,7 +734,8 @@ class PartitionLog:
         )
 
     def end_recovery(self, recovery: Recovery, now_ms: int) -> None:
-        """Load what the recovery found. The log stays offline if the recovery failed, or if the log was closed meanwhile.
+        """Load what the recovery found. The log stays offline if the recovery failed, or if the log was
+        closed meanwhile.
 
         Raises OSError, LogError; the log is then still offline.
         """
@@ -721,7 +764,9 @@ class PartitionLog:
 
 _CHUNK_BYTES: Final = 16 * 1024
 MAX_LOOK_BYTES: Final = 1024 * 1024
-"""Bytes that one call of `expired_until` searches; the next call resumes at the offset that this call returned."""
+"""Bytes that one call of `expired_until` searches; the next call resumes at the offset that this call
+returned.
+"""
 
 
 # Finds records of a partition log by time.
@@ -759,8 +804,8 @@ def refuse(verdict: Verdict) -> None:
 
 
 _PASSING_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS})
-"""Errors of the operating system that end once disk space, memory or descriptors are free again. A write that fails this way has
-acknowledged nothing.
+"""Errors of the operating system that end once disk space, memory or descriptors are free again. A write that
+fails this way has acknowledged nothing.
 """
 
 L = TypeVar("L")
@@ -792,7 +837,8 @@ class Outage(Generic[L]):
     def begin(self, reason: str, error: BaseException | None = None) -> None:
         """Take the log offline: it refuses all requests until `PartitionLog.reopen`. The first reason stays.
 
-        If only disk space, memory or file handles ran out, as `error` says, the owner may reopen once these are free again.
+        If only disk space, memory or file handles ran out, as `error` says, the owner may reopen once these
+        are free again.
         """
         if self.reason is None:
             self.reason = reason
@@ -803,7 +849,9 @@ class Outage(Generic[L]):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Raise the disk's errors as StorageFailed. The log stays online, because its other bytes may be sound."""
+        """Raise the disk's errors as StorageFailed. The log stays online, because its other bytes may be
+        sound.
+        """
         try:
             yield
         except OSError as error:

@@ -1,13 +1,14 @@
 """Rebuilds a data directory from the bytes of its files, which another place keeps.
 
-The files come by topic id, because the names of topics are known only once the metadata log is whole. So each partition is staged
-first, and then placed under its name:
+The files come by topic id, because the names of topics are known only once the metadata log is whole. So each
+partition is staged first, and then placed under its name:
 
     rebuilding-TOPIC_ID-PARTITION/    a partition without its name; TOPIC_ID has 32 hexadecimal digits
 
 Only BUCKET_SESSION is flushed: a rebuild that a crash ends begins anew.
 
-A running gateway stages partitions in the same way, one by one, beside those that it serves (`StagedPartitions`).
+A running gateway stages partitions in the same way, one by one, beside those that it serves
+(`StagedPartitions`).
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ STAGING: Final = "rebuilding"
 
 
 def is_as_stopped(storage: Storage, root: str) -> bool:
-    """Return whether the directory has all logs with the sizes that they had at its last clean stop. Raises OSError, IncompatibleFormat."""
+    """Return whether the directory has all logs with the sizes that they had at its last clean stop. Raises
+    OSError, IncompatibleFormat.
+    """
     if not all(storage.exists(f"{root}/{name}") for name in (CLEAN_SHUTDOWN, META)):
         return False
     stored = peek_stored_logs(storage, root)
@@ -108,7 +111,8 @@ class StagedPartitions:
     ) -> None:
         """Write bytes of a segment file at their position.
 
-        Raises OSError. Raises CorruptRecord if bytes before the position are missing: the file would have a hole, which reads as zeros.
+        Raises OSError. Raises CorruptRecord if bytes before the position are missing: the file would have a
+        hole, which reads as zeros.
         """
         path = f"{self._directory(topic_id, partition)}/{offset_name(segment_base, LOG_SUFFIX)}"
         file = self._files.get(path)
@@ -118,7 +122,8 @@ class StagedPartitions:
         size = self._sizes.get(path, 0)
         if position > size:
             raise CorruptRecord(
-                f"partition {partition} of the topic {topic_id}: the bytes {size} to {position - 1} of the segment {segment_base} are missing"
+                f"partition {partition} of the topic {topic_id}: the bytes {size} to {position - 1} of the "
+                f"segment {segment_base} are missing"
             )
         view = memoryview(data)
         at = position
@@ -130,11 +135,12 @@ class StagedPartitions:
     def write_absent(
         self, topic_id: uuid.UUID, partition: int, segment_base: int, size_bytes: int, generation: int
     ) -> None:
-        """Create the file of a closed segment whose bytes stay in the bucket until somebody reads them. Raises OSError.
+        """Create the file of a closed segment whose bytes stay in the bucket until somebody reads them.
+        Raises OSError.
 
-        `generation` is that of the manifest that names the bytes.
-        Write the index files of the segment, too, and call `vouch_for` with an offset in a later segment. Otherwise the next start
-        reads the whole segment.
+        `generation` is that of the manifest that names the bytes. Write the index files of the segment, too,
+        and call `vouch_for` with an offset in a later segment. Otherwise the next start reads the whole
+        segment.
         """
         sparse = self._storage.sparse
         if sparse is None:
@@ -143,17 +149,21 @@ class StagedPartitions:
         sparse.create_absent(path, SegmentKey(topic_id, partition, segment_base, generation), size_bytes)
 
     def vouch_for(self, topic_id: uuid.UUID, partition: int, end_offset: int) -> None:
-        """Let the next start take all records below `end_offset` for durable: compaction may have removed some of them, and only
-        the segment of the offset is checked batch by batch.
+        """Let the next start take all records below `end_offset` for durable: compaction may have removed
+        some of them, and only the segment of the offset is checked batch by batch.
         """
         self._durable_below[topic_id, partition] = end_offset
 
     def write_file(self, topic_id: uuid.UUID, partition: int, name: str, content: bytes) -> None:
-        """Write the whole content of a side file of a partition, in place of an earlier content. Raises OSError."""
+        """Write the whole content of a side file of a partition, in place of an earlier content. Raises
+        OSError.
+        """
         self._storage.write_file(f"{self._directory(topic_id, partition)}/{name}", content)
 
     def complete(self, topic_id: uuid.UUID, partition: int) -> Staged:
-        """Close the files of a staged partition, give it its topic id if no side file did, and let go of it. Raises OSError."""
+        """Close the files of a staged partition, give it its topic id if no side file did, and let go of it.
+        Raises OSError.
+        """
         path = self._directory(topic_id, partition)
         metadata = f"{path}/{PARTITION_METADATA}"
         if not self._storage.exists(metadata):
@@ -189,7 +199,9 @@ class StagedPartitions:
 
 
 class RebuiltDirectory:
-    """A data directory that is being rebuilt. Holds the directory's lock from `begin` to `finish` or `abandon`."""
+    """A data directory that is being rebuilt. Holds the directory's lock from `begin` to `finish` or
+    `abandon`.
+    """
 
     def __init__(self, storage: Storage, path: Path) -> None:
         """Create without touching the disk; use `begin`."""
@@ -205,7 +217,9 @@ class RebuiltDirectory:
 
     @classmethod
     def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
-        """Lock the directory, write `session` as its BUCKET_SESSION, and delete everything else in it. Raises DirectoryLocked, OSError."""
+        """Lock the directory, write `session` as its BUCKET_SESSION, and delete everything else in it. Raises
+        DirectoryLocked, OSError.
+        """
         storage.make_directories(str(path))
         storage.lock(str(path / LOCK))
         directory = cls(storage, path)
@@ -224,7 +238,9 @@ class RebuiltDirectory:
         return self.partitions.staged
 
     def place(self, topic_id: uuid.UUID, partition: int, topic: str) -> Path:
-        """Give a staged partition its name, and its topic id if no side file gave it. Return the directory. Raises OSError."""
+        """Give a staged partition its name, and its topic id if no side file gave it. Return the directory.
+        Raises OSError.
+        """
         staged = self.partitions.complete(topic_id, partition)
         target = self._root / f"{topic}-{partition}"
         self._storage.rename(staged.path, str(target))
@@ -234,7 +250,9 @@ class RebuiltDirectory:
         return target
 
     def finish(self, durable: Durability, cluster_id: str, node_id: int) -> None:
-        """Delete the partitions that got no name, write recovery points and the identity of the directory, and unlock it. Raises OSError."""
+        """Delete the partitions that got no name, write recovery points and the identity of the directory,
+        and unlock it. Raises OSError.
+        """
         for topic_id, partition in self.staged:
             self.partitions.discard(topic_id, partition)
         if self._recovery_points:

@@ -1,11 +1,12 @@
-"""Removes the oldest segments of a partition log, for retention and for DeleteRecords: one procedure, two reasons.
+"""Removes the oldest segments of a partition log, for retention and for DeleteRecords: one procedure, two
+reasons.
 
     prepare_…   the log captures derived state from the records to remove, and makes a flush ticket with the captures
     commit      a worker thread commits the ticket, which persists the new log start offset last
     complete    the log moves its log start offset, and renames the segments below to `*.deleted`
 
-After a crash between two steps, the next start finishes the removal or leaves the log as it was. Source of the rules: Kafka's
-`UnifiedLog`.
+After a crash between two steps, the next start finishes the removal or leaves the log as it was. Source of
+the rules: Kafka's `UnifiedLog`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 SEGMENTS_AT_ONCE: Final = 50
-"""Segments removed in one call; the rest go with the next call. Otherwise a log of many segments would hold up other work."""
+"""Segments removed in one call; the rest go with the next call. Otherwise a log of many segments would hold
+up other work.
+"""
 _ALL_BYTES: Final = 1 << 62
 
 
@@ -44,14 +47,16 @@ class RemovalTicket(NamedTuple):
     log_start: LogStart
     new_start: int
     reasons: Mapping[int, DeletionReason]
-    """The reasons of retention by base offset; a segment without an entry is removed because of the log start offset."""
+    """The reasons of retention by base offset; a segment without an entry is removed because of the log start
+    offset.
+    """
 
 
 def note_quiet(log: PartitionLog, now_ms: int) -> None:
     """Let the passes of retention leave the log out until something may be due, or until it changes.
 
-    Call after `roll_by_time` and `decide_retention` have found nothing at this time. Records that are appended to a segment with
-    records make nothing due earlier, unless the size of the log counts.
+    Call after `roll_by_time` and `decide_retention` have found nothing at this time. Records that are
+    appended to a segment with records make nothing due earlier, unless the size of the log counts.
     """
     states, config = log.record_states, log.config
     if log.kept_because or states.names is not None or states.delays is not None:
@@ -66,7 +71,8 @@ def note_quiet(log: PartitionLog, now_ms: int) -> None:
 
 
 def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
-    """Roll the active segment if it has been open for segment.ms, though no append came. Return whether it was rolled.
+    """Roll the active segment if it has been open for segment.ms, though no append came. Return whether it
+    was rolled.
 
     The new files' names are durable after the next flush. Raises StorageFailed.
     """
@@ -80,7 +86,9 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
 
 
 def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
-    """Return which of the first SEGMENTS_AT_ONCE segments retention removes, and why. Raises StorageFailed, CorruptRecord."""
+    """Return which of the first SEGMENTS_AT_ONCE segments retention removes, and why. Raises StorageFailed,
+    CorruptRecord.
+    """
     log.outage.check()
     names = log.record_states.names
     if names is not None and not names.is_ready:
@@ -104,7 +112,8 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
 def _facts(log: PartitionLog) -> Iterator[SegmentFacts]:
     """Yield the facts of each segment, oldest first.
 
-    A closed segment's timestamp may have to be read from the disk, so the facts are made only when the caller asks.
+    A closed segment's timestamp may have to be read from the disk, so the facts are made only when the caller
+    asks.
     """
     segments, by_time = log.segments, log.config.retention_ms >= 0
     for number, segment in enumerate(segments.segments):
@@ -141,8 +150,8 @@ def prepare_retention(log: PartitionLog, now_ms: int) -> RemovalTicket | None:
 def prepare_delete_records(log: PartitionLog, offset: int, now_ms: int) -> RemovalTicket | None:
     """Return the ticket that must run before the log may start at `offset` (-1: the high watermark).
 
-    Returns None when the log already starts at the offset or later. Give the ticket back once, to `complete_removal` or
-    `fail_removal`. Raises OffsetOutOfRange beyond the high watermark, StorageFailed.
+    Returns None when the log already starts at the offset or later. Give the ticket back once, to
+    `complete_removal` or `fail_removal`. Raises OffsetOutOfRange beyond the high watermark, StorageFailed.
     """
     log.outage.check()
     wanted = log.high_watermark if offset == -1 else offset
@@ -170,7 +179,8 @@ def _prepare(
         or log.segments.count_below(new_start) > 0
         or states.unsaved_below(new_start)
     )
-    # A flush in flight may carry the only producer snapshot that outlives the segments, so this ticket carries it too.
+    # A flush in flight may carry the only producer snapshot that outlives the segments, so this ticket
+    # carries it too.
     flush = log.prepare_flush(counts_out=True) if must_flush else None
     log.outage.check()
     if flush is None:
@@ -180,8 +190,8 @@ def _prepare(
 
 
 def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> list[DeletedSegment]:
-    """Finish a removal whose ticket succeeded: move the log start offset, and remove segments below it. Return the
-    removed segments.
+    """Finish a removal whose ticket succeeded: move the log start offset, and remove segments below it.
+    Return the removed segments.
 
     This call removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
     """

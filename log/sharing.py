@@ -2,9 +2,10 @@
 
     workers/NAME/    the files of one worker that belong to no partition: those that `log.directory.log_directory` lists
 
-The partitions stay where they are. `split` gives each worker the checkpoints, the facts of the clean stop and the known damage of its own
-partitions, and `merge` puts them together again. While `workers` exists, only the files in it count. Each step is one rename, so a crash
-leaves the files of one kind or of the other. The caller holds the lock of the directory, and no worker runs.
+The partitions stay where they are. `split` gives each worker the checkpoints, the facts of the clean stop and
+the known damage of its own partitions, and `merge` puts them together again. While `workers` exists, only the
+files in it count. Each step is one rename, so a crash leaves the files of one kind or of the other. The
+caller holds the lock of the directory, and no worker runs.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def is_shared(storage: Storage, root: str) -> bool:
 
 
 def hold(storage: Storage, durability: Durability, root: str, node_id: int) -> None:
-    """Take the lock of a data directory. Raises DirectoryLocked, OSError, and IncompatibleFormat as `LogDirectory.open` does."""
+    """Take the lock of a data directory. Raises DirectoryLocked, OSError, and IncompatibleFormat as
+    `LogDirectory.open` does.
+    """
     check_ownership(storage, root)
     durability.sync(directories=storage.make_directories(root))
     storage.lock(f"{root}/{LOCK}")
@@ -117,7 +120,8 @@ def release(storage: Storage, root: str) -> None:
 
 
 def ensure_topic_id(storage: Storage, durability: Durability, directory: str, topic_id: uuid.UUID) -> None:
-    """Write the topic id of a log whose creation a crash has ended early: a start of one process sets a log without it aside.
+    """Write the topic id of a log whose creation a crash has ended early: a start of one process sets a log
+    without it aside.
 
     Raises OSError.
     """
@@ -139,7 +143,9 @@ def split(
     names: Iterable[str],
     owner_of: Callable[[str, int], str | None],
 ) -> None:
-    """Give each of the workers the files of its partitions. What nobody owns is forgotten. Raises OSError, IncompatibleFormat."""
+    """Give each of the workers the files of its partitions. What nobody owns is forgotten. Raises OSError,
+    IncompatibleFormat.
+    """
     _remove(storage, f"{root}/{WORKERS}{_NEW}")
     whole = _read(storage, durability, root, root)
     new = f"{root}/{WORKERS}{_NEW}"
@@ -163,8 +169,9 @@ def hand_on(
 ) -> None:
     """Give the files of one worker the facts about partitions that those of another have. Neither runs.
 
-    Each file is replaced at once and tells as much about other partitions as before. Until the metadata names the new leader, its facts
-    about the partitions mean nothing. Raises OSError, IncompatibleFormat, and StorageFailed if the facts are lost.
+    Each file is replaced at once and tells as much about other partitions as before. Until the metadata names
+    the new leader, its facts about the partitions mean nothing. Raises OSError, IncompatibleFormat, and
+    StorageFailed if the facts are lost.
     """
     found, own = _read(storage, durability, root, source), _read(storage, durability, root, target)
     if found.are_points_lost or found.is_damage_lost:
@@ -192,8 +199,9 @@ def merge(
 ) -> None:
     """Make the directory that of one process again. Raises OSError, IncompatibleFormat.
 
-    Of two workers that have facts about a partition its owner is right: the other had the partition, or one of that name, before. A
-    partition without an owner keeps its recovery point as evidence, and its log is checked.
+    Of two workers that have facts about a partition its owner is right: the other had the partition, or one
+    of that name, before. A partition without an owner keeps its recovery point as evidence, and its log is
+    checked.
     """
     shared = f"{root}/{WORKERS}"
     whole = _Files()
@@ -213,9 +221,11 @@ def merge(
 
 
 def take_away(storage: Storage, root: str, topic: str, partition: int, topic_id: uuid.UUID) -> str | None:
-    """Rename the directory of a removed partition that a dead worker has left; return the new name if its records are kept. Raises OSError.
+    """Rename the directory of a removed partition that a dead worker has left; return the new name if its
+    records are kept. Raises OSError.
 
-    Nobody has the directory open. The files of a deleted log are deleted later, by a worker that is started again or by the next start.
+    Nobody has the directory open. The files of a deleted log are deleted later, by a worker that is started
+    again or by the next start.
     """
     directory = f"{root}/{topic}-{partition}"
     if not storage.exists(directory):

@@ -1,4 +1,5 @@
-"""Gives second names to the files of a data directory, so that a backup can copy them while the gateway goes on.
+"""Gives second names to the files of a data directory, so that a backup can copy them while the gateway goes
+on.
 
     .backup/cut.json          when the data directory was as the files say, and the bytes of each file that still grows
     .backup/data/             hard links to the files, under the names that they have in the data directory
@@ -100,13 +101,17 @@ _SIDE_FILES: Final = frozenset(
 )
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 _MAX_TRIES: Final = 100
-"""How often the linking of a partition begins again because retention removed a segment meanwhile; then the backup fails."""
+"""How often the linking of a partition begins again because retention removed a segment meanwhile; then the
+backup fails.
+"""
 
 
 class LogCut(NamedTuple):
-    """Where a log ended when `capture` ran. Bytes of the active segment beyond `active_size_bytes` were appended later.
+    """Where a log ended when `capture` ran. Bytes of the active segment beyond `active_size_bytes` were
+    appended later.
 
-    The topic id, the end and the active segment of a log that is not open are None where no clean stop recorded them, and its start is.
+    The topic id, the end and the active segment of a log that is not open are None where no clean stop
+    recorded them, and its start is.
     """
 
     topic: str
@@ -122,7 +127,8 @@ class LogCut(NamedTuple):
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """What was staged: the time (ms) of the state, the number of partitions, and the bytes of the files that may have grown since.
+    """What was staged: the time (ms) of the state, the number of partitions, and the bytes of the files that
+    may have grown since.
 
     `sizes` has paths below the data directory.
     """
@@ -172,9 +178,11 @@ def capture(directory: LogDirectory) -> list[LogCut]:
 def stage(
     storage: Storage, root: str, cuts: Iterable[LogCut], taken_ms: int, other_files: Collection[str]
 ) -> Staged:
-    """Link the files of all logs as they were at `capture`; return what was staged. Any thread may call, with a storage of its own.
+    """Link the files of all logs as they were at `capture`; return what was staged. Any thread may call, with
+    a storage of its own.
 
-    `other_files` are files of the data directory that the log does not write. Raises OSError, StorageFailed, IncompatibleFormat.
+    `other_files` are files of the data directory that the log does not write. Raises OSError, StorageFailed,
+    IncompatibleFormat.
     """
     data = _begin(storage, root)
     sizes: dict[str, int] = {}
@@ -202,9 +210,11 @@ def stage(
 
 
 def stage_stopped(storage: Storage, root: str, taken_ms: int, other_files: Collection[str]) -> Staged:
-    """Link all files of a directory that no gateway has open; return what was staged. The caller holds the lock of the directory.
+    """Link all files of a directory that no gateway has open; return what was staged. The caller holds the
+    lock of the directory.
 
-    Raises OSError, IncompatibleFormat: a later release wrote the directory, or several workers had it last and were killed.
+    Raises OSError, IncompatibleFormat: a later release wrote the directory, or several workers had it last
+    and were killed.
     """
     check_is_whole(storage, root)
     check_directory_version(storage, root)
@@ -234,7 +244,9 @@ def read_staged(storage: Storage, root: str) -> Staged:
 
 
 def remove_staging(storage: Storage, root: str) -> None:
-    """Delete the links and their directory, if they are there: the files themselves stay. Any thread may call. Raises OSError."""
+    """Delete the links and their directory, if they are there: the files themselves stay. Any thread may
+    call. Raises OSError.
+    """
     path = f"{root}/{STAGING}"
     if storage.exists(path):
         remove_tree(storage, path)
@@ -260,23 +272,27 @@ def _link_present(storage: Storage, root: str, data: str, names: Iterable[str]) 
 
 
 def _link(storage: Storage, source: str, target: str) -> None:
-    """Give a file a second name. Raises FileNotFoundError, OSError, and StorageFailed where files can't have several names."""
+    """Give a file a second name. Raises FileNotFoundError, OSError, and StorageFailed where files can't have
+    several names.
+    """
     try:
         storage.link(source, target)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         raise StorageFailed(
-            f"the file system has no hard links for {source} ({error.strerror}); stop the gateway and copy the directory, or take a "
+            f"the file system has no hard links for {source} ({error.strerror}); stop the gateway and copy "
+            "the directory, or take a "
             "snapshot of the volume"
         ) from error
 
 
 def _link_partition(storage: Storage, finder: _Finder, cut: LogCut, target: str) -> dict[str, int] | None:
-    """Link the files of one log; return the bytes of those that may have grown since, or None for a log without a directory.
+    """Link the files of one log; return the bytes of those that may have grown since, or None for a log
+    without a directory.
 
-    Retention, or the end of the topic, may rename files between the listing and the links. Then everything of the log is linked again.
-    Raises OSError, StorageFailed.
+    Retention, or the end of the topic, may rename files between the listing and the links. Then everything of
+    the log is linked again. Raises OSError, StorageFailed.
     """
     for _ in range(_MAX_TRIES):
         directory = finder.directory_of(cut)
@@ -305,14 +321,18 @@ def _link_partition(storage: Storage, finder: _Finder, cut: LogCut, target: str)
 
 
 def _wanted(files: Mapping[str, int], cut: LogCut) -> dict[str, str]:
-    """Return the names in the copy of the files that belong to a log as it was at `capture`, and their names now."""
+    """Return the names in the copy of the files that belong to a log as it was at `capture`, and their names
+    now.
+    """
     wanted = {name: name for name in files if _is_of_cut(name, files, cut)}
     if any(name.endswith(SWAP_SUFFIX) for name in files):
-        # A swap of compaction has failed and took the log offline. Its files may be the only ones with the records, and a start mends them.
+        # A swap of compaction has failed and took the log offline. Its files may be the only ones with the
+        # records, and a start mends them.
         wanted |= {name: name for name in files if name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX))}
     for base_offset in cut.base_offsets or ():
         if offset_name(base_offset, LOG_SUFFIX) not in files:
-            # Retention removed the segment after `capture`. A start needs the segment, to learn of its producers.
+            # Retention removed the segment after `capture`. A start needs the segment, to learn of its
+            # producers.
             for suffix in SEGMENT_SUFFIXES:
                 name = offset_name(base_offset, suffix)
                 if name + DELETED_SUFFIX in files and (
@@ -323,7 +343,9 @@ def _wanted(files: Mapping[str, int], cut: LogCut) -> dict[str, str]:
 
 
 def _is_of_cut(name: str, files: Mapping[str, int], cut: LogCut) -> bool:
-    """Return whether a log had a file at `capture`, or the file tells nothing that a start would believe wrongly."""
+    """Return whether a log had a file at `capture`, or the file tells nothing that a start would believe
+    wrongly.
+    """
     parsed = parse_offset_name(name)
     if parsed is None:
         return name in _SIDE_FILES or name.endswith(CUT_SUFFIX)
@@ -332,7 +354,8 @@ def _is_of_cut(name: str, files: Mapping[str, int], cut: LogCut) -> bool:
     if suffix in SEGMENT_SUFFIXES:
         if active is None or offset < active:
             return True
-        # Indexes of the active segment, written when it was closed, may lead beyond the cut. A start builds them anew.
+        # Indexes of the active segment, written when it was closed, may lead beyond the cut. A start builds
+        # them anew.
         return offset == active and (suffix == LOG_SUFFIX or _is_unchanged(files, cut))
     is_snapshot = suffix in {SNAPSHOT_SUFFIX, NAMES_SUFFIX}
     return is_snapshot and (cut.log_end_offset is None or offset <= cut.log_end_offset)
@@ -348,9 +371,11 @@ def _is_unchanged(files: Mapping[str, int], cut: LogCut) -> bool:
 
 
 def _write_log_start(storage: Storage, cut: LogCut, target: str) -> None:
-    """Write the log start offset as it was at `capture`, in place of a link to what may be a later one. Raises OSError.
+    """Write the log start offset as it was at `capture`, in place of a link to what may be a later one.
+    Raises OSError.
 
-    A log that was not open may have been opened and shortened since. Its start is then at most the end that it had.
+    A log that was not open may have been opened and shortened since. Its start is then at most the end that
+    it had.
     """
     offset = cut.log_start_offset
     path = f"{target}/{LOG_START_OFFSET}"
@@ -377,7 +402,9 @@ def _grown(files: Mapping[str, int], cut: LogCut) -> dict[str, int]:
 
 
 class _Finder:
-    """Finds the directory of a log, also after its topic was deleted, and when another topic has the name by now."""
+    """Finds the directory of a log, also after its topic was deleted, and when another topic has the name by
+    now.
+    """
 
     def __init__(self, storage: Storage, root: str) -> None:
         self._storage = storage
@@ -399,7 +426,9 @@ class _Finder:
         return None
 
     def _has_id(self, directory: str, topic_id: uuid.UUID, *, otherwise: bool) -> bool:
-        """Return whether a directory is that of a log of the topic; `otherwise` if the file with its topic id is damaged."""
+        """Return whether a directory is that of a log of the topic; `otherwise` if the file with its topic id
+        is damaged.
+        """
         path = f"{directory}/{PARTITION_METADATA}"
         try:
             return decode_partition_metadata(self._storage.read_file(path), path) == topic_id
@@ -416,7 +445,9 @@ CHUNK_BYTES: Final = 1 << 20
 """Bytes that are read, added to the checksum and written at once."""
 
 SEPARATE_FILES: Final = 500
-"""Files that are flushed one by one. A flush of the whole file system waits for the bytes of other programs, too."""
+"""Files that are flushed one by one. A flush of the whole file system waits for the bytes of other programs,
+too.
+"""
 
 Spend = Callable[[int], None]
 #: Called after each chunk with its bytes; may wait, to bound the rate.
@@ -430,9 +461,11 @@ class Content(NamedTuple):
 
 
 def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend: Spend) -> Content:
-    """Copy the first `size_bytes` of a file, or all of a shorter one; return what was copied. The copy is not durable yet.
+    """Copy the first `size_bytes` of a file, or all of a shorter one; return what was copied. The copy is not
+    durable yet.
 
-    The copy gets the modification time of the source, from which a start tells the age of a segment. Raises OSError.
+    The copy gets the modification time of the source, from which a start tells the age of a segment. Raises
+    OSError.
     """
     file = DataFile(target)
     storage.create(file)
@@ -476,17 +509,23 @@ def _write(storage: Storage, file: DataFile, chunk: bytes, position: int) -> Non
 
 
 class Flush:
-    """Makes new files below one directory durable: many with one flush of the file system, where the system has that."""
+    """Makes new files below one directory durable: many with one flush of the file system, where the system
+    has that.
+    """
 
     def __init__(self, storage: Storage, directory: str, files: int) -> None:
-        """Begin before the first of at most `files` files is written, so that errors of every write are reported. Raises OSError."""
+        """Begin before the first of at most `files` files is written, so that errors of every write are
+        reported. Raises OSError.
+        """
         self._storage = storage
         self._common: FileSystemFlush | None = None
         if files > SEPARATE_FILES:
             self._common = LocalDurability(storage).begin_common_flush(directory)
 
     def run(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Persist the files, and the names in the directories, and drop the files from the page cache. Raises OSError."""
+        """Persist the files, and the names in the directories, and drop the files from the page cache. Raises
+        OSError.
+        """
         if self._common is None:
             LocalDurability(self._storage).sync(paths=files, directories=directories)
         else:

@@ -1,4 +1,6 @@
-"""The view of a log for those who copy it elsewhere: its segments, which bytes of them are durable, and its side files."""
+"""The view of a log for those who copy it elsewhere: its segments, which bytes of them are durable, and its
+side files.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,8 @@ class LogView(NamedTuple):
     stable_offset: int
     """The offset below which every record is decided and durable."""
     last_aborts: bytes | None
-    """The transaction index of the last segment, which may not be in a file yet; None if it is not in memory."""
+    """The transaction index of the last segment, which may not be in a file yet; None if it is not in memory.
+    """
 
 
 class SoundBatches(NamedTuple):
@@ -121,8 +124,8 @@ def read_sound(
 ) -> SoundBatches:
     """Read whole batches from a pinned file, of records from `first_offset` on and below `end_offset`.
 
-    Returns at most `max_bytes`, but for one larger batch. Any thread may call. Raises OSError, CorruptRecord where the CRC of a batch does
-    not fit, or its offsets do not follow on those before.
+    Returns at most `max_bytes`, but for one larger batch. Any thread may call. Raises OSError, CorruptRecord
+    where the CRC of a batch does not fit, or its offsets do not follow on those before.
     """
     data = storage.read_pinned(file, max_bytes, position)
     if len(data) >= HEADER_BYTES:
@@ -141,7 +144,8 @@ def read_sound(
 
 
 def side_files(storage: Storage, directory: str) -> dict[str, bytes]:
-    """Return all files of a partition but for segments, indexes and the log start offset, with their contents. Raises OSError.
+    """Return all files of a partition but for segments, indexes and the log start offset, with their
+    contents. Raises OSError.
 
     Any thread may call. A file that is replaced meanwhile comes as it was before or after.
     """
@@ -174,7 +178,8 @@ def is_index(name: str) -> bool:
 
 
 def index_files(storage: Storage, seen: SegmentView) -> dict[str, bytes] | None:
-    """Return the index files of a closed segment by their names; None if one is missing. Raises OSError. Any thread may call.
+    """Return the index files of a closed segment by their names; None if one is missing. Raises OSError. Any
+    thread may call.
 
     The files are those of the segment only if `seen.file` is not retired after the call.
     """
@@ -188,7 +193,9 @@ def index_files(storage: Storage, seen: SegmentView) -> dict[str, bytes] | None:
 
 
 def log_start_in(content: bytes) -> int:
-    """Return the offset in the content of a file of the log start offset. Raises IncompatibleFormat, CorruptRecord."""
+    """Return the offset in the content of a file of the log start offset. Raises IncompatibleFormat,
+    CorruptRecord.
+    """
     offsets = decode_offsets(content, LOG_START_OFFSET)
     return max(offsets.values(), default=0)
 

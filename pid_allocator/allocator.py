@@ -23,12 +23,16 @@ DEFAULT_RETRY_MS: Final = 1_000
 
 
 class NoProducerIds(Exception):
-    """The claimed ids are used up, and no new block could be claimed yet. Retriable: the allocator keeps trying."""
+    """The claimed ids are used up, and no new block could be claimed yet. Retriable: the allocator keeps
+    trying.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """The state of an allocator: the block in use, its ids used and left, the next block, the error of the last claim."""
+    """The state of an allocator: the block in use, its ids used and left, the next block, the error of the
+    last claim.
+    """
 
     current: ProducerIdBlock | None
     used: int
@@ -40,11 +44,11 @@ class AllocatorState:
 class ProducerIdAllocator:
     """The source of a gateway's producer ids; it hands out each id once.
 
-    A claimed block is durable, so its ids can be handed out at once; after a crash the rest of the block is lost. One
-    claim runs at a time, in a task. While the store is unavailable, the allocator hands out the ids of its blocks. After
-    a failed claim, the first call that comes `retry_ms` later starts the next claim. `clock` returns milliseconds; it
-    only paces the retries and dates the claims. An allocator belongs to one event loop. `block_size` and `prefetch_at`
-    may be changed while the allocator is in use.
+    A claimed block is durable, so its ids can be handed out at once; after a crash the rest of the block is
+    lost. One claim runs at a time, in a task. While the store is unavailable, the allocator hands out the ids
+    of its blocks. After a failed claim, the first call that comes `retry_ms` later starts the next claim.
+    `clock` returns milliseconds; it only paces the retries and dates the claims. An allocator belongs to one
+    event loop. `block_size` and `prefetch_at` may be changed while the allocator is in use.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class ProducerIdAllocator:
         retry_ms: int = DEFAULT_RETRY_MS,
         usage: UsageStore | None = None,
     ) -> None:
-        """Begin without ids. Raises ValueError for a `block_size` below 1 or a `prefetch_at` outside of 0 to 1."""
+        """Begin without ids. Raises ValueError for a `block_size` below 1 or a `prefetch_at` outside of 0 to
+        1.
+        """
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {block_size}")
         if not 0 <= prefetch_at <= 1:
@@ -83,7 +89,9 @@ class ProducerIdAllocator:
         self.failed_claims = 0
 
     async def start(self) -> bool:
-        """Claim the first block; return True when there are ids now. An unavailable store does not stop the gateway."""
+        """Claim the first block; return True when there are ids now. An unavailable store does not stop the
+        gateway.
+        """
         if self._current is None:
             await asyncio.wait({self._begin_claim()})
             self._advance()
@@ -234,13 +242,17 @@ class NextMoved:
 
 
 async def list_blocks(store: BlockStore, usage: UsageStore | None = None) -> list[BlockUsage]:
-    """Return all blocks in the order of their claims, with the usage that gateways reported. Raises StoreUnavailable."""
+    """Return all blocks in the order of their claims, with the usage that gateways reported. Raises
+    StoreUnavailable.
+    """
     used = {} if usage is None else await usage.used()
     return with_usage(await store.blocks(), used)
 
 
 def with_usage(claimed: list[ProducerIdBlock], used: Mapping[int, int]) -> list[BlockUsage]:
-    """Return the blocks with their usage. `used` maps the first id of a block to the number of ids handed out."""
+    """Return the blocks with their usage. `used` maps the first id of a block to the number of ids handed
+    out.
+    """
     lines = []
     for block in claimed:
         count = used.get(block.first_producer_id)
@@ -254,7 +266,9 @@ async def claim_block(store: BlockStore, size: int, owner: str, now_ms: int) -> 
 
 
 async def find_owner(store: BlockStore, producer_id: int) -> ProducerIdBlock | None:
-    """Return the block that holds `producer_id`; None when no such block was claimed. Raises StoreUnavailable."""
+    """Return the block that holds `producer_id`; None when no such block was claimed. Raises
+    StoreUnavailable.
+    """
     return arithmetic.owner_of(await store.blocks(), producer_id)
 
 

@@ -19,7 +19,9 @@ class ProducerIdsExhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """A claimed range of ids. `last_producer_id` is inclusive; `claimed_at_ms` is by the clock of the claiming gateway."""
+    """A claimed range of ids. `last_producer_id` is inclusive; `claimed_at_ms` is by the clock of the
+    claiming gateway.
+    """
 
     first_producer_id: int
     last_producer_id: int
@@ -77,7 +79,9 @@ def next_after(blocks: Iterable[ProducerIdBlock]) -> int:
 
 
 def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdBlock | None:
-    """Return the block that holds `producer_id`, or None. When blocks overlap, return the block that was claimed first."""
+    """Return the block that holds `producer_id`, or None. When blocks overlap, return the block that was
+    claimed first.
+    """
     return min(
         (block for block in blocks if producer_id in block),
         key=lambda block: block.claimed_at_ms,
@@ -123,7 +127,9 @@ class StoreWentBack(BlockStoreError):
 
 
 class UnknownStoreVersion(BlockStoreError):
-    """A later release wrote the data of the store, or of the gateway's memory of the store. Nothing was claimed."""
+    """A later release wrote the data of the store, or of the gateway's memory of the store. Nothing was
+    claimed.
+    """
 
 
 class NextIdBehind(BlockStoreError):
@@ -150,7 +156,9 @@ class BlockStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """The store to which a gateway reports how many ids of its block were handed out. Only `seqgate pids` reads it."""
+    """The store to which a gateway reports how many ids of its block were handed out. Only `seqgate pids`
+    reads it.
+    """
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
         """Store that `used` ids of the block at `first_producer_id` were handed out. Raises BlockStoreError."""
@@ -161,7 +169,9 @@ class UsageStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """The highest state of a shared store that a gateway saw: its identity and its next id (exclusive end of all claims)."""
+    """The highest state of a shared store that a gateway saw: its identity and its next id (exclusive end of
+    all claims).
+    """
 
     store_id: str
     next_producer_id: int

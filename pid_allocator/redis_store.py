@@ -1,21 +1,25 @@
 """A block store in Redis, shared by any number of gateways.
 
-A claim is one script: atomic, in one round trip. The store has three keys: a hash of state (`id`, the identity of the
-store; `next`, the next producer id; `server`, the run id of the process that served the last claim; `vouched`, the next
-id that an operator set; `version`, the version of this layout), a list of all blocks, and a hash of reported usage. A
-store without `version` has version 1. A script changes nothing in a store of a later version.
+A claim is one script: atomic, in one round trip. The store has three keys: a hash of state (`id`, the
+identity of the store; `next`, the next producer id; `server`, the run id of the process that served the last
+claim; `vouched`, the next id that an operator set; `version`, the version of this layout), a list of all
+blocks, and a hash of reported usage. A store without `version` has version 1. A script changes nothing in a
+store of a later version.
 
-Redis can lose data: it is killed before it saved, fails over to a replica that lagged, is restored from a backup, or is
-flushed. Two rules ensure that no id is handed out twice. Neither rule depends on how Redis is configured to persist:
+Redis can lose data: it is killed before it saved, fails over to a replica that lagged, is restored from a
+backup, or is flushed. Two rules ensure that no id is handed out twice. Neither rule depends on how Redis is
+configured to persist:
 
-1. A gateway keeps the highest state of the store that it saw in its own durable memory. When the store has a lower next
-   id or another identity, or is empty, the gateway raises StoreWentBack before it claims anything. An operator resolves
-   this: move the next id forward to the highest id that any gateway saw, or beyond.
-2. A gateway that has not seen every claim can't notice a loss. So when the store is new, or when another server process
-   answers than at the last claim, the next id jumps to the present time in microseconds, if that is higher. All earlier
-   ids lie below that, as long as fewer than a million ids per second were claimed over the life of the store.
+1. A gateway keeps the highest state of the store that it saw in its own durable memory. When the store has a
+   lower next id or another identity, or is empty, the gateway raises StoreWentBack before it claims anything.
+   An operator resolves this: move the next id forward to the highest id that any gateway saw, or beyond.
+2. A gateway that has not seen every claim can't notice a loss. So when the store is new, or when another
+   server process answers than at the last claim, the next id jumps to the present time in microseconds, if
+   that is higher. All earlier ids lie below that, as long as fewer than a million ids per second were claimed
+   over the life of the store.
 
-A Lua number can't hold integers above 2**53. So the scripts compare ids as decimal strings and count with HINCRBY.
+A Lua number can't hold integers above 2**53. So the scripts compare ids as decimal strings and count with
+HINCRBY.
 """
 
 from __future__ import annotations
@@ -110,8 +114,8 @@ class RedisBlockStore:
     """The BlockStore and UsageStore in Redis.
 
     `key_prefix` separates clusters that share one Redis. Every call ends within `connect_timeout_ms` +
-    `request_timeout_ms`, even when Redis hangs. Without `last_seen` (in an operator's command) rule 1 of this module does
-    not apply.
+    `request_timeout_ms`, even when Redis hangs. Without `last_seen` (in an operator's command) rule 1 of this
+    module does not apply.
     """
 
     def __init__(
@@ -132,7 +136,8 @@ class RedisBlockStore:
             decode_responses=True,
             socket_connect_timeout=connect_timeout_ms / 1000,
             socket_timeout=request_timeout_ms / 1000,
-            # The client replaces a connection that died while idle once. A claim sent twice this way only skips a block.
+            # The client replaces a connection that died while idle once. A claim sent twice this way only
+            # skips a block.
             retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         )
         self._timeout_s = (connect_timeout_ms + request_timeout_ms) / 1000
@@ -143,10 +148,11 @@ class RedisBlockStore:
         self._last_seen = last_seen
 
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-        """Claim and return a block that nobody had before. Save the store's new state in the gateway's memory first.
+        """Claim and return a block that nobody had before. Save the store's new state in the gateway's memory
+        first.
 
-        Raises StoreUnavailable; StoreWentBack or UnknownStoreVersion when nothing was claimed; ProducerIdsExhausted; and
-        ValueError for a size below 1.
+        Raises StoreUnavailable; StoreWentBack or UnknownStoreVersion when nothing was claimed;
+        ProducerIdsExhausted; and ValueError for a size below 1.
         """
         if size < 1:
             raise ValueError(f"the size of a block must be at least 1, not {size}")
@@ -172,14 +178,17 @@ class RedisBlockStore:
         return [_parse_block(line) for line in lines]
 
     async def next_producer_id(self) -> int:
-        """Return the lowest id at which the next block can begin; 0 in an empty store. Raises StoreUnavailable."""
+        """Return the lowest id at which the next block can begin; 0 in an empty store. Raises
+        StoreUnavailable.
+        """
         return int(await self._bounded(lambda: self._redis.hget(self._state_key, "next")) or 0)
 
     async def move_next(self, producer_id: int) -> int:
-        """Make the next block begin at `producer_id` or later, on the caller's assurance that no id from there on was ever used.
+        """Make the next block begin at `producer_id` or later, on the caller's assurance that no id from
+        there on was ever used.
 
-        Returns the previous next id. Raises NextIdBehind when the next id is higher than `producer_id` already,
-        UnknownStoreVersion, and StoreUnavailable.
+        Returns the previous next id. Raises NextIdBehind when the next id is higher than `producer_id`
+        already, UnknownStoreVersion, and StoreUnavailable.
         """
         outcome, previous = await self._script(_MOVE_NEXT, [self._state_key], [producer_id, uuid.uuid4().hex])
         if outcome == "behind":
@@ -203,7 +212,8 @@ class RedisBlockStore:
         await self._redis.aclose()
 
     async def _script(self, script: str, keys: list[str], arguments: list[object]) -> list[str]:
-        # EVAL, not EVALSHA: a restarted server has lost its scripts, and one round trip must suffice even then.
+        # EVAL, not EVALSHA: a restarted server has lost its scripts, and one round trip must suffice even
+        # then.
         reply: list[str] = await self._bounded(
             lambda: self._redis.eval(script, len(keys), *keys, *(str(argument) for argument in arguments))
         )
@@ -237,7 +247,9 @@ def _went_back_message(outcome: str, details: list[str], seen_next: int) -> str:
     else:
         what = f"The producer ids in Redis were set back: the next id is {details[1]}"
     return (
-        f"{what}, but this gateway saw the next id at {seen_next}. The gateway claims nothing from this store, because "
-        f"ids could be used twice. Restore the newest data of Redis, or move the next id to {seen_next}, or higher if "
+        f"{what}, but this gateway saw the next id at {seen_next}. The gateway claims nothing from this "
+        "store, because "
+        f"ids could be used twice. Restore the newest data of Redis, or move the next id to {seen_next}, or "
+        "higher if "
         "another gateway saw a higher one."
     )

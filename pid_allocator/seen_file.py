@@ -27,17 +27,22 @@ class _Version(msgspec.Struct):
 
 
 class SeenFile:
-    """The LastSeen as one JSON file. A save replaces the whole file: a crash leaves either the old or the new file."""
+    """The LastSeen as one JSON file. A save replaces the whole file: a crash leaves either the old or the new
+    file.
+    """
 
     def __init__(self, path: Path, replace: Callable[[str, bytes], None]) -> None:
-        """Use `path`, whose directory exists. `replace` replaces a file's content atomically and durably, in any thread."""
+        """Use `path`, whose directory exists. `replace` replaces a file's content atomically and durably, in
+        any thread.
+        """
         self._path = path
         self._replace = replace
 
     async def load(self) -> LastSeen | None:
         """Return the saved LastSeen; None when there is no file.
 
-        Raises UnknownStoreVersion for a file of a later version, and StoreWentBack for a file that can't be decoded.
+        Raises UnknownStoreVersion for a file of a later version, and StoreWentBack for a file that can't be
+        decoded.
         """
         return await load_seen(self._path)
 
@@ -73,7 +78,9 @@ def _load(path: Path) -> LastSeen | None:
 
 
 def newest_content(contents: Iterable[bytes]) -> bytes | None:
-    """Return the content of the file that saw the highest next id, of several; a damaged one first. None without any."""
+    """Return the content of the file that saw the highest next id, of several; a damaged one first. None
+    without any.
+    """
 
     def next_id(content: bytes) -> float:
         try:

@@ -1,7 +1,7 @@
 """The sequence rule of idempotent producers: is this batch the next one, a duplicate, or neither?
 
-The package is pure: it uses no files, clock, tasks or randomness. Times and batches come in as arguments, verdicts go out
-as values.
+The package is pure: it uses no files, clock, tasks or randomness. Times and batches come in as arguments,
+verdicts go out as values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli), as Kafka has it in batches: the compiled function of the package crc32c.
 
-The package itself imports a command line, archives and mail, which takes a tenth as long as a whole start of a gateway. So its
-compiled module is loaded alone.
+The package itself imports a command line, archives and mail, which takes a tenth as long as a whole start of
+a gateway. So its compiled module is loaded alone.
 """
 
 from __future__ import annotations

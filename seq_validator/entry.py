@@ -20,9 +20,9 @@ NO_TIMESTAMP: Final = -1
 class ProducerBatch(Protocol):
     """The fields of a batch header that the sequence rule reads. Any object with these fields will do.
 
-    `last_sequence` is inclusive and wraps: it is lower than `base_sequence` when the batch itself crosses 2**31 - 1.
-    Both sequences are -1 in a batch that a coordinator writes for a producer: such a batch has a producer epoch, but no
-    place in the producer's sequence. `max_timestamp` is in milliseconds.
+    `last_sequence` is inclusive and wraps: it is lower than `base_sequence` when the batch itself crosses
+    2**31 - 1. Both sequences are -1 in a batch that a coordinator writes for a producer: such a batch has a
+    producer epoch, but no place in the producer's sequence. `max_timestamp` is in milliseconds.
     """
 
     @property
@@ -67,12 +67,14 @@ class RetainedBatch(NamedTuple):
 class ProducerEntry:
     """The state that a partition keeps of one producer. Only its table changes an entry; others read.
 
-    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first; the table bounds their number.
-    It is a list, because a deque takes eight times the memory for one batch. `batches` is empty only after a marker with a new epoch. `next_sequence` is the only base_sequence that continues the sequence;
-    UNKNOWN_SEQUENCE while a damaged batch of the log may belong to this producer.
-    `last_active_ms` is the time of the last append for this producer by the gateway's own clock; record timestamps
-    (`last_timestamp`) can be years old and say nothing about activity. `coordinator_epoch` is that of the newest
-    marker, -1 before the first; `current_transaction_first_offset` is -1 while no transaction is open.
+    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first; the table
+    bounds their number. It is a list, because a deque takes eight times the memory for one batch. `batches`
+    is empty only after a marker with a new epoch. `next_sequence` is the only base_sequence that continues
+    the sequence; UNKNOWN_SEQUENCE while a damaged batch of the log may belong to this producer.
+    `last_active_ms` is the time of the last append for this producer by the gateway's own clock; record
+    timestamps (`last_timestamp`) can be years old and say nothing about activity. `coordinator_epoch` is that
+    of the newest marker, -1 before the first; `current_transaction_first_offset` is -1 while no transaction
+    is open.
     """
 
     __slots__ = (
@@ -118,7 +120,9 @@ class ProducerEntry:
 
     @property
     def last_timestamp(self) -> int:
-        """The largest timestamp, in milliseconds, of the batch or marker that was appended last for the producer."""
+        """The largest timestamp, in milliseconds, of the batch or marker that was appended last for the
+        producer.
+        """
         if self.marker_offset > self.last_offset:
             return self.marker_timestamp
         return self.batches[-1].timestamp if self.batches else NO_TIMESTAMP

@@ -16,7 +16,9 @@ CRC_BYTES: Final = _CRC.size
 
 
 class Envelope(NamedTuple):
-    """One kind of snapshot: `what` is its name in error messages, `corrupt` the error that damaged bytes raise."""
+    """One kind of snapshot: `what` is its name in error messages, `corrupt` the error that damaged bytes
+    raise.
+    """
 
     magic: bytes
     first_version: int
@@ -31,7 +33,9 @@ class Envelope(NamedTuple):
         return body + _CRC.pack(crc32c(body))
 
     def check(self, data: bytes) -> None:
-        """Raise `corrupt` when the bytes are cut, damaged, of another kind, or of a version that this program can't read."""
+        """Raise `corrupt` when the bytes are cut, damaged, of another kind, or of a version that this program
+        can't read.
+        """
         if len(data) < self.head_bytes + CRC_BYTES:
             raise self.corrupt(
                 f"The {self.what} is cut short: it has {len(data)} bytes, "
@@ -53,9 +57,11 @@ class Envelope(NamedTuple):
             )
 
     def newer_version(self, data: bytes) -> int | None:
-        """Return the version of a snapshot that a later release wrote; None for any other or damaged snapshot.
+        """Return the version of a snapshot that a later release wrote; None for any other or damaged
+        snapshot.
 
-        Every version begins with the magic and the version number, and ends with the CRC-32C of all bytes before.
+        Every version begins with the magic and the version number, and ends with the CRC-32C of all bytes
+        before.
         """
         if len(data) < _PREFIX.size + CRC_BYTES:
             return None

@@ -1,13 +1,14 @@
 """The limit on the number of remembered producers, per partition and over all partitions.
 
-All tables of a gateway share one `ProducerLimit`. It keeps every entry of every table in one ordered dictionary, the
-longest idle first; an append moves its entry to the end. So finding the longest idle producer of the gateway and
-keeping the order both cost O(1), whatever the number of tables. Restored entries arrive table by table. The limit sorts
-all entries by activity once, when it next needs the order.
+All tables of a gateway share one `ProducerLimit`. It keeps every entry of every table in one ordered
+dictionary, the longest idle first; an append moves its entry to the end. So finding the longest idle producer
+of the gateway and keeping the order both cost O(1), whatever the number of tables. Restored entries arrive
+table by table. The limit sorts all entries by activity once, when it next needs the order.
 
-A retry of a live producer that was evicted could be accepted a second time. So the limit never evicts a producer that
-was active within `min_idle_ms`: the new producer is refused instead, with a retriable error. The limit never evicts a
-producer with an open transaction either. Otherwise its marker would find nothing to end, and readers would wait for ever.
+A retry of a live producer that was evicted could be accepted a second time. So the limit never evicts a
+producer that was active within `min_idle_ms`: the new producer is refused instead, with a retriable error.
+The limit never evicts a producer with an open transaction either. Otherwise its marker would find nothing to
+end, and readers would wait for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class ProducerTable(Protocol):
         """Return the number of producers that the table remembers."""
 
     def longest_idle(self) -> ProducerEntry | None:
-        """Return the producer of the table that has been idle longest, without those with an open transaction."""
+        """Return the producer of the table that has been idle longest, without those with an open
+        transaction.
+        """
 
     def forget(self, entry: ProducerEntry) -> None:
         """Drop a producer from the table; the limit does not count the producer any more."""
@@ -36,9 +39,9 @@ class ProducerTable(Protocol):
 class ProducerLimit:
     """A budget of remembered producers. The three bounds may be changed while the limit is in use.
 
-    `max_per_partition` and `max_in_all` are counts of producers. `min_idle_ms` is the time in milliseconds for which a
-    producer must have been idle before it may be evicted for a new one. `evictions`, `expirations` and `refusals` count since the
-    limit was made.
+    `max_per_partition` and `max_in_all` are counts of producers. `min_idle_ms` is the time in milliseconds
+    for which a producer must have been idle before it may be evicted for a new one. `evictions`,
+    `expirations` and `refusals` count since the limit was made.
     """
 
     __slots__ = (
@@ -92,7 +95,9 @@ class ProducerLimit:
         del self.producers[entry]
 
     def refuses(self, table: ProducerTable, now_ms: int) -> bool:
-        """Return True, and count a refusal, when `table` has no room for one more producer, and no producer can be evicted."""
+        """Return True, and count a refusal, when `table` has no room for one more producer, and no producer
+        can be evicted.
+        """
         if len(table) >= self.max_per_partition:
             longest_idle = table.longest_idle()
         elif len(self.producers) >= self.max_in_all:

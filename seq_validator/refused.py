@@ -1,24 +1,28 @@
 """The rule for the batches behind a refused one: no later batch of its producer is stored before it.
 
-A partition accepts any first sequence of a producer that it does not know (Kafka 4, KIP-360), because that producer may have been
-forgotten. An idempotent producer has up to five requests in flight. So after a refusal of its first batch the second one would
-be stored, and the first one, sent again, would be out of order for ever. Apache Kafka has this gap up to 4.4. Seqgate closes it:
+A partition accepts any first sequence of a producer that it does not know (Kafka 4, KIP-360), because that
+producer may have been forgotten. An idempotent producer has up to five requests in flight. So after a refusal
+of its first batch the second one would be stored, and the first one, sent again, would be out of order for
+ever. Apache Kafka has this gap up to 4.4. Seqgate closes it:
 
 | batch of a producer that the partition does not know, where a batch of this producer and epoch was refused on this connection | verdict |
 |-----------------------------------------------------------|-----------------------|
 | begins with the refused sequence, or with an earlier one  | accepted              |
 | begins with a later sequence                              | OUT_OF_ORDER_SEQUENCE |
 
-Only a refused batch that its producer sends again is remembered: `refuse` is called for it. `forget` is called for a batch that the
-producer gives up, and for a stored one, because from then on the partition knows the producer. Whoever connects anew sends its
-batches in order again. So what is remembered belongs to one connection, and ends with it.
+Only a refused batch that its producer sends again is remembered: `refuse` is called for it. `forget` is
+called for a batch that the producer gives up, and for a stored one, because from then on the partition knows
+the producer. Whoever connects anew sends its batches in order again. So what is remembered belongs to one
+connection, and ends with it.
 
-A producer may give up a batch after retries, without telling the gateway. So `pass_over` counts the later batches that were
-refused; after LATER_BATCHES of them nothing else can have been in flight, and the refused batch is forgotten.
+A producer may give up a batch after retries, without telling the gateway. So `pass_over` counts the later
+batches that were refused; after LATER_BATCHES of them nothing else can have been in flight, and the refused
+batch is forgotten.
 
-Two kinds of refusals don't say whose batch they concern: those by the leader before, where a gateway has just begun to lead a
-partition, and that of a batch whose checksum is wrong, because its producer may be the damaged field (`refuse_unreadable`). Then a
-batch that is not the first of an unknown producer must come twice: the first attempt is refused, and remembered like any other.
+Two kinds of refusals don't say whose batch they concern: those by the leader before, where a gateway has just
+begun to lead a partition, and that of a batch whose checksum is wrong, because its producer may be the
+damaged field (`refuse_unreadable`). Then a batch that is not the first of an unknown producer must come
+twice: the first attempt is refused, and remembered like any other.
 """
 
 from __future__ import annotations
@@ -35,8 +39,9 @@ if TYPE_CHECKING:
     from seq_validator.entry import ProducerBatch
 
 LATER_BATCHES: Final = 4
-"""The later batches that are refused behind a refused one. An idempotent producer has at most five batches in flight, the
-refused one among them (Kafka's `ProducerStateEntry.NUM_BATCHES_TO_RETAIN`). After these the refused batch is forgotten.
+"""The later batches that are refused behind a refused one. An idempotent producer has at most five batches in
+flight, the refused one among them (Kafka's `ProducerStateEntry.NUM_BATCHES_TO_RETAIN`). After these the
+refused batch is forgotten.
 """
 _HALF_OF_SEQUENCES: Final = 2**30
 _ANY_PRODUCER: Final = -1
@@ -46,8 +51,8 @@ _ANY_PRODUCER: Final = -1
 class RefusalLimit:
     """The number of refused batches that all connections of a gateway remember, and its maximum.
 
-    At the maximum a connection forgets its oldest refused batch for a new one, and keeps at least one. So no connection can make
-    another one forget.
+    At the maximum a connection forgets its oldest refused batch for a new one, and keeps at least one. So no
+    connection can make another one forget.
     """
 
     __slots__ = ("max_remembered", "remembered")
@@ -61,7 +66,9 @@ class RefusalLimit:
 
 
 class _Refused:
-    """The earliest refused batch of a producer in a partition; `left` later batches may still be refused behind it."""
+    """The earliest refused batch of a producer in a partition; `left` later batches may still be refused
+    behind it.
+    """
 
     __slots__ = ("base_sequence", "left", "producer_epoch")
 
@@ -90,7 +97,9 @@ class RefusedBatches:
         return len(self._refused)
 
     def refuse(self, partition: Hashable, batch: ProducerBatch) -> None:
-        """Remember a refused batch, unless an earlier one of the same epoch, or one of a newer epoch, is remembered."""
+        """Remember a refused batch, unless an earlier one of the same epoch, or one of a newer epoch, is
+        remembered.
+        """
         if batch.producer_id < 0 or batch.base_sequence < 0 or self._is_closed:
             return
         known = self._refused.get((partition, batch.producer_id))
@@ -104,7 +113,9 @@ class RefusedBatches:
         self._remember((partition, batch.producer_id), _Refused(batch.producer_epoch, batch.base_sequence))
 
     def refuse_unreadable(self, partition: Hashable) -> None:
-        """Remember that a batch was refused whose producer is not known, until a batch of the partition is stored."""
+        """Remember that a batch was refused whose producer is not known, until a batch of the partition is
+        stored.
+        """
         if not self._is_closed:
             self._remember((partition, _ANY_PRODUCER), _Refused(_ANY_PRODUCER, _ANY_PRODUCER))
 
@@ -139,7 +150,9 @@ class RefusedBatches:
         )
 
     def pass_over(self, partition: Hashable, batch: ProducerBatch) -> None:
-        """Count a later batch that was refused because of an earlier one; forget the earlier one after LATER_BATCHES."""
+        """Count a later batch that was refused because of an earlier one; forget the earlier one after
+        LATER_BATCHES.
+        """
         if self.precedes(partition, batch):
             key = partition, batch.producer_id
             self._refused[key].left -= 1
@@ -176,7 +189,9 @@ class RefusedBatches:
 
 
 class RefusedBefore(NamedTuple):
-    """What is known about earlier refused batches when a candidate is judged; `refused` is None if there are none."""
+    """What is known about earlier refused batches when a candidate is judged; `refused` is None if there are
+    none.
+    """
 
     partition: Hashable
     refused: RefusedBatches | None
@@ -184,12 +199,15 @@ class RefusedBefore(NamedTuple):
     """Whether a batch that is not the first of an unknown producer is refused at the first attempt."""
 
     def rejection(self, batch: ProducerBatch) -> Rejected | None:
-        """Return why a batch of a producer that the partition does not know must not be stored; None if it may be."""
+        """Return why a batch of a producer that the partition does not know must not be stored; None if it
+        may be.
+        """
         refused = self.refused
         if refused is not None and refused.precedes(self.partition, batch):
             return Rejected(
                 RejectionReason.OUT_OF_ORDER_SEQUENCE,
-                f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind an earlier batch that was refused; "
+                f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind an earlier batch "
+                "that was refused; "
                 "it must send the earlier batch again first.",
             )
         must_come_twice = self.must_come_twice or (
@@ -201,7 +219,8 @@ class RefusedBefore(NamedTuple):
             return None
         return Rejected(
             RejectionReason.EARLIER_BATCHES_UNKNOWN,
-            f"Batches of producer {batch.producer_id} before sequence {batch.base_sequence} may have been refused by an "
+            f"Batches of producer {batch.producer_id} before sequence {batch.base_sequence} may have been "
+            "refused by an "
             "earlier leader, or with a wrong checksum. Send the batch again.",
         )
 

@@ -51,7 +51,8 @@ def judge_marker(entry: ProducerEntry, producer_epoch: int, coordinator_epoch: i
     if coordinator_epoch < entry.coordinator_epoch:
         return Rejected(
             RejectionReason.TRANSACTION_COORDINATOR_FENCED,
-            f"The marker for producer {entry.producer_id} has coordinator epoch {coordinator_epoch}; the newest "
+            f"The marker for producer {entry.producer_id} has coordinator epoch {coordinator_epoch}; the "
+            "newest "
             f"coordinator epoch in this partition is {entry.coordinator_epoch}.",
         )
     return ACCEPTED
@@ -60,8 +61,8 @@ def judge_marker(entry: ProducerEntry, producer_epoch: int, coordinator_epoch: i
 def _judge_sequence(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
     """Decide by producer epoch and sequence alone.
 
-    Check "next in sequence" before "duplicate". Both can be true only when the retained batches span all 2**31
-    sequences, and then the candidate is a new batch.
+    Check "next in sequence" before "duplicate". Both can be true only when the retained batches span all
+    2**31 sequences, and then the candidate is a new batch.
     """
     if batch.base_sequence == NO_SEQUENCE and batch.producer_epoch >= entry.producer_epoch:
         return ACCEPTED
@@ -77,14 +78,17 @@ def _judge_sequence(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
     if batch.base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
         return Rejected(
             RejectionReason.OUT_OF_ORDER_SEQUENCE,
-            f"Producer {batch.producer_id} began epoch {batch.producer_epoch} with sequence {batch.base_sequence}; "
+            f"Producer {batch.producer_id} began epoch {batch.producer_epoch} with sequence "
+            f"{batch.base_sequence}; "
             f"a new epoch must begin with sequence 0 (current epoch: {entry.producer_epoch}).",
         )
     return ACCEPTED
 
 
 def find_original(entry: ProducerEntry, batch: ProducerBatch) -> RetainedBatch | None:
-    """Return the newest retained batch with exactly the sequence range of `batch`, which has the entry's epoch."""
+    """Return the newest retained batch with exactly the sequence range of `batch`, which has the entry's
+    epoch.
+    """
     base_sequence = batch.base_sequence
     last_sequence = batch.last_sequence
     for retained in reversed(entry.batches):
@@ -96,7 +100,8 @@ def find_original(entry: ProducerEntry, batch: ProducerBatch) -> RetainedBatch |
 def _stale_epoch(entry: ProducerEntry, producer_epoch: int) -> Rejected:
     return Rejected(
         RejectionReason.INVALID_PRODUCER_EPOCH,
-        f"Producer {entry.producer_id} sent producer epoch {producer_epoch}, but its newest one in this partition "
+        f"Producer {entry.producer_id} sent producer epoch {producer_epoch}, but its newest one in this "
+        "partition "
         f"is {entry.producer_epoch}.",
     )
 
@@ -105,13 +110,17 @@ def _out_of_order(entry: ProducerEntry, batch: ProducerBatch) -> Rejected:
     if entry.next_sequence == UNKNOWN_SEQUENCE:
         return Rejected(
             RejectionReason.OUT_OF_ORDER_SEQUENCE,
-            f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences {batch.base_sequence} to "
-            f"{batch.last_sequence}; the next sequence is unknown, because a damaged batch of the partition may belong to "
+            f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences "
+            f"{batch.base_sequence} to "
+            f"{batch.last_sequence}; the next sequence is unknown, because a damaged batch of the partition "
+            "may belong to "
             "this producer. Begin a new epoch with sequence 0.",
         )
     return Rejected(
         RejectionReason.OUT_OF_ORDER_SEQUENCE,
-        f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences {batch.base_sequence} to "
-        f"{batch.last_sequence}; expected sequence {entry.next_sequence}, and none of the last {len(entry.batches)} "
+        f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences {batch.base_sequence} "
+        "to "
+        f"{batch.last_sequence}; expected sequence {entry.next_sequence}, and none of the last "
+        f"{len(entry.batches)} "
         "batches has that range.",
     )

@@ -1,14 +1,14 @@
 """The bytes of a partition's producer state. All numbers are big-endian.
 
-    magic "SQPS" | version int16 | log_end_offset int64 | producers int32 | entry … | CRC-32C of all before, uint32
-    entry: producer_id int64 | producer_epoch int16 | last_active_ms int64 | coordinator_epoch int32
+    magic "SQPS" | version int16 | log_end_offset int64 | producers int32 | entry … | CRC-32C of all before,
+    uint32 entry: producer_id int64 | producer_epoch int16 | last_active_ms int64 | coordinator_epoch int32
            | current_transaction_first_offset int64 | (from version 2 on: marker_offset int64 | marker_timestamp int64)
            | batches int32 | batch …
     batch: base_sequence int32 | last_sequence int32 | base_offset int64 | last_offset int64 | timestamp int64
 
-Version 1 had no markers, so each of its entries has a batch. Entries are ordered longest idle first, batches oldest first.
-Kafka's own snapshot keeps only the last batch of a producer. This snapshot keeps the whole window, so that a retry of an
-older batch is recognized after a restart.
+Version 1 had no markers, so each of its entries has a batch. Entries are ordered longest idle first, batches
+oldest first. Kafka's own snapshot keeps only the last batch of a producer. This snapshot keeps the whole
+window, so that a retry of an older batch is recognized after a restart.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int
 def _decode_entries(
     data: bytes, version: int, count: int, retained_batches: int
 ) -> tuple[list[ProducerEntry], int]:
-    """Return the entries, and the position after them. There may be a million entries, so one loop decodes all."""
+    """Return the entries, and the position after them. There may be a million entries, so one loop decodes
+    all.
+    """
     entries: list[ProducerEntry] = []
     position = _HEADER.size
     is_first = version == FIRST_VERSION

@@ -32,8 +32,9 @@ _new_tuple = tuple.__new__
 class ProducerTable:
     """The state of all producers of one partition.
 
-    The log first calls `judge`, which changes nothing, writes the batch, and then folds the batch in with `update`. All
-    times are milliseconds of the gateway's own clock. The entries are ordered longest idle first.
+    The log first calls `judge`, which changes nothing, writes the batch, and then folds the batch in with
+    `update`. All times are milliseconds of the gateway's own clock. The entries are ordered longest idle
+    first.
     """
 
     __slots__ = ("_entries", "_limit", "_retained_batches")
@@ -41,7 +42,8 @@ class ProducerTable:
     def __init__(
         self, *, retained_batches: int = DEFAULT_RETAINED_BATCHES, limit: ProducerLimit | None = None
     ) -> None:
-        """Begin empty. Remember `retained_batches` per producer, and as many producers as `limit` allows (None: all).
+        """Begin empty. Remember `retained_batches` per producer, and as many producers as `limit` allows
+        (None: all).
 
         Raises ValueError when `retained_batches` is below 1.
         """
@@ -60,10 +62,11 @@ class ProducerTable:
     ) -> Verdict:
         """Decide whether `batch`, which has a producer id, may be appended. Changes no producer's state.
 
-        An unknown producer may begin with any sequence (Kafka 4, KIP-360), but not behind a refused batch that `before`
-        knows (`seq_validator.refused`). With `begins_at_zero` an unknown producer must begin with sequence 0, as Kafka demands in
-        transactions of version 2 (KIP-890). An unknown producer is rejected when the limit is reached and no producer can be
-        evicted; a coordinator's batch (no sequence) is accepted even then.
+        An unknown producer may begin with any sequence (Kafka 4, KIP-360), but not behind a refused batch
+        that `before` knows (`seq_validator.refused`). With `begins_at_zero` an unknown producer must begin
+        with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). An unknown producer is
+        rejected when the limit is reached and no producer can be evicted; a coordinator's batch (no sequence)
+        is accepted even then.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None:
@@ -77,13 +80,15 @@ class ProducerTable:
         if batch.producer_epoch < NO_PRODUCER_EPOCH:
             return Rejected(
                 RejectionReason.INVALID_PRODUCER_EPOCH,
-                f"Producer {batch.producer_id} sent producer epoch {batch.producer_epoch}; it must be at least "
+                f"Producer {batch.producer_id} sent producer epoch {batch.producer_epoch}; it must be at "
+                "least "
                 f"{NO_PRODUCER_EPOCH}.",
             )
         if begins_at_zero and batch.base_sequence > 0:
             return Rejected(
                 RejectionReason.OUT_OF_ORDER_SEQUENCE,
-                f"Producer {batch.producer_id} is unknown in this partition and sent sequence {batch.base_sequence}; "
+                f"Producer {batch.producer_id} is unknown in this partition and sent sequence "
+                f"{batch.base_sequence}; "
                 "it must begin with sequence 0.",
             )
         if before is not None:
@@ -93,18 +98,20 @@ class ProducerTable:
         if batch.base_sequence != NO_SEQUENCE and self._limit.refuses(self, now_ms):
             return Rejected(
                 RejectionReason.PRODUCER_LIMIT_REACHED,
-                f"There is no room to remember producer {batch.producer_id}: {len(self)} producers are remembered in this "
+                f"There is no room to remember producer {batch.producer_id}: {len(self)} producers are "
+                "remembered in this "
                 f"partition (at most {self._limit.max_per_partition}), {len(self._limit)} in all (at most "
-                f"{self._limit.max_in_all}), and none has been idle for {self._limit.min_idle_ms} ms. Retry later.",
+                f"{self._limit.max_in_all}), and none has been idle for {self._limit.min_idle_ms} ms. Retry "
+                "later.",
             )
         return ACCEPTED
 
     def update(self, batch: ProducerBatch, base_offset: int, now_ms: int) -> None:
         """Fold in a batch that was appended at `base_offset`, live or on replay.
 
-        The batch is not judged again. A new producer evicts the longest idle producers when there is no room; on
-        replay, when no producer is idle yet, the table exceeds the limit instead. After a transactional batch, call
-        `continue_transaction` too.
+        The batch is not judged again. A new producer evicts the longest idle producers when there is no room;
+        on replay, when no producer is idle yet, the table exceeds the limit instead. After a transactional
+        batch, call `continue_transaction` too.
         """
         producer_id = batch.producer_id
         last_sequence = batch.last_sequence
@@ -138,7 +145,9 @@ class ProducerTable:
             del batches[0]
 
     def continue_transaction(self, producer_id: int, base_offset: int) -> bool:
-        """Add the batch at `base_offset`, already folded in, to the producer's transaction; return True when it begins one."""
+        """Add the batch at `base_offset`, already folded in, to the producer's transaction; return True when
+        it begins one.
+        """
         entry = self._entries[producer_id]
         if entry.current_transaction_first_offset >= 0:
             return False
@@ -162,11 +171,12 @@ class ProducerTable:
         timestamp: int,
         now_ms: int,
     ) -> int:
-        """Fold in a marker appended at `offset`; return the first offset of the transaction that ended, -1 for none.
+        """Fold in a marker appended at `offset`; return the first offset of the transaction that ended, -1
+        for none.
 
-        With another producer epoch the sequence begins again at 0; with the same epoch the sequence continues. An unknown
-        producer is remembered from now on, so that its late batches of an older epoch are rejected.
-        Source: Kafka's `ProducerAppendInfo.appendEndTxnMarker`.
+        With another producer epoch the sequence begins again at 0; with the same epoch the sequence
+        continues. An unknown producer is remembered from now on, so that its late batches of an older epoch
+        are rejected. Source: Kafka's `ProducerAppendInfo.appendEndTxnMarker`.
         """
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -186,11 +196,12 @@ class ProducerTable:
         return first_offset
 
     def doubt(self, before_offset: int) -> int:
-        """Refuse the next batch of every producer that has no known batch or marker at or after `before_offset`;
-        return their number.
+        """Refuse the next batch of every producer that has no known batch or marker at or after
+        `before_offset`; return their number.
 
-        The log has a damaged batch that ends at this offset and may belong to any of these producers. Their remembered
-        batches are still recognized as duplicates, and a new producer epoch begins again at sequence 0.
+        The log has a damaged batch that ends at this offset and may belong to any of these producers. Their
+        remembered batches are still recognized as duplicates, and a new producer epoch begins again at
+        sequence 0.
         """
         doubted = [
             entry
@@ -204,9 +215,9 @@ class ProducerTable:
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were idle for `expiration_ms` or longer; return their number.
 
-        Costs O(forgotten + open transactions). Idle time is measured by the gateway's clock, not by record timestamps as
-        in Kafka: old records that are sent today count as activity. As in Kafka, a producer with an open transaction
-        stays, because its marker needs the entry.
+        Costs O(forgotten + open transactions). Idle time is measured by the gateway's clock, not by record
+        timestamps as in Kafka: old records that are sent today count as activity. As in Kafka, a producer
+        with an open transaction stays, because its marker needs the entry.
         """
         expired = []
         for entry in self._entries.values():
@@ -220,7 +231,9 @@ class ProducerTable:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget all producers and give their room back to the limit. Call this too when a partition is closed or deleted."""
+        """Forget all producers and give their room back to the limit. Call this too when a partition is
+        closed or deleted.
+        """
         for entry in self._entries.values():
             self._limit.leave(entry)
         self._entries.clear()

@@ -33,8 +33,8 @@ ACCEPTED: Final = Accepted()
 class Duplicate:
     """The batch was appended before. The retry gets the answer of the original.
 
-    `base_offset`, `last_offset` (inclusive) and `timestamp` are the original's. `timestamp` is the largest timestamp of
-    its records in milliseconds, or the append time when the topic keeps LogAppendTime.
+    `base_offset`, `last_offset` (inclusive) and `timestamp` are the original's. `timestamp` is the largest
+    timestamp of its records in milliseconds, or the append time when the topic keeps LogAppendTime.
     """
 
     base_offset: int

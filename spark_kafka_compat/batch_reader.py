@@ -1,8 +1,9 @@
 """Reads the headers of record batches from a Kafka endpoint: producer id, producer epoch, sequences, offsets.
 
-Spark's Kafka source shows records, but not the producer of their batch. The header of a batch has the producer (61 bytes,
-"Record Batch" in Kafka's protocol guide). Fetch returns batches as stored in the log, so this module decompresses and decodes
-no record. The requests are those of any consumer; Metadata names the brokers.
+Spark's Kafka source shows records, but not the producer of their batch. The header of a batch has the
+producer (61 bytes, "Record Batch" in Kafka's protocol guide). Fetch returns batches as stored in the log, so
+this module decompresses and decodes no record. The requests are those of any consumer; Metadata names the
+brokers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 class BatchRow(NamedTuple):
     """The header of one record batch.
 
-    `base_sequence` is -1 without idempotence. After compaction `record_count` can be smaller than the span of offsets.
+    `base_sequence` is -1 without idempotence. After compaction `record_count` can be smaller than the span of
+    offsets.
     """
 
     topic: str
@@ -59,7 +61,9 @@ class BatchRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """A range of offsets of one partition, `end_offset` exclusive. A batch belongs to the split of its base offset."""
+    """A range of offsets of one partition, `end_offset` exclusive. A batch belongs to the split of its base
+    offset.
+    """
 
     bootstrap: str
     topic: str
@@ -139,7 +143,8 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
         )
         if magic != _CURRENT_MAGIC:
             raise EndpointError(
-                f"{topic}-{partition} holds messages of the old format {magic} at offset {base_offset}: messages of this "
+                f"{topic}-{partition} holds messages of the old format {magic} at offset {base_offset}: "
+                "messages of this "
                 "format have no sequences. Audit the records' own numbers instead (--records)."
             )
         producer_id, producer_epoch, base_sequence, record_count = producer
@@ -170,7 +175,8 @@ def _fetched(connection: Connection, split: Split, offset: int) -> Iterator[list
         if not rows:
             if time.monotonic() > deadline:
                 raise EndpointError(
-                    f"{split.topic}-{split.partition} returned no batch at offset {offset} within {PATIENCE_S:g} s."
+                    f"{split.topic}-{split.partition} returned no batch at offset {offset} within "
+                    f"{PATIENCE_S:g} s."
                 )
             continue
         offset = rows[-1].last_offset + 1
@@ -210,7 +216,8 @@ def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
     (data,) = (partition for topic in answer.responses for partition in topic.partitions)
     if data.error_code == OFFSET_OUT_OF_RANGE:
         raise EndpointError(
-            f"{split.topic}-{split.partition} no longer holds offset {offset}: the records were deleted during the read. "
+            f"{split.topic}-{split.partition} no longer holds offset {offset}: the records were deleted "
+            "during the read. "
             "Run the command again."
         )
     _check(data.error_code, f"fetching {split.topic}-{split.partition}")

@@ -1,8 +1,8 @@
 """The ids of the topics that a checkpoint's offsets belong to, in a file of their own beside Spark's files.
 
-Spark's checkpoint stores offsets by the topic's name alone. When a topic is deleted and created again under its name, Spark
-continues at the offsets of the old topic, and skips the records of the new topic before them, or fails for ever. A topic id
-(KIP-516) tells the two topics apart.
+Spark's checkpoint stores offsets by the topic's name alone. When a topic is deleted and created again under
+its name, Spark continues at the offsets of the old topic, and skips the records of the new topic before them,
+or fails for ever. A topic id (KIP-516) tells the two topics apart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ Complaints = dict[str, str]
 
 
 class CheckpointTopics:
-    """The topics of one checkpoint. `check` refuses a topic that was recreated since the checkpoint stored its offsets.
+    """The topics of one checkpoint. `check` refuses a topic that was recreated since the checkpoint stored
+    its offsets.
 
     `remedy` ends the sentences that refuse a topic.
     """
@@ -68,7 +69,8 @@ class CheckpointTopics:
     def complaints_at_start(self, topics: Collection[str] | None) -> Complaints:
         """Compare the topics of the checkpoint before a query starts; store the ids of all other `topics`.
 
-        `topics` are the names that the query subscribes to, or None when it subscribes by pattern. Raises `EndpointError`.
+        `topics` are the names that the query subscribes to, or None when it subscribes by pattern. Raises
+        `EndpointError`.
         """
         if self._files is None:
             return {}
@@ -113,14 +115,15 @@ class CheckpointTopics:
         return merged
 
     def _read_again(self, files: _Files) -> None:
-        """Read the stored ids. Call this after the endpoint was asked: a later run of the query may have stored the id of a topic that was
-        deleted since, and a comparison that comes late must not replace it.
+        """Read the stored ids. Call this after the endpoint was asked: a later run of the query may have
+        stored the id of a topic that was deleted since, and a comparison that comes late must not replace it.
         """
         self._known = files.read_ids(f"{self.checkpoint}/{IDS_FILE}")
 
     def _compared(self, topic_ids: Mapping[str, UUID], read: Collection[str]) -> Complaints:
         return {
-            topic: f"The topic {topic} was deleted and created again since {self.checkpoint} stored its offsets, which "
+            topic: f"The topic {topic} was deleted and created again since {self.checkpoint} stored its "
+            "offsets, which "
             f"belong to the old topic. {self._remedy}"
             for topic in sorted(self._known.keys() & topic_ids.keys() & set(read))
             if self._known[topic] != str(topic_ids[topic])
@@ -145,7 +148,9 @@ class CheckpointTopics:
 
 
 def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:
-    """Return the names of the topics that these options of a source choose; None when a pattern chooses the topics."""
+    """Return the names of the topics that these options of a source choose; None when a pattern chooses the
+    topics.
+    """
     if "subscribe" in options:
         return [name.strip() for name in str(options["subscribe"]).split(",")]
     assigned = options.get("assign")
@@ -157,14 +162,17 @@ def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:
 def past_the_end(
     stored: Mapping[Place, int], ranges: Mapping[Place, tuple[int, int]], checkpoint: str, remedy: str
 ) -> Complaints:
-    """Return a complaint for each topic of which the checkpoint stores an offset that its partition does not have."""
+    """Return a complaint for each topic of which the checkpoint stores an offset that its partition does not
+    have.
+    """
     complaints: Complaints = {}
     for place, offset in sorted(stored.items()):
         _, end = ranges.get(place, (0, offset))
         if offset > end:
             complaints.setdefault(
                 place.topic,
-                f"{checkpoint} continues {place} at offset {offset:,}, but the partition ends at {end:,}: the topic was "
+                f"{checkpoint} continues {place} at offset {offset:,}, but the partition ends at {end:,}: "
+                "the topic was "
                 f"deleted and created again, or lost records. {remedy}",
             )
     return complaints
@@ -209,7 +217,9 @@ class _Files:
             stream.close()
 
     def read_ids(self, path: str) -> dict[str, str]:
-        """Return the stored topic ids. A kill between the two steps of `write_ids` leaves them under the temporary name."""
+        """Return the stored topic ids. A kill between the two steps of `write_ids` leaves them under the
+        temporary name.
+        """
         for name in (path, f"{path}.tmp"):
             text = self.read(name)
             if text is not None:

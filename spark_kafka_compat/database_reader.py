@@ -1,9 +1,9 @@
 """Reads topics with a plain consumer (kafka-python) into a relational database, effectively once.
 
-The consumer joins no group. The reader assigns partitions to the consumer and seeks to the positions in the database. Every
-poll is one transaction that writes the records and moves the positions (`spark_kafka_compat.positions`). A position is the
-position of the consumer, not the last record's offset plus one: it moves past transaction markers, aborted and compacted
-records.
+The consumer joins no group. The reader assigns partitions to the consumer and seeks to the positions in the
+database. Every poll is one transaction that writes the records and moves the positions
+(`spark_kafka_compat.positions`). A position is the position of the consumer, not the last record's offset
+plus one: it moves past transaction markers, aborted and compacted records.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ _DECIDED_HERE: Mapping[str, object] = {
 class DatabaseReader:
     """A consumer with its positions in a database; a context manager.
 
-    `pipeline` is the key of the positions in the database; never change it. A reader that is opened later with the same
-    `pipeline` fences this reader. To share the work among processes, give each process a `pipeline` and `partitions` of its
-    own. `starting` applies to topics without a position in the database. `options` are KafkaConsumer's. The default
-    `isolation_level` is read_committed, and `max_poll_records` (500) bounds a transaction.
+    `pipeline` is the key of the positions in the database; never change it. A reader that is opened later
+    with the same `pipeline` fences this reader. To share the work among processes, give each process a
+    `pipeline` and `partitions` of its own. `starting` applies to topics without a position in the database.
+    `options` are KafkaConsumer's. The default `isolation_level` is read_committed, and `max_poll_records`
+    (500) bounds a transaction.
 
-    Raises `SparkCompatError` without kafka-python, or for options that the database decides; `EndpointError` for missing
-    topics and partitions; `PositionError`.
+    Raises `SparkCompatError` without kafka-python, or for options that the database decides; `EndpointError`
+    for missing topics and partitions; `PositionError`.
     """
 
     def __init__(
@@ -108,9 +109,10 @@ class DatabaseReader:
     def poll(self, timeout_ms: int = 1_000) -> int:
         """Wait for records, write records and positions in one transaction, and return the number of records.
 
-        Raises `FencedError` when another reader has claimed the pipeline, `PositionError` when records were deleted before
-        they were read, and errors of the driver and of `write`. After an error the transaction is rolled back, and the next
-        poll reads the same records again. After a commit whose answer was lost, the next poll resumes from the database.
+        Raises `FencedError` when another reader has claimed the pipeline, `PositionError` when records were
+        deleted before they were read, and errors of the driver and of `write`. After an error the transaction
+        is rolled back, and the next poll reads the same records again. After a commit whose answer was lost,
+        the next poll resumes from the database.
         """
         self._follow_database()
         try:
@@ -124,7 +126,8 @@ class DatabaseReader:
                     self._write(step.transaction, records)
                 step.advance(moved)
         except BaseException:
-            # The consumer may have passed records that were never written. The next poll resumes from the database.
+            # The consumer may have passed records that were never written. The next poll resumes from the
+            # database.
             self._positions.clear()
             raise
         self._positions |= moved
@@ -166,7 +169,8 @@ class DatabaseReader:
         for place, offset in self._positions.items():
             if stored.get(place) != offset:
                 raise PositionError(
-                    f"Somebody moved the position of {place} in the database from {offset:,} to {stored.get(place)}; "
+                    f"Somebody moved the position of {place} in the database from {offset:,} to "
+                    f"{stored.get(place)}; "
                     "the records of this poll are not written, and the next poll resumes from the database."
                 )
 
@@ -200,7 +204,8 @@ class DatabaseReader:
         return {place for place in places if place.partition in self._chosen}
 
     def _found_topic_ids(self) -> dict[str, UUID]:
-        # kafka-python has no public method for topic ids. Older versions of kafka-python do not know topic ids.
+        # kafka-python has no public method for topic ids. Older versions of kafka-python do not know topic
+        # ids.
         found = getattr(getattr(self._consumer, "_cluster", None), "topic_id", lambda _topic: None)
         return {topic: topic_id for topic in self._topics if (topic_id := found(topic))}
 

@@ -1,7 +1,7 @@
 """Relational databases through DB-API 2: SQLite (`sqlite3`) and PostgreSQL (`psycopg`).
 
-All differences between the two are in this module: the connection, the begin and the locks of a transaction, and the
-placeholder of a parameter. Both databases have `INSERT … ON CONFLICT`.
+All differences between the two are in this module: the connection, the begin and the locks of a transaction,
+and the placeholder of a parameter. Both databases have `INSERT … ON CONFLICT`.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ _BY_SCHEME = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "postgres": POSTGRESQL
 class Transaction:
     """An open transaction: all its writes count, or none.
 
-    The owner of the transaction commits; a writer must not commit. Write parameters in statements in the form of the driver:
-    `?` for SQLite, `%s` for PostgreSQL, or `placeholder` for either.
+    The owner of the transaction commits; a writer must not commit. Write parameters in statements in the form
+    of the driver: `?` for SQLite, `%s` for PostgreSQL, or `placeholder` for either.
     """
 
     cursor: Cursor
@@ -125,16 +125,19 @@ class Transaction:
     def insert(
         self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, key: Sequence[str] = ()
     ) -> None:
-        """Insert rows. With `key`, columns under a unique constraint, a row replaces the row with the same key."""
+        """Insert rows. With `key`, columns under a unique constraint, a row replaces the row with the same
+        key.
+        """
         self.cursor.executemany(insert_statement(self.dialect, table, columns, key), rows)
 
 
 @dataclass(frozen=True)
 class Database:
-    """A database, by its URL: `sqlite:///absolute/path.db`, `sqlite:relative.db` or `postgresql://user:password@host/name`.
+    """A database, by its URL: `sqlite:///absolute/path.db`, `sqlite:relative.db` or
+    `postgresql://user:password@host/name`.
 
-    Raises `SparkCompatError` for other URLs, when the driver is not installed, and when the connection fails. Errors of the
-    driver inside a transaction are not translated.
+    Raises `SparkCompatError` for other URLs, when the driver is not installed, and when the connection fails.
+    Errors of the driver inside a transaction are not translated.
     """
 
     url: str = field(repr=False)
@@ -157,7 +160,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Open a transaction on a connection of its own; commit at the end of the block, roll back when the block raises."""
+        """Open a transaction on a connection of its own; commit at the end of the block, roll back when the
+        block raises.
+        """
         connection = self.connect()
         try:
             transaction = Transaction(connection.cursor(), self.dialect)
@@ -176,7 +181,9 @@ class Database:
 
 
 def is_database_error(error: Exception) -> bool:
-    """Return True when a driver raised the error: all errors of a driver derive from its class Error (PEP 249)."""
+    """Return True when a driver raised the error: all errors of a driver derive from its class Error (PEP
+    249).
+    """
     return any(
         kind.__name__ == "Error" and kind.__module__.split(".")[0] in {"sqlite3", "psycopg"}
         for kind in type(error).__mro__
@@ -184,7 +191,8 @@ def is_database_error(error: Exception) -> bool:
 
 
 def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: Sequence[str] = ()) -> str:
-    """Return the INSERT for rows of these columns. Names are quoted, so their case counts; a dot separates schema and table.
+    """Return the INSERT for rows of these columns. Names are quoted, so their case counts; a dot separates
+    schema and table.
 
     Raises `SparkCompatError` for a key that is not among the columns.
     """

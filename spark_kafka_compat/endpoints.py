@@ -1,4 +1,5 @@
-"""The functions `source()` and `sink()`: read a Kafka endpoint as a data frame, and write a data frame to one.
+"""The functions `source()` and `sink()`: read a Kafka endpoint as a data frame, and write a data frame to
+one.
 
 Effectively-once writes with Spark: each row names its source record, and the gateway drops duplicates.
 
@@ -35,13 +36,14 @@ def source(
 ) -> DataFrame:
     """Return the records of topics as a data frame, batch or streaming, with Spark's Kafka columns.
 
-    `topics` is one name or several; without `topics`, give `subscribePattern` or `assign`. All other options are Spark's
-    (see `spark_kafka_compat.options`): pass them as keywords, or in `options` when a name has dots. Without an option that
-    begins with `starting`, a stream begins at the earliest offset. Spark's own default, latest, misses existing records.
-    The query of a stream keeps the ids of its topics in its checkpoint, and a recreated topic brings a warning in Python's log
-    (`spark_kafka_compat.topic_watch`).
+    `topics` is one name or several; without `topics`, give `subscribePattern` or `assign`. All other options
+    are Spark's (see `spark_kafka_compat.options`): pass them as keywords, or in `options` when a name has
+    dots. Without an option that begins with `starting`, a stream begins at the earliest offset. Spark's own
+    default, latest, misses existing records. The query of a stream keeps the ids of its topics in its
+    checkpoint, and a recreated topic brings a warning in Python's log (`spark_kafka_compat.topic_watch`).
 
-    Raises `UnknownOptionError`; `SparkCompatError` without exactly one choice of topics; `ConnectorMissingError`.
+    Raises `UnknownOptionError`; `SparkCompatError` without exactly one choice of topics;
+    `ConnectorMissingError`.
     """
     frame = unwatched_source(spark, bootstrap, topics, stream=stream, options=options, **named)
     if stream:
@@ -115,12 +117,13 @@ def sink(
     options: Mapping[str, OptionValue] | None = None,
     **named: OptionValue,
 ) -> DataFrameWriter | DataStreamWriter:
-    """Return a writer of the rows' `key` and `value` (and `topic`, `partition`, `headers`) to a Kafka endpoint.
+    """Return a writer of the rows' `key` and `value` (and `topic`, `partition`, `headers`) to a Kafka
+    endpoint.
 
-    Call `.save()` on the writer, or with `stream=True` `.start()` after any `.trigger(...)`. The client is idempotent, as
-    always since Kafka 3. A Spark task that fails and runs again still writes its rows again, so a reader that must not see a
-    row twice needs a key in the row. Rows of `names.named_by_source` are stored once; their default delivery timeout is
-    unlimited.
+    Call `.save()` on the writer, or with `stream=True` `.start()` after any `.trigger(...)`. The client is
+    idempotent, as always since Kafka 3. A Spark task that fails and runs again still writes its rows again,
+    so a reader that must not see a row twice needs a key in the row. Rows of `names.named_by_source` are
+    stored once; their default delivery timeout is unlimited.
 
     Raises `UnknownOptionError`; `SparkCompatError` when `stream` does not fit the data frame.
     """
@@ -144,7 +147,8 @@ def _connector_missing(error: Exception) -> ConnectorMissingError | None:
     text = str(error)
     if "kafka" in text and ("Failed to find" in text or "DATA_SOURCE_NOT_FOUND" in text):
         return ConnectorMissingError(
-            "This SparkSession has no Kafka connector: create the session with spark_kafka_compat.session(), or pass "
+            "This SparkSession has no Kafka connector: create the session with spark_kafka_compat.session(), "
+            "or pass "
             f"--packages {connector_coordinates()} to spark-submit."
         )
     return None
@@ -156,7 +160,8 @@ _NAMED = "seqgate.named"
 _SEND_IN_ORDER = {"kafka.enable.idempotence": "true", "kafka.delivery.timeout.ms": str(2**31 - 1)}
 """The settings of the Kafka client that keep records in order.
 
-When the client gives up a record and stores later records, the gateway takes the record for a duplicate from then on.
+When the client gives up a record and stores later records, the gateway takes the record for a duplicate from
+then on.
 """
 _MULTIPLY = {"Generate", "Join", "LateralJoin", "AsOfJoin", "Expand"}
 _REORDER = {
@@ -179,14 +184,16 @@ def named_by_source(
 ) -> DataFrame:
     """Return rows for `sink(..., includeHeaders=True)` that are stored once, however often Spark writes them.
 
-    `rows` has the columns `value`, optionally `key`, and `topic`, `partition` and `offset` of each row's source record: at
-    most one row per record, in the order of the source. So `rows` may be filtered and changed, but not exploded, joined or
-    sorted. Do not use `minPartitions` and `maxRecordsPerPartition`: with these options several tasks read one partition. The
-    rows of a partition go to the partition of the same number, which the target topic must have. Each application needs a
-    `name` of its own, and must never change it.
+    `rows` has the columns `value`, optionally `key`, and `topic`, `partition` and `offset` of each row's
+    source record: at most one row per record, in the order of the source. So `rows` may be filtered and
+    changed, but not exploded, joined or sorted. Do not use `minPartitions` and `maxRecordsPerPartition`: with
+    these options several tasks read one partition. The rows of a partition go to the partition of the same
+    number, which the target topic must have. Each application needs a `name` of its own, and must never
+    change it.
 
-    Raises `SparkCompatError` when a column is missing, when the name is empty, and when the query plan breaks the order. The
-    plan does not show Python functions, `foreachBatch`, or the option `minPartitions` of a batch read.
+    Raises `SparkCompatError` when a column is missing, when the name is empty, and when the query plan breaks
+    the order. The plan does not show Python functions, `foreachBatch`, or the option `minPartitions` of a
+    batch read.
     """
     from pyspark.sql.functions import array, col, concat, lit, struct
 
@@ -208,7 +215,9 @@ def named_by_source(
 
 
 def settings_for(rows: DataFrame) -> dict[str, str]:
-    """Return the client settings, as options of the sink, that rows of `named_by_source` need; empty for other rows."""
+    """Return the client settings, as options of the sink, that rows of `named_by_source` need; empty for
+    other rows.
+    """
     is_named = any(field.name == "headers" and _NAMED in (field.metadata or {}) for field in rows.schema)
     return dict(_SEND_IN_ORDER) if is_named else {}
 
@@ -222,7 +231,8 @@ def _refuse_disorder(rows: DataFrame) -> None:
         kind = node.nodeName()
         if kind in _MULTIPLY:
             raise SparkCompatError(
-                f"The query may make several rows of one record ({kind}); the gateway would drop all but the first. "
+                f"The query may make several rows of one record ({kind}); the gateway would drop all but the "
+                "first. "
                 f"Remove {kind} from the query."
             )
         if kind in _REORDER and not (kind == "Repartition" and not node.shuffle()):
@@ -234,7 +244,8 @@ def _refuse_disorder(rows: DataFrame) -> None:
             split = [option for option in _SPLIT if node.extraOptions().containsKey(option)]
             if split:
                 raise SparkCompatError(
-                    f"With {split[0]} several tasks read one partition, and the gateway would drop the rows of slower "
+                    f"With {split[0]} several tasks read one partition, and the gateway would drop the rows "
+                    "of slower "
                     f"tasks. Remove the option {split[0]}."
                 )
 

@@ -1,11 +1,12 @@
 """Writes topics into a relational database, effectively once, with Spark.
 
-Each micro batch is one transaction of the database. The transaction writes the rows and moves the positions, which are
-stored beside the rows (`spark_kafka_compat.positions`). The writer leaves out records of a micro batch that the database
-already has. So a micro batch that Spark runs again changes nothing, even if a new checkpoint cuts the records differently.
+Each micro batch is one transaction of the database. The transaction writes the rows and moves the positions,
+which are stored beside the rows (`spark_kafka_compat.positions`). The writer leaves out records of a micro
+batch that the database already has. So a micro batch that Spark runs again changes nothing, even if a new
+checkpoint cuts the records differently.
 
-The rows pass through the driver, because one transaction has one connection. The driver holds one Spark partition of the
-micro batch at a time (`maxRecordsPerPartition`), and writes slices of `ROWS_AT_ONCE` rows.
+The rows pass through the driver, because one transaction has one connection. The driver holds one Spark
+partition of the micro batch at a time (`maxRecordsPerPartition`), and writes slices of `ROWS_AT_ONCE` rows.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ RowWriter = Callable[[Transaction, "Sequence[Row]"], None]
 
 
 def into_table(table: str, *, key: Sequence[str] = ()) -> RowWriter:
-    """Return a writer that inserts rows into the columns of the same names. With `key` a row replaces the row with its key."""
+    """Return a writer that inserts rows into the columns of the same names. With `key` a row replaces the row
+    with its key.
+    """
 
     def write(transaction: Transaction, rows: Sequence[Row]) -> None:
         transaction.insert(table, rows[0].__fields__, rows, key=key)
@@ -69,9 +72,9 @@ def into_table(table: str, *, key: Sequence[str] = ()) -> RowWriter:
 class BatchWriter:
     """The function for `foreachBatch`: writes one micro batch in one transaction.
 
-    The stream must be the unchanged Kafka source, because the columns `topic`, `partition` and `offset` decide which
-    records are new. `rows` turns the new records of a micro batch into the rows for `write`. With `kept` a micro batch of a
-    topic that was recreated is rolled back.
+    The stream must be the unchanged Kafka source, because the columns `topic`, `partition` and `offset`
+    decide which records are new. `rows` turns the new records of a micro batch into the rows for `write`.
+    With `kept` a micro batch of a topic that was recreated is rolled back.
     """
 
     def __init__(
@@ -94,8 +97,8 @@ class BatchWriter:
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         """Write the new records of a micro batch.
 
-        Raises `FencedError` when another copy of the pipeline has started since, `PositionError` when the micro batch begins
-        behind the database's position, and `RecreatedTopicError`.
+        Raises `FencedError` when another copy of the pipeline has started since, `PositionError` when the
+        micro batch begins behind the database's position, and `RecreatedTopicError`.
         """
         span = self._log.span(records.sparkSession, batch_id)
         with self._claim.step() as step:
@@ -132,19 +135,21 @@ def into_database(
 ) -> StreamingQuery:
     """Start a query that writes topics into a database, effectively once, from the positions in the database.
 
-    `pipeline` is the key of the positions in the database; never change it. A copy of the pipeline that still runs is
-    fenced. `rows` turns new records (Spark's Kafka columns) into the rows for `write`. `starting` applies to topics without
-    a position in the database. Without `every` the query reads the present records and ends; with `every`, such as
-    "10 seconds", the query runs until it is stopped. `options` are the source's (see `DEFAULTS`); `failOnDataLoss=false`
-    skips records that were deleted before they were read.
+    `pipeline` is the key of the positions in the database; never change it. A copy of the pipeline that still
+    runs is fenced. `rows` turns new records (Spark's Kafka columns) into the rows for `write`. `starting`
+    applies to topics without a position in the database. Without `every` the query reads the present records
+    and ends; with `every`, such as "10 seconds", the query runs until it is stopped. `options` are the
+    source's (see `DEFAULTS`); `failOnDataLoss=false` skips records that were deleted before they were read.
 
-    Without `checkpoint` Spark's checkpoint lies in a directory that is deleted with this process. With a `checkpoint` Spark
-    begins where the checkpoint says, and the database still decides which records are new.
+    Without `checkpoint` Spark's checkpoint lies in a directory that is deleted with this process. With a
+    `checkpoint` Spark begins where the checkpoint says, and the database still decides which records are new.
 
-    The ids of the topics are kept in the database, and compared at the start and at the end of each micro batch: a topic that
-    was recreated since is refused. Pass `kept`, from `read_topics` with the same arguments, to check the topics in between.
+    The ids of the topics are kept in the database, and compared at the start and at the end of each micro
+    batch: a topic that was recreated since is refused. Pass `kept`, from `read_topics` with the same
+    arguments, to check the topics in between.
 
-    Raises `UnknownOptionError`; `SparkCompatError` for options that the database decides; `EndpointError`; `PositionError`.
+    Raises `UnknownOptionError`; `SparkCompatError` for options that the database decides; `EndpointError`;
+    `PositionError`.
     """
     chosen = _source_options(options)
     refused = [name for name in chosen if name.startswith(_DECIDED_HERE)]
@@ -154,7 +159,8 @@ def into_database(
         )
     may_skip = str(chosen.get("failOnDataLoss")).lower() == "false"
     names = [topics] if isinstance(topics, str) else list(topics)
-    # Ask before the transaction: other copies wait for the transaction, and must not wait for an unreachable endpoint.
+    # Ask before the transaction: other copies wait for the transaction, and must not wait for an unreachable
+    # endpoint.
     found = partitions_of(spark, bootstrap, names, chosen)
 
     def first(stored: Positions) -> Positions:
@@ -211,8 +217,10 @@ def refuse_gaps(span: Span, positions: Positions) -> None:
         held = positions.get(place, start)
         if start > held:
             raise PositionError(
-                f"{place} is written up to {held:,}, but the checkpoint continues at {start:,}: the database is older than "
-                "the checkpoint. Delete the checkpoint; the pipeline then continues at the positions in the database."
+                f"{place} is written up to {held:,}, but the checkpoint continues at {start:,}: the database "
+                "is older than "
+                "the checkpoint. Delete the checkpoint; the pipeline then continues at the positions in the "
+                "database."
             )
 
 

@@ -1,8 +1,8 @@
 """Lands topics as Parquet, exactly once.
 
-Spark's file sink keeps a log of finished micro batches beside the files (`_spark_metadata`). The checkpoint stores the
-offsets of each micro batch before it runs. An interrupted micro batch runs again with the same offsets. Readers that use the
-log, such as Spark, never see the files of the interrupted attempt.
+Spark's file sink keeps a log of finished micro batches beside the files (`_spark_metadata`). The checkpoint
+stores the offsets of each micro batch before it runs. An interrupted micro batch runs again with the same
+offsets. Readers that use the log, such as Spark, never see the files of the interrupted attempt.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ CHECKPOINT_FOLDER = "_checkpoint"
 
 
 def landing_frame(records: DataFrame, *, text: bool = True, schema: str | None = None) -> DataFrame:
-    """Return Kafka records with `date` and `hour` of their timestamp (UTC); with `text`, keys and values become text.
+    """Return Kafka records with `date` and `hour` of their timestamp (UTC); with `text`, keys and values
+    become text.
 
-    With `schema` (Spark's DDL, such as "carrier string, distance int") the column `record` holds the value parsed as JSON,
-    or null for a value that is not JSON. The text of the value stays in `value`.
+    With `schema` (Spark's DDL, such as "carrier string, distance int") the column `record` holds the value
+    parsed as JSON, or null for a value that is not JSON. The text of the value stays in `value`.
     """
     from pyspark.sql import functions
 
@@ -59,13 +60,15 @@ def land(
 ) -> StreamingQuery:
     """Start a query that lands topics as partitioned Parquet under `path`, resuming from its checkpoint.
 
-    Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such as
-    "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep the checkpoint with
-    the files. Otherwise the records are written a second time. `options` are the source's. The ids of the topics are kept in
-    the checkpoint. So a topic that was recreated since the last run is refused. A topic that is recreated while the query runs
-    brings a warning; pass `kept`, from `checkpoint_topics` with the same arguments, to check the topics yourself instead.
+    Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such
+    as "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep
+    the checkpoint with the files. Otherwise the records are written a second time. `options` are the
+    source's. The ids of the topics are kept in the checkpoint. So a topic that was recreated since the last
+    run is refused. A topic that is recreated while the query runs brings a warning; pass `kept`, from
+    `checkpoint_topics` with the same arguments, to check the topics yourself instead.
 
-    Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `RecreatedTopicError`; `EndpointError`.
+    Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `RecreatedTopicError`;
+    `EndpointError`.
     """
     unknown = [column for column in partition_by if column not in PARTITION_COLUMNS]
     if unknown:

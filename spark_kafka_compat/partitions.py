@@ -41,8 +41,8 @@ _64_BITS = 2**64
 class Partitions(NamedTuple):
     """The offset ranges of partitions, and the ids of their topics if the endpoint has topic ids.
 
-    A range is the log start offset and the high watermark; under read_committed the last stable offset replaces the high
-    watermark.
+    A range is the log start offset and the high watermark; under read_committed the last stable offset
+    replaces the high watermark.
     """
 
     ranges: dict[Place, tuple[int, int]]
@@ -52,7 +52,9 @@ class Partitions(NamedTuple):
 def partitions_of(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
 ) -> Partitions:
-    """Ask the endpoint for partitions. `options` are the checked options of Spark's source. Raises `EndpointError`."""
+    """Ask the endpoint for partitions. `options` are the checked options of Spark's source. Raises
+    `EndpointError`.
+    """
     settings = _client_settings(options)
     if _is_plain(settings):
         return partitions_by_wire(bootstrap, topics, settings)
@@ -119,7 +121,8 @@ def _admin(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> 
             cause = cause.getCause()
         kind = MissingTopicError if str(cause.getClass().getName()) == _MISSING else EndpointError
         raise kind(
-            f"{bootstrap} can't be asked for its topics ({cause.toString()}); check the address and the kafka.* options."
+            f"{bootstrap} can't be asked for its topics ({cause.toString()}); check the address and the "
+            "kafka.* options."
         ) from error
 
 
@@ -185,14 +188,18 @@ _ON_THE_DRIVER = "file:"
 
 
 class Span(NamedTuple):
-    """The offsets of a micro batch by partition: `start` inclusive, `end` exclusive. A partition without a start is new."""
+    """The offsets of a micro batch by partition: `start` inclusive, `end` exclusive. A partition without a
+    start is new.
+    """
 
     start: dict[Place, int]
     end: dict[Place, int]
 
 
 def parse_offsets(text: str) -> dict[Place, int]:
-    """Return the offsets in a file of the log, which has one source. Raises `SparkCompatError` for another format."""
+    """Return the offsets in a file of the log, which has one source. Raises `SparkCompatError` for another
+    format.
+    """
     version, *lines = _lines(text)
     offsets = _kafka_offsets(lines[-1]) if version == _VERSION and lines else None
     if offsets is None:
@@ -203,8 +210,8 @@ def parse_offsets(text: str) -> dict[Place, int]:
 def parse_all_offsets(text: str) -> dict[Place, int]:
     """Return the offsets of all Kafka sources in `offsets/N`. Raises `SparkCompatError` for another format.
 
-    The first line after the version describes the micro batch; each further line belongs to one source of the query. Of two
-    sources that read one partition the larger offset counts.
+    The first line after the version describes the micro batch; each further line belongs to one source of the
+    query. Of two sources that read one partition the larger offset counts.
     """
     version, *lines = _lines(text)
     if version != _VERSION:
@@ -217,7 +224,9 @@ def parse_all_offsets(text: str) -> dict[Place, int]:
 
 
 def topics_in(offsets: Iterable[object]) -> set[str]:
-    """Return the topics in the offsets of a progress report, as JSON or decoded; sources of other kinds have none."""
+    """Return the topics in the offsets of a progress report, as JSON or decoded; sources of other kinds have
+    none.
+    """
     topics: set[str] = set()
     for one in offsets:
         try:
@@ -247,7 +256,8 @@ def _kafka_offsets(line: str) -> dict[Place, int] | None:
 
 def _unknown_format(version: str) -> SparkCompatError:
     return SparkCompatError(
-        f"The checkpoint's offset log has {version[:20]!r} in its first line, not the format {_VERSION}: this version of "
+        f"The checkpoint's offset log has {version[:20]!r} in its first line, not the format {_VERSION}: "
+        "this version of "
         "Spark is not supported."
     )
 

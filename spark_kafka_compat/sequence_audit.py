@@ -60,8 +60,8 @@ class SequencedBatch(NamedTuple):
 class Finding(NamedTuple):
     """One breach: `records` sequences from `first_sequence` to `last_sequence` (inclusive, wrapping).
 
-    `offset` is the base offset of the duplicate or late batch; for a gap, of the batch before the gap (-1 when the sequence
-    is missing from the beginning).
+    `offset` is the base offset of the duplicate or late batch; for a gap, of the batch before the gap (-1
+    when the sequence is missing from the beginning).
     """
 
     kind: Kind
@@ -76,8 +76,8 @@ class Finding(NamedTuple):
 class Trail:
     """The trail of one producer through one partition: `observe` each batch in offset order, then `finish`.
 
-    With `complete_from_start` the log still holds its very first record, so a first sequence other than 0 is a gap too.
-    Counts are exact; `findings` holds the first 20 findings of each kind.
+    With `complete_from_start` the log still holds its very first record, so a first sequence other than 0 is
+    a gap too. Counts are exact; `findings` holds the first 20 findings of each kind.
     """
 
     complete_from_start: bool = True
@@ -174,7 +174,9 @@ class Trail:
 
 
 def _distance(expected: int, sequence: int) -> int:
-    """Return by how much a sequence exceeds the expected one; negative if it is lower. Sequences wrap, so the smaller distance counts."""
+    """Return by how much a sequence exceeds the expected one; negative if it is lower. Sequences wrap, so the
+    smaller distance counts.
+    """
     ahead = (sequence - expected) % SEQUENCE_SPAN
     return ahead if ahead < SEQUENCE_SPAN // 2 else ahead - SEQUENCE_SPAN
 
@@ -228,7 +230,9 @@ RECORDS_PER_SPLIT = 1_000_000
 
 
 class ProducerVerdict(NamedTuple):
-    """The verdict about one producer id in one partition. `producer_id` -1: records without idempotence, only counted."""
+    """The verdict about one producer id in one partition. `producer_id` -1: records without idempotence, only
+    counted.
+    """
 
     topic: str
     partition: int
@@ -304,8 +308,8 @@ def audit_producers(
 ) -> AuditReport:
     """Return the gaps, duplicates and reorderings in these topics' batches, per producer id and partition.
 
-    A first sequence other than 0 is a gap if the log still begins at offset 0. With `compacted`, missing records and offsets
-    are not counted, because compaction removes records. Raises `EndpointError`.
+    A first sequence other than 0 is a gap if the log still begins at offset 0. With `compacted`, missing
+    records and offsets are not counted, because compaction removes records. Raises `EndpointError`.
     """
     splits = plan_splits(bootstrap, topics, records_per_split)
     log_starts = {(split.topic, split.partition): split.log_start_offset for split in splits}
@@ -429,7 +433,9 @@ class RecordVerdict(NamedTuple):
 
 
 def field_column(expression: str) -> Column:
-    """Return a column of a Kafka record: `header:NAME`, `json:$.path` in the value, or any SQL expression on Spark's columns."""
+    """Return a column of a Kafka record: `header:NAME`, `json:$.path` in the value, or any SQL expression on
+    Spark's columns.
+    """
     from pyspark.sql import functions
 
     if header := _HEADER.fullmatch(expression):
@@ -449,10 +455,11 @@ def audit_records(
 ) -> list[RecordVerdict]:
     """Return the gaps, duplicates and reorderings of records that carry a producer's name and a number.
 
-    `df` has Spark's Kafka columns (with headers when an expression needs them); see `field_column` for the expressions. With
-    scope "partition" a producer numbers the records of each partition separately; with "topic" the numbers continue over all
-    partitions. Order is always judged within a partition, since a topic has no order. A gap is a missing number between the
-    first and the last number of a producer. Raises `SparkCompatError` when a record carries no number.
+    `df` has Spark's Kafka columns (with headers when an expression needs them); see `field_column` for the
+    expressions. With scope "partition" a producer numbers the records of each partition separately; with
+    "topic" the numbers continue over all partitions. Order is always judged within a partition, since a topic
+    has no order. A gap is a missing number between the first and the last number of a producer. Raises
+    `SparkCompatError` when a record carries no number.
     """
     from pyspark.sql import Window, functions
 
@@ -489,7 +496,8 @@ def audit_records(
     for row in found:
         if row["numbered"] < row["records"] or row["producer"] is None:
             raise SparkCompatError(
-                f"Some records of {row['topic']} carry no producer in {producer!r} or no number in {sequence!r}; "
+                f"Some records of {row['topic']} carry no producer in {producer!r} or no number in "
+                f"{sequence!r}; "
                 "choose other expressions."
             )
         verdicts.append(

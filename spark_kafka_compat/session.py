@@ -52,11 +52,12 @@ def session(
 ) -> SparkSession:
     """Return a SparkSession with the Kafka connector that fits the installed pyspark.
 
-    Without `master` Spark runs on the cores of this machine (`local[*]`), with 8 shuffle partitions, without the web UI, and
-    with times in UTC. The connector comes from the jars in `jars_dir`, or in the folder of the environment variable
-    SEQGATE_SPARK_JARS, or else through Maven (`spark.jars.packages`). `packages` adds Maven coordinates, `conf` overrides any
-    setting, and with `quiet` Spark logs errors only, without their stacks. Inside `spark-submit` the class path and the master are those of
-    spark-submit: pass `--packages` there.
+    Without `master` Spark runs on the cores of this machine (`local[*]`), with 8 shuffle partitions, without
+    the web UI, and with times in UTC. The connector comes from the jars in `jars_dir`, or in the folder of
+    the environment variable SEQGATE_SPARK_JARS, or else through Maven (`spark.jars.packages`). `packages`
+    adds Maven coordinates, `conf` overrides any setting, and with `quiet` Spark logs errors only, without
+    their stacks. Inside `spark-submit` the class path and the master are those of spark-submit: pass
+    `--packages` there.
 
     Raises `SparkCompatError` when pyspark or a suitable Java is missing.
     """
@@ -106,7 +107,8 @@ def _jars_in(directory: Path) -> list[str]:
     jars = sorted(str(jar) for jar in directory.glob("*.jar"))
     if not any("spark-sql-kafka-0-10_" in jar for jar in jars):
         raise SparkCompatError(
-            f"There is no spark-sql-kafka-0-10 jar in {directory}; put the connector and its dependencies there, or "
+            f"There is no spark-sql-kafka-0-10 jar in {directory}; put the connector and its dependencies "
+            "there, or "
             f"leave {JARS_VARIABLE} unset to resolve {connector_coordinates()} through Maven."
         )
     return jars
@@ -124,7 +126,8 @@ def _require_java(oldest: int) -> None:
     found = java_major_version(answer.stderr + answer.stdout)
     if found is not None and found < oldest:
         raise SparkCompatError(
-            f"Spark needs Java {oldest} or newer, but {java} is Java {found}; install a newer JDK or set JAVA_HOME."
+            f"Spark needs Java {oldest} or newer, but {java} is Java {found}; install a newer JDK or set "
+            "JAVA_HOME."
         )
 
 
@@ -151,7 +154,9 @@ def installed_pyspark_version() -> str:
 
 
 def scala_binary_version(pyspark_version: str, jars: Path | None = None) -> str:
-    """Return the Scala binary version, such as "2.13": of the `jars` of pyspark, otherwise the default of that Spark line."""
+    """Return the Scala binary version, such as "2.13": of the `jars` of pyspark, otherwise the default of
+    that Spark line.
+    """
     if jars is not None:
         for jar in sorted(jars.glob("scala-library-*.jar")):
             major, minor = jar.stem.removeprefix("scala-library-").split(".")[:2]
@@ -163,8 +168,9 @@ def scala_binary_version(pyspark_version: str, jars: Path | None = None) -> str:
 def connector_coordinates(pyspark_version: str | None = None, scala_version: str | None = None) -> str:
     """Return the Maven coordinates of the connector, for `spark.jars.packages`.
 
-    Without arguments the coordinates fit the installed pyspark. Raises `SparkCompatError` for versions older than 3.0 (whose
-    Kafka 2.4 clients do not work with a current broker), and for strings that are not a Spark version.
+    Without arguments the coordinates fit the installed pyspark. Raises `SparkCompatError` for versions older
+    than 3.0 (whose Kafka 2.4 clients do not work with a current broker), and for strings that are not a Spark
+    version.
     """
     if pyspark_version is None:
         pyspark_version = installed_pyspark_version()
@@ -226,7 +232,9 @@ class UnknownOptionError(SparkCompatError):
 
 
 class EndpointError(SparkCompatError):
-    """The Kafka endpoint is unreachable, or answered with an error. `retriable` is True when a retry may succeed."""
+    """The Kafka endpoint is unreachable, or answered with an error. `retriable` is True when a retry may
+    succeed.
+    """
 
     def __init__(self, message: str, *, retriable: bool = False) -> None:
         super().__init__(message)
@@ -242,7 +250,9 @@ class FencedError(SparkCompatError):
 
 
 class PositionError(SparkCompatError):
-    """The next records do not continue the database: records were deleted, or a checkpoint is ahead of the database."""
+    """The next records do not continue the database: records were deleted, or a checkpoint is ahead of the
+    database.
+    """
 
 
 class RecreatedTopicError(PositionError):

@@ -1,10 +1,11 @@
 """Warns when a topic that a streaming query reads was deleted and created again.
 
-Spark's checkpoint knows topics by their names alone (`spark_kafka_compat.checkpoint_topics`). `watch` registers one listener
-for the queries of a session. When a query starts, Spark calls the listener before the first micro batch: the listener finds
-the options of the Kafka sources in the plan and the directory of the checkpoint, and compares the topic ids in the checkpoint
-with the endpoint's. While the query runs, the listener compares at most once a second, and when the query has failed. Each
-recreated topic brings one warning per run of the query. The query continues: only its owner knows whether it may.
+Spark's checkpoint knows topics by their names alone (`spark_kafka_compat.checkpoint_topics`). `watch`
+registers one listener for the queries of a session. When a query starts, Spark calls the listener before the
+first micro batch: the listener finds the options of the Kafka sources in the plan and the directory of the
+checkpoint, and compares the topic ids in the checkpoint with the endpoint's. While the query runs, the
+listener compares at most once a second, and when the query has failed. Each recreated topic brings one
+warning per run of the query. The query continues: only its owner knows whether it may.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 1.0
 REMEDY = (
-    "Start the query with a new checkpoint to read the new topic from its beginning. To continue all the same, delete "
+    "Start the query with a new checkpoint to read the new topic from its beginning. To continue all the "
+    "same, delete "
     f"{IDS_FILE} from the checkpoint."
 )
 _BOOTSTRAP = "kafka.bootstrap.servers"
@@ -85,7 +87,9 @@ class TopicWatch(StreamingQueryListener):
         self._compare_in_time(query)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Compare the topics again: after a micro batch that follows another one too soon, the topics were not compared."""
+        """Compare the topics again: after a micro batch that follows another one too soon, the topics were
+        not compared.
+        """
         query = self._queries.get(event.runId)
         if query is not None:
             self._compare_in_time(query)
@@ -126,7 +130,9 @@ class _Query:
 
 
 def _query(spark: SparkSession, query_id: str) -> _Query | None:
-    """Return what to compare for a query that starts; None for a query without Kafka, or one that reads two endpoints."""
+    """Return what to compare for a query that starts; None for a query without Kafka, or one that reads two
+    endpoints.
+    """
     running: Any = spark.streams.get(query_id)
     execution = running._jsq.streamingQuery()  # noqa: SLF001 - PySpark shows neither plan nor checkpoint
     sources = list(kafka_sources(execution.analyzedPlan()))

@@ -22,7 +22,9 @@ TIMEOUT_S = 30.0
 DEFAULT_PORT = 9092
 API_VERSIONS = 18
 VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 12)}
-"""The versions in use of each request, by API key. They name topics, need no fetch session, and suit Kafka 0.11 to 4.3."""
+"""The versions in use of each request, by API key. They name topics, need no fetch session, and suit Kafka
+0.11 to 4.3.
+"""
 _MAX_ANSWER_BYTES = 1 << 30
 
 
@@ -90,7 +92,8 @@ class Connection:
         response_header, position = _read(response_type.__header_schema__, answer, 0)
         if response_header.correlation_id != self._correlation_id:
             raise EndpointError(
-                f"{self._address} answered request {response_header.correlation_id}, not {self._correlation_id}.",
+                f"{self._address} answered request {response_header.correlation_id}, not "
+                f"{self._correlation_id}.",
                 retriable=True,
             )
         return _read(response_type, answer, position)[0]
@@ -120,7 +123,9 @@ class Connection:
 
 
 def built(entity_type: Any, values: Mapping[str, Any]) -> Any:
-    """Return a kio entity of plain values. Mappings and lists become nested entities; unknown fields are left out."""
+    """Return a kio entity of plain values. Mappings and lists become nested entities; unknown fields are left
+    out.
+    """
     hints = typing.get_type_hints(entity_type)
     known = {field.name for field in fields(entity_type)}
     return entity_type(
@@ -143,7 +148,9 @@ def _read(entity_type: Any, data: bytes, position: int) -> tuple[Any, int]:
 
 
 def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
-    """Return the addresses in a text such as `host:port,[::1]:9092`. Raises `EndpointError` for a malformed text."""
+    """Return the addresses in a text such as `host:port,[::1]:9092`. Raises `EndpointError` for a malformed
+    text.
+    """
     addresses: list[tuple[str, int]] = []
     for part in filter(None, (piece.strip() for piece in bootstrap.split(","))):
         host, separator, port = part.rpartition(":")
@@ -158,7 +165,9 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def check_reachable(bootstrap: str) -> None:
-    """Connect to one of the addresses. Raises `EndpointError` when the text is malformed or none accepts a connection."""
+    """Connect to one of the addresses. Raises `EndpointError` when the text is malformed or none accepts a
+    connection.
+    """
     refused: EndpointError | None = None
     for host, port in parse_bootstrap(bootstrap):
         try:

@@ -1,7 +1,7 @@
 """Unix domain socket addresses for paths of any length.
 
-The kernel takes some 100 bytes of path (`sun_path`). A socket with a longer path is reached through a descriptor of its
-directory: `/proc/self/fd/N/control.sock`.
+The kernel takes some 100 bytes of path (`sun_path`). A socket with a longer path is reached through a
+descriptor of its directory: `/proc/self/fd/N/control.sock`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """Yield a path to the same socket that is short enough for the kernel; it is valid while the context lasts.
+    """Yield a path to the same socket that is short enough for the kernel; it is valid while the context
+    lasts.
 
     Raises OSError: the directory can't be opened, or the system has no /proc and the path is too long.
     """

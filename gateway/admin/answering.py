@@ -1,5 +1,5 @@
-"""Answers one request of the control socket: decodes it, runs its operation as a task, and notes what it changed
-in the audit log.
+"""Answers one request of the control socket: decodes it, runs its operation as a task, and notes what it
+changed in the audit log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
 def live_gateway(
     services: Services, source: BlockSource | None, traffic: Callable[[], Traffic], started_at_ms: int
 ) -> LiveGateway:
-    """Return the gateway as operations see it; `source` is the store of its producer-id blocks, if it is not the gateway's own."""
+    """Return the gateway as operations see it; `source` is the store of its producer-id blocks, if it is not
+    the gateway's own.
+    """
     return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms)
 
 
@@ -55,13 +57,15 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> An
         caller = caller_of(client)
         work.add_done_callback(partial(note_change, gateway.services.node.audit, caller, request))
     try:
-        # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked for.
+        # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked
+        # for.
         result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
     except ControlError as error:
         return Answer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
     except TimeoutError:
         return Answer(
-            error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its progress"
+            error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its "
+            "progress"
         )
     except Exception as error:
         logger.exception("the control request %s failed", request)

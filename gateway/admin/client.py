@@ -32,7 +32,8 @@ from gateway.cluster.cache.worker_caches import CACHES, caches_in
 from gateway.config import Config
 
 ANSWER_TIMEOUT_S: Final = 40.0
-"""Longer than the gateway's own limit for an operation, because the gateway's error says more than a timeout."""
+"""Longer than the gateway's own limit for an operation, because the gateway's error says more than a timeout.
+"""
 _PROBE_TIMEOUT_S: Final = 1.0
 _CHUNK_BYTES: Final = 256 * 1024
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
@@ -43,21 +44,23 @@ _shown: set[str] = set()
 A = TypeVar("A")
 B = TypeVar("B")
 WORKERS: Final = "workers"
-"""The directory in the data directory that has a directory for each of several workers: the one of log.sharing, which takes too long to
-import for a command. A test compares the two."""
+"""The directory in the data directory that has a directory for each of several workers: the one of
+log.sharing, which takes too long to import for a command. A test compares the two."""
 
 
 def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
-    """Return the answer of the gateway that runs on `data_dir`, or of the first of its workers that gives one.
+    """Return the answer of the gateway that runs on `data_dir`, or of the first of its workers that gives
+    one.
 
-    Raises NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and ControlError when it refuses or
-    fails.
+    Raises NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and
+    ControlError when it refuses or fails.
     """
     return _first(data_dir, lambda place: _ask_at(place, request, timeout_s), min(timeout_s, RESTART_S))
 
 
 def ask_workers(data_dir: Path, request: Request[A]) -> tuple[list[A], list[str]]:
-    """Return the answers of all workers of the gateway that runs on `data_dir`, and a sentence about each that gave none.
+    """Return the answers of all workers of the gateway that runs on `data_dir`, and a sentence about each
+    that gave none.
 
     There is one answer, and no sentence, if the gateway is one process. Raises the errors of `ask`.
     """
@@ -68,7 +71,9 @@ def ask_workers(data_dir: Path, request: Request[A]) -> tuple[list[A], list[str]
 
 
 def places(data_dir: Path) -> list[Path]:
-    """Return the directories with the control sockets: those of the workers, if several processes have the data directory or caches in it."""
+    """Return the directories with the control sockets: those of the workers, if several processes have the
+    data directory or caches in it.
+    """
     workers = [path for path in data_dir.glob(f"{WORKERS}/*") if path.name.isdecimal()]
     return sorted(workers, key=lambda path: int(path.name)) or caches_in(data_dir) or [data_dir]
 
@@ -95,7 +100,9 @@ def _is_there(place: Path) -> bool:
 def _ask_at(
     place: Path, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S, *, is_whole: bool = False
 ) -> A:
-    """Return the answer of one gateway. `is_whole`: all others are asked, too, so nothing is left out that a note must tell."""
+    """Return the answer of one gateway. `is_whole`: all others are asked, too, so nothing is left out that a
+    note must tell.
+    """
     line = _exchange(place, msgspec.json.encode(request) + b"\n", timeout_s)
     try:
         answer = msgspec.json.decode(line, type=Answer)
@@ -106,7 +113,8 @@ def _ask_at(
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ControlError(
-            f"the gateway on {place} answers in a form this command does not know; is it another version? ({error})"
+            f"the gateway on {place} answers in a form this command does not know; is it another version? "
+            f"({error})"
         ) from error
     return result
 
@@ -119,7 +127,9 @@ def _show_once(note: str) -> None:
 
 
 def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
-    """Return all pages of an answer, at least one; of all workers if each knows a part. Raises the errors of `ask`."""
+    """Return all pages of an answer, at least one; of all workers if each knows a part. Raises the errors of
+    `ask`.
+    """
     asked = places(data_dir)
     if not request.is_spread or len(asked) == 1:
         return _first(data_dir, lambda place: _pages_of(place, request))
@@ -142,7 +152,8 @@ def _pages_of(place: Path, request: Request[A], *, is_whole: bool = False) -> li
 class Client:
     """Asks the gateway on `data_dir`, whose settings are `config`. All methods raise ControlError.
 
-    With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that store.
+    With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that
+    store.
     """
 
     data_dir: Path
@@ -162,8 +173,8 @@ class Client:
         return ask_all(self.data_dir, request)
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
-        """Return "running" with the first page of the gateway's answer, or "stopped" with the contents of the data
-        directory.
+        """Return "running" with the first page of the gateway's answer, or "stopped" with the contents of the
+        data directory.
         """
         if self.asks_gateway:
             with contextlib.suppress(NotRunning):
@@ -203,7 +214,8 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
                 f"cannot reach the gateway on {data_dir.absolute()}: {reason[:1].lower()}{reason[1:]}"
             ) from error
         try:
-            # A gateway that refuses at once may close the connection before it has read the request. Its answer has arrived.
+            # A gateway that refuses at once may close the connection before it has read the request. Its
+            # answer has arrived.
             with contextlib.suppress(BrokenPipeError):
                 connection.sendall(line)
             return _read_line(connection)
@@ -214,7 +226,9 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
 
 
 def _nobody_on(place: Path) -> str:
-    """Return the sentence that nobody listens on the control socket of a directory, which may be a worker's in the data directory."""
+    """Return the sentence that nobody listens on the control socket of a directory, which may be a worker's
+    in the data directory.
+    """
     data_dir = place.parent.parent if place.parent.name in {WORKERS, CACHES} else place
     if data_dir.is_dir():
         return f"no gateway is running on {data_dir.absolute()}"

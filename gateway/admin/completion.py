@@ -1,6 +1,7 @@
 """The names of topics, groups and brokers that a shell offers while somebody types a command.
 
-A shell waits for the names, so a cluster has a second to answer; without an answer nothing is offered, and nothing is printed.
+A shell waits for the names, so a cluster has a second to answer; without an answer nothing is offered, and
+nothing is printed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ Address = tuple[str, int]
 
 
 def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics whose names begin with the typed text; internal topics only when the text begins with `_`."""
+    """Return the topics whose names begin with the typed text; internal topics only when the text begins with
+    `_`.
+    """
     return _offered(ctx, incomplete, "topic")
 
 
@@ -58,7 +61,8 @@ def _is_one_word(name: str) -> bool:
 
 
 def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
-    """Return the addresses of the brokers that the earlier words of the command choose, as `options.reaching` does.
+    """Return the addresses of the brokers that the earlier words of the command choose, as `options.reaching`
+    does.
 
     Raises any error.
     """

@@ -1,4 +1,6 @@
-"""Asks several workers of one gateway: waits for one that is being started again, and says which gave no answer."""
+"""Asks several workers of one gateway: waits for one that is being started again, and says which gave no
+answer.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ AskAt = Callable[[Path], B]
 
 
 class Workers:
-    """The workers of one gateway, as a command asks them: all have to answer in turn, and all pauses together are limited."""
+    """The workers of one gateway, as a command asks them: all have to answer in turn, and all pauses together
+    are limited.
+    """
 
     def __init__(
         self,
@@ -41,8 +45,8 @@ class Workers:
     def first(self, ask_at: AskAt[B]) -> B:
         """Return the answer of the first worker that gives one. A worker may refuse what another one knows.
 
-        Raises NoAnswer as soon as a worker takes the request and does not answer, because it may have done what it was asked. Without an
-        answer, raises the refusal of the one that knows.
+        Raises NoAnswer as soon as a worker takes the request and does not answer, because it may have done
+        what it was asked. Without an answer, raises the refusal of the one that knows.
         """
         failed: dict[Path, ControlError] = {}
         for place in self._places:
@@ -55,7 +59,9 @@ class Workers:
         raise self._error(failed)
 
     def all(self, ask_at: AskAt[B]) -> tuple[list[B], list[str]]:
-        """Return the answers, at least one, and a sentence about each worker without one that had to give one. Raises as `first` does."""
+        """Return the answers, at least one, and a sentence about each worker without one that had to give
+        one. Raises as `first` does.
+        """
         answers, failed = [], {}
         for place in self._places:
             try:
@@ -80,7 +86,9 @@ class Workers:
 
     @staticmethod
     def _error(failed: dict[Path, ControlError]) -> ControlError:
-        """Return the error that says most: NotRunning if no worker runs, otherwise a refusal and who gave no answer."""
+        """Return the error that says most: NotRunning if no worker runs, otherwise a refusal and who gave no
+        answer.
+        """
         errors = list(failed.values())
         if all(isinstance(error, NotRunning) for error in errors):
             return errors[0]
@@ -108,7 +116,9 @@ A = TypeVar("A")
 
 
 def joined(found: Sequence[list[A]]) -> list[A]:
-    """Return the pages of all workers as those of one gateway: the last page has the facts that are about no row, of all workers."""
+    """Return the pages of all workers as those of one gateway: the last page has the facts that are about no
+    row, of all workers.
+    """
     pages = [page for of_worker in found for page in of_worker]
     last = [of_worker[-1] for of_worker in found]
     facts: dict[str, Any] = {}

@@ -32,7 +32,8 @@ def check_led_here(services: Services, topic: str, index: int) -> None:
     leader = services.node.brokers.leader_in(topic, index)
     where = "no live gateway" if leader is None or leader[0] == NO_LEADER else f"broker {leader[0]}"
     raise Elsewhere(
-        f"{topic}-{index} is led by {where}, not by this gateway; ask that one, or name the cluster with --bootstrap where the command has it"
+        f"{topic}-{index} is led by {where}, not by this gateway; ask that one, or name the cluster with "
+        "--bootstrap where the command has it"
     )
 
 
@@ -42,7 +43,8 @@ def partitions_after(
     index: int | None,
     after: tuple[str, int, int] | None,
 ) -> Iterator[Partition]:
-    """Yield the partitions of topics, or those with one index, beginning with the last one of the previous page.
+    """Yield the partitions of topics, or those with one index, beginning with the last one of the previous
+    page.
 
     `after` is topic, partition and producer id of the last row of the previous page.
     """

@@ -25,11 +25,13 @@ def _nothing(_: Request[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[Q]):
-    """An operation of the gateway: its request, which names the operation and the answer, and the functions that answer.
+    """An operation of the gateway: its request, which names the operation and the answer, and the functions
+    that answer.
 
-    Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with all rows in one
-    page; None: only a running gateway can answer. `changes` returns whether a request changes something, so that the audit log
-    names it. `is_partial`: in a cluster the answer lacks what other gateways lead or coordinate, and a note says so.
+    Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with
+    all rows in one page; None: only a running gateway can answer. `changes` returns whether a request changes
+    something, so that the audit log names it. `is_partial`: in a cluster the answer lacks what other gateways
+    lead or coordinate, and a note says so.
     """
 
     request: type[Q]
@@ -40,7 +42,9 @@ class Operation(Generic[Q]):
 
 
 def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:
-    """Return the first `limit` items whose key is above `after`, sorted by key, and whether these are the last ones."""
+    """Return the first `limit` items whose key is above `after`, sorted by key, and whether these are the
+    last ones.
+    """
     wanted = found if after is None else (item for item in found if key(item) > after)
     first = heapq.nsmallest(limit + 1, wanted, key=key)
     return first[:limit], len(first) <= limit

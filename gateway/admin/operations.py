@@ -1,4 +1,6 @@
-"""The one list of operations: the control socket, the commands, `docs/control-socket.md` and the tests read it."""
+"""The one list of operations: the control socket, the commands, `docs/control-socket.md` and the tests read
+it.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,9 @@ def changes_something(request: Request[Any]) -> bool:
 
 
 def note_on(gateway: LiveGateway, request: Request[Any]) -> str | None:
-    """Return the sentence about what the answer lacks because other gateways know it; None for a whole answer."""
+    """Return the sentence about what the answer lacks because other gateways know it; None for a whole
+    answer.
+    """
     brokers = gateway.services.node.brokers
     if not _BY_REQUEST[type(request)].is_partial or brokers.is_alone:
         return None

@@ -71,7 +71,8 @@ OtherCluster = Annotated[
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT",
-        help="Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the control socket. "
+        help="Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the "
+        "control socket. "
         "[default: the gateway that runs on --data-dir]",
         show_default=False,
     ),
@@ -81,7 +82,8 @@ CommandConfig = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Kafka's client properties for a cluster with TLS or logins: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config.",
+        help="Kafka's client properties for a cluster with TLS or logins: security.protocol, ssl.*, "
+        "sasl.mechanism, sasl.jaas.config.",
         exists=True,
         dir_okay=False,
         show_default=False,
@@ -163,7 +165,9 @@ def reaching(
 
 
 def needs_bootstrap(command_config: Path | None) -> None:
-    """End the command with a usage error when `--command-config` is given to a command that asks by the control socket."""
+    """End the command with a usage error when `--command-config` is given to a command that asks by the
+    control socket.
+    """
     if command_config is not None:
         raise stop(
             "--command-config needs --bootstrap: the control socket has neither TLS nor logins", code=2
@@ -173,7 +177,9 @@ def needs_bootstrap(command_config: Path | None) -> None:
 def _addresses(
     bootstrap: str | None, config_file: Path | None, data_dir: Path | None
 ) -> tuple[tuple[str, int], ...]:
-    """Return the addresses of `--bootstrap`, of the gateway that runs on the data directory, or the default address."""
+    """Return the addresses of `--bootstrap`, of the gateway that runs on the data directory, or the default
+    address.
+    """
     if bootstrap is not None and data_dir is not None:
         raise stop("name the cluster either with --bootstrap or with --data-dir", code=2)
     if bootstrap is not None:

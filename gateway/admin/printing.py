@@ -35,9 +35,11 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headings. On a terminal that is too narrow, names wrap; elsewhere a row is always one line.
+    """Print rows under their headings. On a terminal that is too narrow, names wrap; elsewhere a row is
+    always one line.
 
-    No column is left out: where the terminal is too narrow for the numbers and a few letters of the names, the table is wider.
+    No column is left out: where the terminal is too narrow for the numbers and a few letters of the names,
+    the table is wider.
     """
     # Import rich here, because the import is slow and only tables need rich.
     from rich import box  # noqa: PLC0415

@@ -1,7 +1,7 @@
 """The messages on the control socket: a request, its answer, and the error that can replace the answer.
 
-The base classes of requests are here; the requests themselves are in the `messages` module of each subject. This module imports
-nothing of the gateway, so that a command starts fast.
+The base classes of requests are here; the requests themselves are in the `messages` module of each subject.
+This module imports nothing of the gateway, so that a command starts fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ A = TypeVar("A")
 
 
 class ControlError(Exception):
-    """The gateway refused an operation, or the operation failed; the message is one sentence for the operator."""
+    """The gateway refused an operation, or the operation failed; the message is one sentence for the
+    operator.
+    """
 
 
 class NotRunning(ControlError):
@@ -73,7 +75,8 @@ class PagedRequest(Request[A], kw_only=True):
 class Answer(msgspec.Struct, omit_defaults=True):
     """The answer of the gateway: the result, or a sentence that says why there is none.
 
-    `note` says what the result lacks because other gateways of the cluster know it. `is_elsewhere`: the error is that one of them knows.
+    `note` says what the result lacks because other gateways of the cluster know it. `is_elsewhere`: the error
+    is that one of them knows.
     """
 
     result: msgspec.Raw = msgspec.Raw(b"null")

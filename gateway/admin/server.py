@@ -1,5 +1,5 @@
-"""Answers requests on the control socket of a running gateway. Its limits are constants, because people send these
-requests.
+"""Answers requests on the control socket of a running gateway. Its limits are constants, because people send
+these requests.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ logger = logging.getLogger(__name__)
 MAX_CLIENTS: Final = 16
 """Connections at a time; the gateway refuses the request of the next one."""
 REQUEST_TIMEOUT_S: Final = 5.0
-"""Time for the request line to arrive, and for the client to read the answer; then the gateway closes the connection."""
+"""Time for the request line to arrive, and for the client to read the answer; then the gateway closes the
+connection.
+"""
 _SOCKET_MODE: Final = 0o600
 
 
 class ControlServer:
     """The control socket of one gateway, at `directory`/control.sock.
 
-    The caller holds the lock of the data directory, so a socket file that exists already belongs to a dead gateway.
+    The caller holds the lock of the data directory, so a socket file that exists already belongs to a dead
+    gateway.
     """
 
     def __init__(
@@ -62,7 +65,9 @@ class ControlServer:
         self._clients: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> bool:
-        """Begin to answer; return whether the socket could be opened. A gateway runs without the socket as well."""
+        """Begin to answer; return whether the socket could be opened. A gateway runs without the socket as
+        well.
+        """
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.path.unlink(missing_ok=True)
@@ -100,7 +105,9 @@ class ControlServer:
             await self._gateway.blocks.close()
 
     def live_gateway(self) -> LiveGateway:
-        """Return the gateway as operations see it. Call this once the gateway has started, because it notes the first producer ids."""
+        """Return the gateway as operations see it. Call this once the gateway has started, because it notes
+        the first producer ids.
+        """
         from gateway.admin.answering import live_gateway  # noqa: PLC0415 - a start is mostly imports
 
         if self._gateway is None:

@@ -41,8 +41,8 @@ _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
     """Return the directory of the metadata log.
 
-    Raises ControlError when `data_dir` is no data directory, or one of a later release. `otherwise` is appended to the
-    error; it says how to name another store.
+    Raises ControlError when `data_dir` is no data directory, or one of a later release. `otherwise` is
+    appended to the error; it says how to name another store.
     """
     directory = data_dir / _METADATA_DIRECTORY
     if not directory.is_dir():
@@ -60,20 +60,24 @@ def check_is_no_cache(storage: Storage, data_dir: Path) -> None:
     """Check that a change of the data directory lasts. Raises ControlError for the cache of a bucket."""
     if storage.exists(str(data_dir / BUCKET_SESSION)):
         raise ControlError(
-            f"{data_dir} is a cache of a bucket, which would never get the change; start the gateway with --cluster, and run "
+            f"{data_dir} is a cache of a bucket, which would never get the change; start the gateway with "
+            "--cluster, and run "
             "the command while it runs"
         )
 
 
 @contextlib.contextmanager
 def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
-    """Hold the lock of a data directory. Raises ControlError, also when a gateway holds the lock, and for the cache of a bucket."""
+    """Hold the lock of a data directory. Raises ControlError, also when a gateway holds the lock, and for the
+    cache of a bucket.
+    """
     lock = str(data_dir / LOCK)
     try:
         storage.lock(lock)
     except DirectoryLocked as error:
         raise ControlError(
-            f"{data_dir} is in use by a process that does not answer on its control socket: a gateway that starts or "
+            f"{data_dir} is in use by a process that does not answer on its control socket: a gateway that "
+            "starts or "
             "stops, or another seqgate command; try again"
         ) from error
     except OSError as error:

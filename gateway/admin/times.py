@@ -19,14 +19,17 @@ def duration_ms(text: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Parse milliseconds since the Unix epoch, or ISO 8601, in the local time zone unless the text names another."""
+    """Parse milliseconds since the Unix epoch, or ISO 8601, in the local time zone unless the text names
+    another.
+    """
     if text.isascii() and text.isdigit():
         return int(text)
     try:
         moment = dt.datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text!r} is not a valid time; write 2026-01-31T13:45:00, with Z or +02:00 for another time zone, or milliseconds"
+            f"{text!r} is not a valid time; write 2026-01-31T13:45:00, with Z or +02:00 for another time "
+            "zone, or milliseconds"
         ) from None
     return int(moment.timestamp() * 1000)
 

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
 
 class Traffic(NamedTuple):
-    """The counts of the listeners: connections now, and refused connections, requests and failed logins since the start.
+    """The counts of the listeners: connections now, and refused connections, requests and failed logins since
+    the start.
 
-    `calls` are those to the bucket that holds the records, `cache` are the counts of its local cache; None without a bucket.
+    `calls` are those to the bucket that holds the records, `cache` are the counts of its local cache; None
+    without a bucket.
     """
 
     connections: int = 0

@@ -37,7 +37,9 @@ class _Wanted(NamedTuple):
     known: CopiedFile | None
     """The same file in the backup before, if that has it."""
     may_shrink: bool
-    """Whether a reopening of its partition may cut off bytes that were not durable, and that nobody was promised."""
+    """Whether a reopening of its partition may cut off bytes that were not durable, and that nobody was
+    promised.
+    """
 
 
 def create(
@@ -53,8 +55,8 @@ def create(
 ) -> Created:
     """Copy what is staged in a data directory; the caller holds the lock of the repository.
 
-    With `is_full` nothing is shared with earlier backups; with `keep` only so many backups stay, this one included.
-    A backup that fails is removed again. Raises BackupError, OSError, LogError.
+    With `is_full` nothing is shared with earlier backups; with `keep` only so many backups stay, this one
+    included. A backup that fails is removed again. Raises BackupError, OSError, LogError.
     """
     source = data_path(data_dir)
     properties = read_properties(storage, f"{source}/{META}")
@@ -114,7 +116,8 @@ def _check_room(storage: Storage, path: str, wanted: list[_Wanted]) -> None:
     free = storage.free_bytes(path)
     if needed + RESERVE_BYTES > free:
         raise BackupError(
-            f"{path} has {free:,} bytes free, and the backup needs {needed:,} and {RESERVE_BYTES:,} in reserve; remove older backups "
+            f"{path} has {free:,} bytes free, and the backup needs {needed:,} and {RESERVE_BYTES:,} in "
+            "reserve; remove older backups "
             "there, or name another directory"
         )
 

@@ -18,7 +18,8 @@ VERSION: Final = 1
 class CopiedFile(msgspec.Struct, frozen=True, array_like=True):
     """A file of a backup. The path is below `data`, the checksum is SHA-256 in hexadecimal.
 
-    `inode` and `modified_ns` are those of the original: the next backup takes the same copy for a file that has not changed.
+    `inode` and `modified_ns` are those of the original: the next backup takes the same copy for a file that
+    has not changed.
     """
 
     path: str
@@ -84,7 +85,8 @@ def read(storage: Storage, backup: str) -> Manifest:
         version = msgspec.json.decode(raw, type=_Version).version
         if version != VERSION:
             raise BackupError(
-                f"{path} has version {version}; this release reads version {VERSION}. Use the release that made the backup"
+                f"{path} has version {version}; this release reads version {VERSION}. Use the release that "
+                "made the backup"
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -19,7 +19,9 @@ class Pace:
         seconds: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Take the rate, None for no limit, and who is told how many bytes were copied, every REPORT_EVERY_S at most."""
+        """Take the rate, None for no limit, and who is told how many bytes were copied, every REPORT_EVERY_S
+        at most.
+        """
         self.done_bytes = 0
         self._bytes_per_s = bytes_per_s
         self._report = report

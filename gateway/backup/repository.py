@@ -107,7 +107,9 @@ class Repository:
         return path
 
     def remove_oldest(self, keep: int, manifest: Manifest) -> list[str]:
-        """Delete all backups of the same data directory but the `keep` newest; return their names. Damaged ones stay."""
+        """Delete all backups of the same data directory but the `keep` newest; return their names. Damaged
+        ones stay.
+        """
         own = []
         for name in self.names():
             try:
@@ -152,7 +154,9 @@ def open_backup(storage: Storage, backup: str) -> Manifest:
 
 
 def damage_of(storage: Storage, backup: str, manifest: Manifest, pace: Pace) -> Iterator[Damage]:
-    """Yield the files that are missing or have other bytes than the manifest says. Reads every byte. Raises OSError."""
+    """Yield the files that are missing or have other bytes than the manifest says. Reads every byte. Raises
+    OSError.
+    """
     for file in manifest.files:
         path = f"{backup}/{DATA}/{file.path}"
         try:
@@ -184,7 +188,8 @@ def restore(
     pace: Pace,
     prepare: Callable[[], None],
 ) -> None:
-    """Copy all files of a backup, and compare their checksums. `prepare` runs before the directory becomes a data directory.
+    """Copy all files of a backup, and compare their checksums. `prepare` runs before the directory becomes a
+    data directory.
 
     Removes everything again when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
     """
@@ -194,7 +199,8 @@ def restore(
     free = storage.free_bytes(data_dir)
     if manifest.size_bytes + RESERVE_BYTES > free:
         raise BackupError(
-            f"{data_dir} has {free:,} bytes free, and the backup needs {manifest.size_bytes:,} and {RESERVE_BYTES:,} in reserve"
+            f"{data_dir} has {free:,} bytes free, and the backup needs {manifest.size_bytes:,} and "
+            f"{RESERVE_BYTES:,} in reserve"
         )
     try:
         _copy(storage, f"{backup}/{DATA}", manifest, data_dir, changed, pace, prepare)
@@ -247,6 +253,7 @@ def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, 
         raise BackupError(f"{origin} is missing: the backup is damaged, so nothing is restored") from None
     if found.sha256 != file.sha256:
         raise BackupError(
-            f"{origin} has other bytes than were copied: the backup is damaged, so nothing is restored. Use another backup; "
+            f"{origin} has other bytes than were copied: the backup is damaged, so nothing is restored. Use "
+            "another backup; "
             "`seqgate backup verify` lists all that is damaged"
         )

@@ -1,4 +1,6 @@
-"""Runs an application: gives it values on its standard input, and takes acknowledged values from its standard output."""
+"""Runs an application: gives it values on its standard input, and takes acknowledged values from its standard
+output.
+"""
 
 from __future__ import annotations
 

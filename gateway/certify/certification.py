@@ -17,11 +17,15 @@ from gateway.homes.home import StartFailed
 from gateway.testing import Broker
 
 SETTINGS: Final = {"log.flush.interval.messages": "1", "auto.create.topics.enable": "false"}
-"""The settings of the brokers: an acknowledged record survives a power cut, and a topic is there when a script says so."""
+"""The settings of the brokers: an acknowledged record survives a power cut, and a topic is there when a
+script says so.
+"""
 
 
 class NotReady(Exception):
-    """There is nothing to certify, for example because the application fails without a fault; the message says why."""
+    """There is nothing to certify, for example because the application fails without a fault; the message
+    says why.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,9 @@ class Certificate:
         return Counter(outcome.verdict for outcome in self.outcomes)
 
     def is_good(self, *, may_give_up: bool = False) -> bool:
-        """Return whether the application passed every script; with `may_give_up` it may also have reported a failure."""
+        """Return whether the application passed every script; with `may_give_up` it may also have reported a
+        failure.
+        """
         good = {Verdict.PASSED, Verdict.GAVE_UP} if may_give_up else {Verdict.PASSED}
         return all(outcome.verdict in good for outcome in self.outcomes)
 
@@ -46,7 +52,8 @@ class Certificate:
 def certify(
     setup: Setup, scripts: Sequence[Script], *, jobs: int, report: Callable[[Outcome], None]
 ) -> Certificate:
-    """Run the application without a fault, and then through the scripts, `jobs` at a time; `report` gets each outcome at its end.
+    """Run the application without a fault, and then through the scripts, `jobs` at a time; `report` gets each
+    outcome at its end.
 
     Raises NotReady, ValueError for a command or a topic name that is none.
     """
@@ -106,7 +113,9 @@ class _Stage:
         """Whether the applications were killed, so that what they show means nothing."""
 
     def play(self, script: Script, *, reads_along: bool = True) -> Outcome:
-        """Run the application through a script, against a broker that no other run has; `reads_along` as for `play`."""
+        """Run the application through a script, against a broker that no other run has; `reads_along` as for
+        `play`.
+        """
         broker = self._taken()
         outcome = play(script, broker, self._setup, self._register, reads_along=reads_along)
         with self._lock:

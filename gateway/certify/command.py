@@ -74,7 +74,8 @@ def certify(
         typer.Option(
             "--report",
             metavar="FILE",
-            help="Write the report into this file: JUnit's XML if its name ends in .xml, otherwise JSON; may be repeated.",
+            help="Write the report into this file: JUnit's XML if its name ends in .xml, otherwise JSON; may "
+            "be repeated.",
             dir_okay=False,
             show_default=False,
         ),

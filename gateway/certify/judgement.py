@@ -30,7 +30,9 @@ class Verdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an application ended. `exit_code` is None if it hung and was killed; `acknowledged` are the values that it printed."""
+    """How an application ended. `exit_code` is None if it hung and was killed; `acknowledged` are the values
+    that it printed.
+    """
 
     exit_code: int | None
     seconds: float
@@ -76,7 +78,8 @@ class Findings:
             yield f"doubled {_some([f'{shown(each.value)} ({_places(each.records)})' for each in self.doubled])}"
         if self.reordered:
             late = [
-                f"{shown(each.record.value)} behind {shown(each.before.value)} ({_places([each.record, each.before])})"
+                f"{shown(each.record.value)} behind {shown(each.before.value)} "
+                f"({_places([each.record, each.before])})"
                 for each in self.reordered
             ]
             yield f"reordered {_some(late)}"
@@ -86,7 +89,8 @@ class Findings:
 
 
 def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) -> Findings:
-    """Return what is wrong with stored records. `sent` are the values that the application got, each once, in their order.
+    """Return what is wrong with stored records. `sent` are the values that the application got, each once, in
+    their order.
 
     A value that is not stored is lost only if the application claimed that it is acknowledged.
     """
@@ -108,7 +112,9 @@ def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) 
 def judge(
     findings: Findings, ending: Ending, struck: Collection[Struck], *, may_give_up: bool = False
 ) -> Verdict:
-    """Return what a run shows. What is worse comes first: a lost record counts, whether or not each fault struck."""
+    """Return what a run shows. What is worse comes first: a lost record counts, whether or not each fault
+    struck.
+    """
     if findings:
         return Verdict.FAILED
     if ending.exit_code is None:

@@ -161,7 +161,8 @@ def print_outcome(outcome: Outcome) -> None:
         )
         if outcome.requests_amid < BURSTS // 4:
             print_lines(
-                "Most scripts strike a later batch, and this application sends nearly everything at once: let it send each value as it reads it."
+                "Most scripts strike a later batch, and this application sends nearly everything at once: "
+                "let it send each value as it reads it."
             )
     else:
         struck = ", ".join(f"{each.what} ×{each.times}" for each in outcome.struck if each.times)

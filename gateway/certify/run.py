@@ -13,11 +13,15 @@ from gateway.certify.scripts import Script
 from gateway.testing import Broker
 
 BURSTS: Final = 20
-"""Parts in which the application gets its values, so that a producer that sends what it reads makes several batches of them."""
+"""Parts in which the application gets its values, so that a producer that sends what it reads makes several
+batches of them.
+"""
 LULL_S: Final = 0.25
 """Longest wait for a Produce request between two bursts: a client may be retrying."""
 FIRST_SHARE: Final = 0.25
-"""The share of the time of a run in which the first Produce request may come: a program may need seconds to start."""
+"""The share of the time of a run in which the first Produce request may come: a program may need seconds to
+start.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,8 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one run. `requests` are its Produce requests, `requests_amid` those before the last values were given.
+    """The outcome of one run. `requests` are its Produce requests, `requests_amid` those before the last
+    values were given.
 
     `reads_along` says whether one came after the first values, before all others.
     """
@@ -64,10 +69,12 @@ def play(
     *,
     reads_along: bool = True,
 ) -> Outcome:
-    """Run the application once, and judge it. The broker begins anew; `register` gets the run, so that others can kill it.
+    """Run the application once, and judge it. The broker begins anew; `register` gets the run, so that others
+    can kill it.
 
-    An application that is known not to read along gets its values without a wait for its first request. Raises NotStarted,
-    ValueError for a command or a topic name that is none, StartFailed and OSError if the broker can't be started.
+    An application that is known not to read along gets its values without a wait for its first request.
+    Raises NotStarted, ValueError for a command or a topic name that is none, StartFailed and OSError if the
+    broker can't be started.
     """
     broker.reset()
     if script.has_topic:
@@ -121,9 +128,10 @@ def _feed(
 ) -> tuple[int, bool]:
     """Give all values to the application in bursts, with the act of the script between them.
 
-    Before the next burst comes a Produce request, or a lull: the client may be retrying, or collecting a batch. The end of the
-    values follows the last burst at once, so that an application that does not flush is found. `first_s` is the time for the
-    first request. Return the number of Produce requests before the last burst, and whether one came in that time.
+    Before the next burst comes a Produce request, or a lull: the client may be retrying, or collecting a
+    batch. The end of the values follows the last burst at once, so that an application that does not flush is
+    found. `first_s` is the time for the first request. Return the number of Produce requests before the last
+    burst, and whether one came in that time.
     """
     act = _acting(script, scene)
     requests, reads_along = 0, False

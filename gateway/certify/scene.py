@@ -26,7 +26,9 @@ class Struck:
 
 @dataclass
 class Scene:
-    """One broker while one script plays. `request_timeout_s` is the time after which the application's client retries."""
+    """One broker while one script plays. `request_timeout_s` is the time after which the application's client
+    retries.
+    """
 
     broker: Broker
     topic: str
@@ -54,7 +56,8 @@ class Scene:
         self._faults.append((what, fault))
 
     def acted(self, what: str, *, in_vain: bool = False) -> None:
-        """Note that the script broke a part of the broker. It strikes if Produce requests came before and come after it.
+        """Note that the script broke a part of the broker. It strikes if Produce requests came before and
+        come after it.
 
         It never strikes if it was `in_vain`, because there was nothing to break.
         """
@@ -68,7 +71,9 @@ class Scene:
         return [*(Struck(what, fault.struck) for what, fault in self._faults), *acts]
 
     def wait_for_requests(self, count: int, timeout_s: float) -> bool:
-        """Wait until so many Produce requests came in all; return False after the time, or when the application ends."""
+        """Wait until so many Produce requests came in all; return False after the time, or when the
+        application ends.
+        """
         return self.wait_until_struck(self._produced, count, timeout_s)
 
     def wait_until_struck(self, fault: Fault, times: int, timeout_s: float) -> bool:

@@ -103,7 +103,9 @@ def topic_created_late(scene: Scene) -> Iterator[None]:
 # application sends.
 
 Act = Callable[[Scene], Iterator[None]]
-"""Breaks and repairs parts of the broker. It runs between two bursts of values; at each `yield` the application gets the next burst."""
+"""Breaks and repairs parts of the broker. It runs between two bursts of values; at each `yield` the
+application gets the next burst.
+"""
 RETRIES: Final = "sends the batch again; the broker recognises a batch that it has"
 ACT_AT: Final = 5
 """The burst of values before which an act begins."""
@@ -113,7 +115,8 @@ LATE_FACTOR: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """Requests that fail. It spares the first `after` that no earlier fault of the script strikes, and strikes `times` of the rest.
+    """Requests that fail. It spares the first `after` that no earlier fault of the script strikes, and
+    strikes `times` of the rest.
 
     An `effect` of kind DELAY without a time delays beyond the client's request timeout.
     """
@@ -152,8 +155,9 @@ class RandomFaults:
 class Script:
     """One fault script.
 
-    `happens` says what fails, `correct` what a correct producer does then. With `may_give_up` a correct producer may also
-    report a failure to the application. Without `has_topic` the topic is missing until the act creates it.
+    `happens` says what fails, `correct` what a correct producer does then. With `may_give_up` a correct
+    producer may also report a failure to the application. Without `has_topic` the topic is missing until the
+    act creates it.
     """
 
     name: str
@@ -239,7 +243,8 @@ SCRIPTS: Final = (
     ),
     Script(
         "leader-moves-unseen",
-        "A batch is refused with NOT_LEADER_OR_FOLLOWER, and the connection closes twice when the client asks who leads.",
+        "A batch is refused with NOT_LEADER_OR_FOLLOWER, and the connection closes twice when the client "
+        "asks who leads.",
         _ASKS_WHO_LEADS,
         act=leader_moves_unseen,
     ),
@@ -384,7 +389,9 @@ CALM: Final = Script("calm", "Nothing fails.", "sends each value once")
 
 
 def named(names: list[str]) -> list[Script]:
-    """Return the scripts with these names, in the order of SCRIPTS. Raises ValueError for a name that no script has."""
+    """Return the scripts with these names, in the order of SCRIPTS. Raises ValueError for a name that no
+    script has.
+    """
     known = {script.name for script in SCRIPTS}
     for name in names:
         if name not in known:

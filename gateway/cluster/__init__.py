@@ -1,1 +1,3 @@
-"""A cluster whose data is durable in a bucket: the objects, the write-ahead logs of sessions, and the rebuilding of a data directory."""
+"""A cluster whose data is durable in a bucket: the objects, the write-ahead logs of sessions, and the
+rebuilding of a data directory.
+"""

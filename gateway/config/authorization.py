@@ -26,7 +26,9 @@ def authorizer_complaint(value: SettingValue) -> str | None:
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """Return the principals of `super.users`, which semicolons separate. Raises ValueError: the message is the reason."""
+    """Return the principals of `super.users`, which semicolons separate. Raises ValueError: the message is
+    the reason.
+    """
     users = [user.strip() for user in text.split(";") if user.strip()]
     for user in users:
         if ":" not in user:
@@ -49,7 +51,9 @@ _REFERENCE = re.compile(r"\\(.)|\$(\d)|(\$)")
 _SHOWN: Final = 200
 """The most characters of a subject in a message."""
 LONGEST_SUBJECT: Final = 1_000
-"""The most characters of a subject that is matched. A pattern may take time that grows with the square of the length, or faster."""
+"""The most characters of a subject that is matched. A pattern may take time that grows with the square of the
+length, or faster.
+"""
 
 
 class NoRuleMatches(Exception):
@@ -115,7 +119,9 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def principal_name(subject: str, rules: tuple[Rule, ...]) -> str:
-    """Return the name that the first matching rule makes from the subject of a certificate. Raises NoRuleMatches."""
+    """Return the name that the first matching rule makes from the subject of a certificate. Raises
+    NoRuleMatches.
+    """
     if len(subject) > LONGEST_SUBJECT:
         raise NoRuleMatches(
             f"the subject {subject[:_SHOWN]!r} … has {len(subject)} characters, more than {LONGEST_SUBJECT}"
@@ -143,7 +149,8 @@ USER_SETTINGS = (
         "SCRAM users",
         "seqgate.scram.users.max",
         10_000,
-        "Users that have SCRAM credentials. Beyond the limit AlterUserScramCredentials refuses a new user with POLICY_VIOLATION.",
+        "Users that have SCRAM credentials. Beyond the limit AlterUserScramCredentials refuses a new user "
+        "with POLICY_VIOLATION.",
         dynamic=True,
     ),
 )
@@ -156,7 +163,8 @@ AUTHORIZATION_SETTINGS = (
         default="",
         check=authorizer_complaint,
         section=_SECTION,
-        doc=f"`{STANDARD_AUTHORIZER}` checks every request against the access control entries. Empty, every client may do everything.",
+        doc=f"`{STANDARD_AUTHORIZER}` checks every request against the access control entries. Empty, every "
+        "client may do everything.",
     ),
     Setting(
         name="super.users",
@@ -164,7 +172,8 @@ AUTHORIZATION_SETTINGS = (
         default="",
         check=super_users_complaint,
         section=_SECTION,
-        doc="Principals that may do everything, whatever the entries say, such as `User:admin;User:CN=ops,O=Example`. Semicolons "
+        doc="Principals that may do everything, whatever the entries say, such as "
+        "`User:admin;User:CN=ops,O=Example`. Semicolons "
         "separate them, because the subject of a certificate has commas.",
     ),
     Setting(
@@ -172,7 +181,8 @@ AUTHORIZATION_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=False,
         section=_SECTION,
-        doc="Whether every client may do everything with a resource to which no entry applies. As soon as one entry of anybody "
+        doc="Whether every client may do everything with a resource to which no entry applies. As soon as "
+        "one entry of anybody "
         "applies to a resource, only entries count for it.",
     ),
     Setting(
@@ -180,16 +190,20 @@ AUTHORIZATION_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=True,
         section=_SECTION,
-        doc="Whether a gateway with an authorizer writes an audit log: a JSON object for each refused request, each failed login "
-        "and each administrative change, with principal, address and listener. Repeats are counted each minute.",
+        doc="Whether a gateway with an authorizer writes an audit log: a JSON object for each refused "
+        "request, each failed login "
+        "and each administrative change, with principal, address and listener. Repeats are counted each "
+        "minute.",
     ),
     Setting(
         name="seqgate.audit.file",
         type=SettingType.STRING,
         default=None,
         section=_SECTION,
-        doc="The file that lines of the audit log are appended to, whatever `seqgate.logging.level` is; without it they go where the "
-        "gateway's other log lines go, under the logger `seqgate.audit`. A file that log rotation has renamed is opened again with the "
+        doc="The file that lines of the audit log are appended to, whatever `seqgate.logging.level` is; "
+        "without it they go where the "
+        "gateway's other log lines go, under the logger `seqgate.audit`. A file that log rotation has "
+        "renamed is opened again with the "
         "next line.",
     ),
     whole_number(

@@ -13,7 +13,9 @@ from gateway.config.setting import LONG_MAX, Setting, SettingType, SettingValue,
 
 FORMS: Final = "s3://BUCKET/PREFIX or file:///DIRECTORY"
 LONGEST_PREFIX: Final = 400
-"""Characters of a prefix. S3 allows 1024 bytes for a prefix and a key together, and a key of Seqgate has at most 512."""
+"""Characters of a prefix. S3 allows 1024 bytes for a prefix and a key together, and a key of Seqgate has at
+most 512.
+"""
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_.=-]*)*")
 _OTHER_SCHEMES: Final = {
@@ -70,12 +72,14 @@ def _bucket(rest: str) -> BucketAddress:
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(
-            f"the bucket {bucket!r} must have 3 to 63 letters, digits, dots and hyphens, as in s3://my-bucket/my-prefix"
+            f"the bucket {bucket!r} must have 3 to 63 letters, digits, dots and hyphens, as in "
+            "s3://my-bucket/my-prefix"
         )
     prefix = prefix.rstrip("/")
     if prefix and not _PREFIX.fullmatch(prefix):
         raise ValueError(
-            f"the prefix {prefix!r} must consist of names between single slashes; a name has letters, digits and -_.=, and begins "
+            f"the prefix {prefix!r} must consist of names between single slashes; a name has letters, digits "
+            "and -_.=, and begins "
             "with no dot"
         )
     if len(prefix) > LONGEST_PREFIX:
@@ -130,16 +134,20 @@ WORKER_SETTINGS = (
     _number_worker_settings(
         "seqgate.workers",
         1,
-        "Processes that serve the data directory, or the bucket of `seqgate.cluster`, each on a core of its own. Worker 1 has `node.id` and the ports of `listeners` and "
-        "`advertised.listeners`; each further worker has the next node id, and on each listener the next port. Clients see a cluster of as "
-        "many brokers. With a bucket each has a cache of its own in the data directory. The flag is `--workers`.",
+        "Processes that serve the data directory, or the bucket of `seqgate.cluster`, each on a core of its "
+        "own. Worker 1 has `node.id` and the ports of `listeners` and "
+        "`advertised.listeners`; each further worker has the next node id, and on each listener the next "
+        "port. Clients see a cluster of as "
+        "many brokers. With a bucket each has a cache of its own in the data directory. The flag is "
+        "`--workers`.",
         minimum=1,
         maximum=MOST_WORKERS,
     ),
     _number_worker_settings(
         "seqgate.workers.timeout.ms",
         15_000,
-        "Milliseconds without a sign of life after which a worker is killed and started again. Until then nobody serves its partitions: a "
+        "Milliseconds without a sign of life after which a worker is killed and started again. Until then "
+        "nobody serves its partitions: a "
         "worker that is only stopped still has them open.",
         minimum=1_000,
         maximum=3_600_000,
@@ -160,9 +168,12 @@ CLUSTER_SETTINGS = (
         default=None,
         section=_CLUSTER,
         check=address_complaint,
-        doc="The address of the cluster: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for a directory that exists. Records are "
-        "acknowledged when they are durable there, and the directory in `log.dirs` is a cache. The credentials for a bucket come from "
-        "the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the role of the machine. Unset, "
+        doc="The address of the cluster: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for a directory that "
+        "exists. Records are "
+        "acknowledged when they are durable there, and the directory in `log.dirs` is a cache. The "
+        "credentials for a bucket come from "
+        "the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the role of "
+        "the machine. Unset, "
         "records are durable in `log.dirs`. The flag is `--cluster`.",
     ),
     Setting(
@@ -171,8 +182,10 @@ CLUSTER_SETTINGS = (
         default=None,
         section=_CLUSTER,
         check=endpoint_complaint,
-        doc="The URL of a store that speaks S3, such as `http://127.0.0.1:7070`. Unset, the value of AWS_ENDPOINT_URL_S3 or "
-        "AWS_ENDPOINT_URL, otherwise Amazon S3. The store must carry out conditional writes (If-None-Match, If-Match); the gateway "
+        doc="The URL of a store that speaks S3, such as `http://127.0.0.1:7070`. Unset, the value of "
+        "AWS_ENDPOINT_URL_S3 or "
+        "AWS_ENDPOINT_URL, otherwise Amazon S3. The store must carry out conditional writes (If-None-Match, "
+        "If-Match); the gateway "
         "checks it at the start.",
     ),
     Setting(
@@ -180,21 +193,26 @@ CLUSTER_SETTINGS = (
         type=SettingType.STRING,
         default=None,
         section=_CLUSTER,
-        doc="The region of the bucket. Unset, the value of AWS_REGION or AWS_DEFAULT_REGION, otherwise us-east-1.",
+        doc="The region of the bucket. Unset, the value of AWS_REGION or AWS_DEFAULT_REGION, otherwise "
+        "us-east-1.",
     ),
     Setting(
         name="seqgate.cluster.ca.file",
         type=SettingType.STRING,
         default=None,
         section=_CLUSTER,
-        doc="A file with certificates (PEM) of authorities that the gateway trusts, beside those of the system, when the endpoint has an "
-        "https URL: the private authority that signed the store's certificate. Unset, the value of AWS_CA_BUNDLE.",
+        doc="A file with certificates (PEM) of authorities that the gateway trusts, beside those of the "
+        "system, when the endpoint has an "
+        "https URL: the private authority that signed the store's certificate. Unset, the value of "
+        "AWS_CA_BUNDLE.",
     ),
     _number(
         "seqgate.cluster.request.timeout.ms",
         30_000,
-        "Milliseconds after which a request to the store has failed without an answer, and is made again. An object of "
-        "`seqgate.cluster.put.max.bytes` must be written within them, and `seqgate.cluster.puts.in.flight` objects are written at once: "
+        "Milliseconds after which a request to the store has failed without an answer, and is made again. An "
+        "object of "
+        "`seqgate.cluster.put.max.bytes` must be written within them, and `seqgate.cluster.puts.in.flight` "
+        "objects are written at once: "
         "raise the limit where the way to the store is slow.",
         minimum=1_000,
         maximum=600_000,
@@ -202,8 +220,10 @@ CLUSTER_SETTINGS = (
     _number(
         "seqgate.cluster.puts.per.second",
         10,
-        "Objects per second that the gateway writes at most while records arrive; each has the records of all partitions since the "
-        "one before. More make acknowledgements quicker and cost more, because a store charges for each object. Objects of "
+        "Objects per second that the gateway writes at most while records arrive; each has the records of "
+        "all partitions since the "
+        "one before. More make acknowledgements quicker and cost more, because a store charges for each "
+        "object. Objects of "
         "`seqgate.cluster.put.max.bytes` do not count: they are written at once.",
         maximum=1000,
     ),
@@ -216,7 +236,8 @@ CLUSTER_SETTINGS = (
     _number(
         "seqgate.cluster.put.max.bytes",
         8 << 20,
-        "Bytes of records after which the gateway writes an object without waiting for more. A larger batch has an object of its own.",
+        "Bytes of records after which the gateway writes an object without waiting for more. A larger batch "
+        "has an object of its own.",
         minimum=64 << 10,
         maximum=1 << 30,
     ),
@@ -227,13 +248,15 @@ CLUSTER_SETTINGS = (
         minimum=1 << 20,
         maximum=LONG_MAX,
         section=_CLUSTER,
-        doc="Bytes of records in this gateway that are not durable in the bucket yet. Beyond the limit, while the store is slow or "
+        doc="Bytes of records in this gateway that are not durable in the bucket yet. Beyond the limit, "
+        "while the store is slow or "
         "away, the gateway refuses batches of producers with NOT_ENOUGH_REPLICAS, and producers retry.",
     ),
     _number(
         "seqgate.cluster.lease.ms",
         6000,
-        "Milliseconds for which a gateway answers readers as the leader after it sent the last object that the bucket confirmed. A gateway "
+        "Milliseconds for which a gateway answers readers as the leader after it sent the last object that "
+        "the bucket confirmed. A gateway "
         "that writes nothing for a tenth longer is taken over.",
         minimum=300,
         maximum=86_400_000,
@@ -245,21 +268,25 @@ CLUSTER_SETTINGS = (
         minimum=100,
         maximum=3_600_000,
         section=_CLUSTER,
-        doc="Milliseconds after which an idle gateway writes an empty object. The write keeps the gateway's lease, and fails if another "
-        "gateway has ended its session; then the gateway stops. Unset, a third of `seqgate.cluster.lease.ms`.",
+        doc="Milliseconds after which an idle gateway writes an empty object. The write keeps the gateway's "
+        "lease, and fails if another "
+        "gateway has ended its session; then the gateway stops. Unset, a third of "
+        "`seqgate.cluster.lease.ms`.",
     ),
     Setting(
         name="seqgate.cluster.balance.enable",
         type=SettingType.BOOLEAN,
         default=True,
         section=_CLUSTER,
-        doc="Whether this gateway hands over partitions that it leads when another gateway has joined, until all lead as many. Moves that "
+        doc="Whether this gateway hands over partitions that it leads when another gateway has joined, until "
+        "all lead as many. Moves that "
         "an administrator orders are carried out anyway.",
     ),
     _number(
         "seqgate.cluster.balance.delay.ms",
         5000,
-        "Milliseconds after the last gateway joined or ended until partitions are handed over, so that several gateways that start together "
+        "Milliseconds after the last gateway joined or ended until partitions are handed over, so that "
+        "several gateways that start together "
         "cause no moves twice.",
         minimum=0,
         maximum=3_600_000,
@@ -267,14 +294,17 @@ CLUSTER_SETTINGS = (
     _number(
         "seqgate.cluster.moves.at.once",
         8,
-        "Partitions that this gateway hands over at the same time. Each is without a leader until its last records are in the bucket.",
+        "Partitions that this gateway hands over at the same time. Each is without a leader until its last "
+        "records are in the bucket.",
         maximum=1000,
     ),
     _number(
         "seqgate.cluster.metadata.poll.ms",
         500,
-        "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: topics, configurations, users, "
-        "access control. A change by this gateway itself, and the answer to a request that would change something, wait for no look. Other gateways "
+        "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: "
+        "topics, configurations, users, "
+        "access control. A change by this gateway itself, and the answer to a request that would change "
+        "something, wait for no look. Other gateways "
         "tell this one of their changes, so a look finds something only where that failed.",
         minimum=10,
         maximum=60_000,
@@ -282,8 +312,10 @@ CLUSTER_SETTINGS = (
     _number(
         "seqgate.cluster.metadata.snapshot.changes",
         1_000,
-        "Objects of the metadata log after which the live gateway with the lowest node id writes a snapshot of the metadata. A start on an "
-        "empty disk reads the newest snapshot, and at most about as many objects. A snapshot is as large as the metadata, so many "
+        "Objects of the metadata log after which the live gateway with the lowest node id writes a snapshot "
+        "of the metadata. A start on an "
+        "empty disk reads the newest snapshot, and at most about as many objects. A snapshot is as large as "
+        "the metadata, so many "
         "partitions want a larger number.",
         minimum=2,
         maximum=1_000_000,
@@ -291,15 +323,18 @@ CLUSTER_SETTINGS = (
     _number(
         "seqgate.cluster.metadata.snapshot.age.ms",
         3_600_000,
-        "Milliseconds after which the objects of the metadata log that the last two snapshots stand for are deleted. A gateway that "
+        "Milliseconds after which the objects of the metadata log that the last two snapshots stand for are "
+        "deleted. A gateway that "
         "stood still for longer finds that it has missed changes, and stops.",
         minimum=1_000,
     ),
     _number(
         "seqgate.cluster.upload.interval.ms",
         600_000,
-        "Milliseconds after which the gateway uploads new records of all partitions as parts of their segments, and deletes the objects "
-        "of the write-ahead log that have the same records. A start without the cache reads the parts and what came after them.",
+        "Milliseconds after which the gateway uploads new records of all partitions as parts of their "
+        "segments, and deletes the objects "
+        "of the write-ahead log that have the same records. A start without the cache reads the parts and "
+        "what came after them.",
         minimum=100,
         maximum=86_400_000,
     ),
@@ -310,13 +345,16 @@ CLUSTER_SETTINGS = (
         minimum=1 << 20,
         maximum=LONG_MAX,
         section=_CLUSTER,
-        doc="Bytes that the write-ahead log has got since the last upload at which the gateway uploads parts at once.",
+        doc="Bytes that the write-ahead log has got since the last upload at which the gateway uploads parts "
+        "at once.",
     ),
     _number(
         "seqgate.cluster.orphan.age.ms",
         86_400_000,
-        "Milliseconds after which a part that no manifest names is deleted: a crash left it amid an upload. The gateway searches for such "
-        "parts as often. It must be longer than an upload takes, and longer than the clocks of gateway and store differ.",
+        "Milliseconds after which a part that no manifest names is deleted: a crash left it amid an upload. "
+        "The gateway searches for such "
+        "parts as often. It must be longer than an upload takes, and longer than the clocks of gateway and "
+        "store differ.",
         minimum=1_000,
     ),
     Setting(
@@ -327,9 +365,12 @@ CLUSTER_SETTINGS = (
         maximum=LONG_MAX,
         dynamic=True,
         section=_CLUSTER,
-        doc="Bytes of segments that the gateway keeps in `log.dirs`. Beyond the limit it evicts the blocks of uploaded segments that "
-        "were not read for the longest time; a read fetches them from the bucket again. What is not uploaded yet, indexes and internal "
-        "topics stay. With -1 there is no limit but the disk: blocks are evicted while less than twice `seqgate.log.min.free.bytes` is "
+        doc="Bytes of segments that the gateway keeps in `log.dirs`. Beyond the limit it evicts the blocks "
+        "of uploaded segments that "
+        "were not read for the longest time; a read fetches them from the bucket again. What is not uploaded "
+        "yet, indexes and internal "
+        "topics stay. With -1 there is no limit but the disk: blocks are evicted while less than twice "
+        "`seqgate.log.min.free.bytes` is "
         "free.",
     ),
     Setting(
@@ -338,9 +379,12 @@ CLUSTER_SETTINGS = (
         default=None,
         choices=(LEADER_SELECTOR, RACK_SELECTOR, SPREADING_SELECTOR),
         section=_CLUSTER,
-        doc="Which gateway consumers read uploaded records from (KIP-392). Unset, or with Kafka's `LeaderSelector`, the leader of the partition. "
-        "With Kafka's `RackAwareReplicaSelector`, a live replica whose `broker.rack` is the consumer's `client.rack`, if there is one. With "
-        "`seqgate.SpreadingReplicaSelector`, one live replica after the other, of the consumer's rack where it names one that has any. Set "
+        doc="Which gateway consumers read uploaded records from (KIP-392). Unset, or with Kafka's "
+        "`LeaderSelector`, the leader of the partition. "
+        "With Kafka's `RackAwareReplicaSelector`, a live replica whose `broker.rack` is the consumer's "
+        "`client.rack`, if there is one. With "
+        "`seqgate.SpreadingReplicaSelector`, one live replica after the other, of the consumer's rack where "
+        "it names one that has any. Set "
         "it the same at all gateways. It changes nothing without `seqgate.cluster`.",
     ),
     Setting(
@@ -350,7 +394,9 @@ CLUSTER_SETTINGS = (
         minimum=16 << 20,
         maximum=LONG_MAX,
         section=_CLUSTER,
-        doc="Bytes of memory for records of partitions that another gateway leads, where `replica.selector.class` sends consumers here. "
-        "Beyond the limit the blocks of 1 MiB that were not read for the longest time are dropped, and fetched from the bucket again when needed.",
+        doc="Bytes of memory for records of partitions that another gateway leads, where "
+        "`replica.selector.class` sends consumers here. "
+        "Beyond the limit the blocks of 1 MiB that were not read for the longest time are dropped, and "
+        "fetched from the bucket again when needed.",
     ),
 )

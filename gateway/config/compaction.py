@@ -20,7 +20,8 @@ COMPACTED_TOPIC_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_SECTION,
-        doc="Time for which a record without a value (a tombstone) stays in a compacted topic after its first compaction. A "
+        doc="Time for which a record without a value (a tombstone) stays in a compacted topic after its "
+        "first compaction. A "
         "consumer that reads from the start sees every deletion only if it reaches the end within this time.",
     ),
     Setting(
@@ -41,7 +42,8 @@ COMPACTED_TOPIC_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_SECTION,
-        doc="Age of a record at which its log is compacted, whatever the dirty ratio. The active segment rolls by then.",
+        doc="Age of a record at which its log is compacted, whatever the dirty ratio. The active segment "
+        "rolls by then.",
     ),
     Setting(
         name="log.cleaner.min.cleanable.ratio",
@@ -91,7 +93,8 @@ COMPACTION_SETTINGS = (
         maximum=1 << 40,
         dynamic=True,
         section=_SECTION,
-        doc="Bytes of memory for keys, over all compacting processes; a key takes 24 bytes. A log with more keys is compacted in "
+        doc="Bytes of memory for keys, over all compacting processes; a key takes 24 bytes. A log with more "
+        "keys is compacted in "
         "several passes.",
     ),
     Setting(
@@ -102,7 +105,8 @@ COMPACTION_SETTINGS = (
         maximum=1,
         dynamic=True,
         section=_SECTION,
-        doc="Share of log.cleaner.dedupe.buffer.size that is filled. A fuller buffer makes the lookup of a key slower.",
+        doc="Share of log.cleaner.dedupe.buffer.size that is filled. A fuller buffer makes the lookup of a "
+        "key slower.",
     ),
     Setting(
         name="log.cleaner.io.buffer.size",
@@ -174,8 +178,10 @@ DEDUPLICATION_SETTINGS = (
         "enable",
         SettingType.BOOLEAN,
         False,
-        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id is not above the "
-        "highest sequence id of its name in the partition is acknowledged and not stored. See deduplication.md.",
+        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id "
+        "is not above the "
+        "highest sequence id of its name in the partition is acknowledged and not stored. See "
+        "deduplication.md.",
     ),
     _of_topic(
         "name.header",
@@ -193,14 +199,16 @@ DEDUPLICATION_SETTINGS = (
         "epoch.header",
         SettingType.STRING,
         "dedup.epoch",
-        "Record header that may hold the name epoch, as decimal text. Once a name has come with an epoch, records of the name "
+        "Record header that may hold the name epoch, as decimal text. Once a name has come with an epoch, "
+        "records of the name "
         "with a lower epoch, or without an epoch, are refused with PRODUCER_FENCED.",
     ),
     _of_topic(
         "start",
         SettingType.STRING,
         "latest",
-        "Records whose names a partition remembers when deduplication is enabled for the first time: only later records (latest), "
+        "Records whose names a partition remembers when deduplication is enabled for the first time: only "
+        "later records (latest), "
         "or also the records that the partition already holds (earliest), which are read then.",
         choices=("latest", "earliest"),
     ),
@@ -208,8 +216,10 @@ DEDUPLICATION_SETTINGS = (
         "names.max",
         SettingType.INT,
         10_000,
-        "Producer names that are remembered of one topic. Beyond the limit the longest idle name is evicted if it has been idle for "
-        "seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is refused with NOT_ENOUGH_REPLICAS, which "
+        "Producer names that are remembered of one topic. Beyond the limit the longest idle name is evicted "
+        "if it has been idle for "
+        "seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is refused with "
+        "NOT_ENOUGH_REPLICAS, which "
         "producers retry.",
         minimum=1,
         maximum=INT_MAX,
@@ -226,8 +236,10 @@ DEDUPLICATION_SETTINGS = (
     _number(
         "seqgate.deduplication.names.max",
         250_000,
-        "Producer names that are remembered over all partitions; a name counts once per partition, and takes 0.6 to 1 KiB of "
-        "memory, by its length. Beyond the limit idle names of the new name's topic are evicted; without an idle name the batch "
+        "Producer names that are remembered over all partitions; a name counts once per partition, and takes "
+        "0.6 to 1 KiB of "
+        "memory, by its length. Beyond the limit idle names of the new name's topic are evicted; without an "
+        "idle name the batch "
         "is refused.",
     ),
     _number(
@@ -244,12 +256,14 @@ DEDUPLICATION_SETTINGS = (
     _number(
         "seqgate.deduplication.snapshot.records",
         100_000,
-        "Records with a producer name after which the names of a partition are written to a snapshot. A start after a crash "
+        "Records with a producer name after which the names of a partition are written to a snapshot. A "
+        "start after a crash "
         "replays the log from the newest snapshot.",
     ),
     _number(
         "seqgate.deduplication.snapshot.interval.ms",
         60_000,
-        "Time after which the names of a partition are written to a snapshot, if a record with a name came since the last one.",
+        "Time after which the names of a partition are written to a snapshot, if a record with a name came "
+        "since the last one.",
     ),
 )

@@ -30,7 +30,8 @@ HINTS_BY_PREFIX: Mapping[str, str] = {
     "zookeeper.": "a gateway needs no ZooKeeper, it keeps its metadata itself",
     "controller.quorum.": "a gateway needs no controllers, it keeps its metadata itself",
     "process.roles": "a gateway has no roles, it keeps its metadata itself",
-    "sasl.kerberos.": "Kerberos (GSSAPI) is not supported; the mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER",
+    "sasl.kerberos.": "Kerberos (GSSAPI) is not supported; the mechanisms are PLAIN, SCRAM-SHA-256, "
+    "SCRAM-SHA-512 and OAUTHBEARER",
 }
 """The hints for Kafka's settings that Seqgate does not have, by the prefix of the settings' names."""
 
@@ -60,9 +61,10 @@ class ConfigEntry:
 class Config:
     """All settings of one gateway.
 
-    The precedence is: values altered for this broker (`set_dynamic`), values altered for all brokers, `static` values
-    (from flags, environment and file), defaults. Reading is one dictionary access, so most parts read a value whenever
-    they need the value. A part that keeps a copy, or runs a timer by a value, follows changes with `follow`.
+    The precedence is: values altered for this broker (`set_dynamic`), values altered for all brokers,
+    `static` values (from flags, environment and file), defaults. Reading is one dictionary access, so most
+    parts read a value whenever they need the value. A part that keeps a copy, or runs a timer by a value,
+    follows changes with `follow`.
     """
 
     __slots__ = ("_dynamic_broker", "_dynamic_default", "_followers", "_kept", "_static", "_values")
@@ -156,7 +158,9 @@ class Config:
         return name in self._static
 
     def choose(self, name: _Text, value: SettingValue) -> None:
-        """Set a value that the gateway has chosen because none was set. Call this before any part reads the value."""
+        """Set a value that the gateway has chosen because none was set. Call this before any part reads the
+        value.
+        """
         self._static[name] = value
         self._resolve()
 
@@ -175,8 +179,8 @@ class Config:
     def set_dynamic(self, values: Mapping[_Text, _Text], *, all_brokers: _Flag) -> None:
         """Replace the values altered while the gateway runs, for this broker or for all brokers.
 
-        Keep the text of a name that is no setting of the gateway (`kept_entries`). Ignore a value that this version
-        refuses. The value was valid when it was stored, and the gateway must start.
+        Keep the text of a name that is no setting of the gateway (`kept_entries`). Ignore a value that this
+        version refuses. The value was valid when it was stored, and the gateway must start.
         """
         parsed: dict[_Text, SettingValue] = {}
         kept: dict[_Text, _Text] = {}
@@ -232,7 +236,8 @@ class Config:
         return tuple(name for name in self._dynamic_broker if name.startswith(prefix))
 
     def topic_value(self, topic_name: _Text, overrides: Mapping[_Text, _Text]) -> SettingValue | None:
-        """Return the effective value of a topic setting: the topic's, otherwise the broker's, otherwise the default.
+        """Return the effective value of a topic setting: the topic's, otherwise the broker's, otherwise the
+        default.
 
         Raises:
             KeyError: no topic setting has this name.
@@ -247,7 +252,9 @@ class Config:
         return self._values.get(setting.name, setting.default)
 
     def entries(self, name: _Text) -> Iterator[ConfigEntry]:
-        """Yield every value of a broker setting, the effective value first, as DescribeConfigs lists synonyms."""
+        """Yield every value of a broker setting, the effective value first, as DescribeConfigs lists
+        synonyms.
+        """
         setting = setting_named(name)
         if setting is None:
             raise KeyError(name)

@@ -23,8 +23,10 @@ def exposure_complaint(config: Config) -> str | None:
     for listener in config.listeners:
         if is_exposed(config, listener):
             return (
-                f"listener {listener.name} on {_shown(listener)} would let everybody who reaches it read, write and delete everything: "
-                f"{_weakness(config, listener)}. Listen on 127.0.0.1, give the listener authentication (docs/security.md), or set "
+                f"listener {listener.name} on {_shown(listener)} would let everybody who reaches it read, "
+                "write and delete everything: "
+                f"{_weakness(config, listener)}. Listen on 127.0.0.1, give the listener authentication "
+                "(docs/security.md), or set "
                 f"{ALLOW_INSECURE_LISTENERS}=true where only trusted clients reach the address"
             )
     return None
@@ -36,7 +38,9 @@ def is_exposed(config: Config, listener: Listener) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only clients on this machine reach an address. Names other than localhost count as reachable."""
+    """Return whether only clients on this machine reach an address. Names other than localhost count as
+    reachable.
+    """
     if host.lower() == "localhost":
         return True
     try:

@@ -1,6 +1,7 @@
 """The configurations of single groups (KIP-848, KIP-932, KIP-1071): GROUP resources of AlterConfigs.
 
-Names, types and ranges are Kafka's (GroupConfig). `fallbacks` names the broker setting that holds for all groups.
+Names, types and ranges are Kafka's (GroupConfig). `fallbacks` names the broker setting that holds for all
+groups.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class GroupConfig:
 
 
 def offset_reset_duration_ms(value: str) -> int | None:
-    """Return the duration in a value of `share.auto.offset.reset`; None when the value is not `by_duration:…`.
+    """Return the duration in a value of `share.auto.offset.reset`; None when the value is not
+    `by_duration:…`.
 
     Raises ValueError when the duration is malformed or negative.
     """
@@ -56,7 +58,9 @@ def _offset_reset_complaint(value: SettingValue) -> str | None:
 
 
 def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig:
-    """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, from `group.KIND.min.NAME` to `…max.NAME`."""
+    """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, from `group.KIND.min.NAME` to
+    `…max.NAME`.
+    """
     setting = Setting(
         name=f"{kind}.{name}",
         type=SettingType.INT,
@@ -100,7 +104,8 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
         "consumer",
         ASSIGNMENT_INTERVAL,
-        "Shortest time between two target assignments of the group (KIP-1263). Members that join or leave meanwhile "
+        "Shortest time between two target assignments of the group (KIP-1263). Members that join or leave "
+        "meanwhile "
         "count for the next one, which the first heartbeat after the interval makes.",
         minimum=0,
     ),
@@ -117,7 +122,8 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
         "share",
         ASSIGNMENT_INTERVAL,
-        "Shortest time between two target assignments of the share group (KIP-1263). Members that join or leave "
+        "Shortest time between two target assignments of the share group (KIP-1263). Members that join or "
+        "leave "
         "meanwhile count for the next one, which the first heartbeat after the interval makes.",
         minimum=0,
     ),
@@ -134,7 +140,8 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
         "share",
         "partition.max.record.locks",
-        "Records between the first unfinished record of a partition and the last acquired record. At the limit the share group "
+        "Records between the first unfinished record of a partition and the last acquired record. At the "
+        "limit the share group "
         "gets no further records of the partition.",
     ),
     _bounded(
@@ -149,12 +156,14 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     ),
     _streams_number(
         "num.standby.replicas",
-        "Standby tasks of each stateful task: other instances of the application that keep a copy of its state.",
+        "Standby tasks of each stateful task: other instances of the application that keep a copy of its "
+        "state.",
         at_most="group.streams.max.standby.replicas",
     ),
     _streams_number(
         "initial.rebalance.delay.ms",
-        "Time that the group, while it is empty, waits for more members after the first one joined, before tasks are assigned.",
+        "Time that the group, while it is empty, waits for more members after the first one joined, before "
+        "tasks are assigned.",
     ),
     _bounded(
         "streams",
@@ -170,7 +179,8 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
             check=_offset_reset_complaint,
             dynamic=True,
             section=_SECTION,
-            doc="Position at which a share group begins to read a new partition: `earliest`, `latest`, or `by_duration:` and a "
+            doc="Position at which a share group begins to read a new partition: `earliest`, `latest`, or "
+            "`by_duration:` and a "
             "duration before now, such as `PT1H30M` (ISO 8601).",
         )
     ),
@@ -182,7 +192,8 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
             choices=(READ_COMMITTED, "read_uncommitted"),
             dynamic=True,
             section=_SECTION,
-            doc="Records that a share group reads: only committed records (`read_committed`), or also records of open and aborted "
+            doc="Records that a share group reads: only committed records (`read_committed`), or also "
+            "records of open and aborted "
             "transactions (`read_uncommitted`).",
         )
     ),

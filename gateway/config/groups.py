@@ -17,8 +17,10 @@ def _assignment_interval(kind: str) -> tuple[Setting, ...]:
         _number(
             f"group.{kind}.assignment.interval.ms",
             0,
-            f"Shortest time between two target assignments of a {kind} group (KIP-1263). Members that join or "
-            "leave meanwhile count for the next one, which the first heartbeat after the interval makes. 0 assigns at once.",
+            f"Shortest time between two target assignments of a {kind} group (KIP-1263). Members that join "
+            "or "
+            "leave meanwhile count for the next one, which the first heartbeat after the interval makes. 0 "
+            "assigns at once.",
             minimum=0,
             dynamic=True,
         ),
@@ -76,7 +78,8 @@ STREAMS_GROUP_SETTINGS: tuple[Setting, ...] = (
     _number_streams(
         "group.streams.num.standby.replicas",
         0,
-        "Standby tasks of each stateful task: other instances of the application that keep a copy of its state.",
+        "Standby tasks of each stateful task: other instances of the application that keep a copy of its "
+        "state.",
         minimum=0,
     ),
     _number_streams(
@@ -88,14 +91,17 @@ STREAMS_GROUP_SETTINGS: tuple[Setting, ...] = (
     _number_streams(
         "group.streams.initial.rebalance.delay.ms",
         3_000,
-        "Time that an empty streams group waits for more members after the first one joined, before tasks are assigned.",
+        "Time that an empty streams group waits for more members after the first one joined, before tasks "
+        "are assigned.",
         minimum=0,
     ),
     _number_streams(
         "group.streams.assignment.interval.ms",
         1_000,
-        "Shortest time between two target assignments of a streams group (KIP-1263). Members that join or leave "
-        "meanwhile count for the next one, which the first heartbeat after the interval makes. 0 assigns at once.",
+        "Shortest time between two target assignments of a streams group (KIP-1263). Members that join or "
+        "leave "
+        "meanwhile count for the next one, which the first heartbeat after the interval makes. 0 assigns at "
+        "once.",
         minimum=0,
         dynamic=True,
     ),
@@ -133,7 +139,8 @@ GROUP_SETTINGS = (
     _number(
         "group.consumer.session.timeout.ms",
         45_000,
-        "Time without a heartbeat after which a member of the consumer protocol (KIP-848) is removed from its group.",
+        "Time without a heartbeat after which a member of the consumer protocol (KIP-848) is removed from "
+        "its group.",
     ),
     _number(
         "group.consumer.heartbeat.interval.ms",
@@ -168,8 +175,10 @@ GROUP_SETTINGS = (
         default="bidirectional",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
         section=_GROUPS,
-        doc="Direction in which a group with members may change its protocol. `upgrade`: a classic group becomes a group of the "
-        "consumer protocol when the first member of that protocol joins. `downgrade`: the group becomes classic again when the "
+        doc="Direction in which a group with members may change its protocol. `upgrade`: a classic group "
+        "becomes a group of the "
+        "consumer protocol when the first member of that protocol joins. `downgrade`: the group becomes "
+        "classic again when the "
         "last such member has left. `bidirectional` allows both. A group without members can always change.",
     ),
     _number(
@@ -258,7 +267,8 @@ GROUP_SETTINGS = (
     _number(
         "group.share.partition.max.record.locks",
         2_000,
-        "Records between the first unfinished record of a partition and the last acquired record. At the limit a share group "
+        "Records between the first unfinished record of a partition and the last acquired record. At the "
+        "limit a share group "
         "gets no further records of the partition.",
         minimum=100,
         maximum=10_000,
@@ -284,7 +294,8 @@ GROUP_SETTINGS = (
     _number(
         "offsets.retention.minutes",
         10_080,
-        "Time for which committed offsets are kept after their group became empty, or after the commit when no member "
+        "Time for which committed offsets are kept after their group became empty, or after the commit when "
+        "no member "
         "subscribes to the topic.",
     ),
     Setting(
@@ -304,7 +315,8 @@ GROUP_SETTINGS = (
     _number(
         "seqgate.group.max",
         100_000,
-        "Groups in one partition of `__consumer_offsets`. A further group is refused with GROUP_MAX_SIZE_REACHED.",
+        "Groups in one partition of `__consumer_offsets`. A further group is refused with "
+        "GROUP_MAX_SIZE_REACHED.",
         dynamic=True,
     ),
     _number(

@@ -1,4 +1,6 @@
-"""Settings of the connections between the gateways of a cluster. Source: Kafka's ReplicationConfigs and BrokerSecurityConfigs."""
+"""Settings of the connections between the gateways of a cluster. Source: Kafka's ReplicationConfigs and
+BrokerSecurityConfigs.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +27,30 @@ INTER_BROKER_SETTINGS = (
     _setting(
         name=LISTENER,
         default=None,
-        doc="The listener at which the gateways of a cluster reach each other; unset, the first of `listeners`. All gateways must have a "
-        "listener of this name. With TLS, a gateway connects with its key store, trust store and versions of this listener; its "
-        "principal at the others needs the right CLUSTER_ACTION on the cluster, and DESCRIBE and READ on all topics and groups, as one "
+        doc="The listener at which the gateways of a cluster reach each other; unset, the first of "
+        "`listeners`. All gateways must have a "
+        "listener of this name. With TLS, a gateway connects with its key store, trust store and versions of "
+        "this listener; its "
+        "principal at the others needs the right CLUSTER_ACTION on the cluster, and DESCRIBE and READ on all "
+        "topics and groups, as one "
         "of `super.users` has.",
     ),
     _setting(
         name=MECHANISM,
         default=None,
         choices=MECHANISMS,
-        doc="The mechanism with which a gateway logs in to the others, where their listener has SASL. The user is in the JAAS line of the "
-        "listener and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config` with the options `username` and `password`.",
+        doc="The mechanism with which a gateway logs in to the others, where their listener has SASL. The "
+        "user is in the JAAS line of the "
+        "listener and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config` with the options `username` "
+        "and `password`.",
     ),
     _setting(
         name=NAME_CHECK,
         default="https",
         per_listener=True,
         check=name_check_complaint,
-        doc="Whether a gateway compares the certificate of another gateway with the host name in its address: `https` compares; empty "
+        doc="Whether a gateway compares the certificate of another gateway with the host name in its "
+        "address: `https` compares; empty "
         "does not.",
     ),
 )

@@ -14,7 +14,9 @@ def inter_broker_listener(config: Config) -> str:
 
 
 def peer_login(config: Config, listener_name: str) -> tuple[str, str]:
-    """Return the user name and the password with which this gateway logs in to others. Raises ValueError with the reason."""
+    """Return the user name and the password with which this gateway logs in to others. Raises ValueError with
+    the reason.
+    """
     mechanism = config.optional_str(MECHANISM)
     if mechanism is None:
         raise ValueError(
@@ -32,7 +34,9 @@ def peer_login(config: Config, listener_name: str) -> tuple[str, str]:
 
 
 def missing_login(config: Config) -> str | None:
-    """Return why this gateway could not log in to another one; None when it could. A gateway that is alone need not."""
+    """Return why this gateway could not log in to another one; None when it could. A gateway that is alone
+    need not.
+    """
     name = inter_broker_listener(config)
     if not config.protocol_of(name).has_logins:
         return None
@@ -44,7 +48,9 @@ def missing_login(config: Config) -> str | None:
 
 
 def inter_broker_complaint(config: Config) -> str | None:
-    """Return why gateways can't connect to each other as the settings ask; None when they can, or nothing is asked."""
+    """Return why gateways can't connect to each other as the settings ask; None when they can, or nothing is
+    asked.
+    """
     name = inter_broker_listener(config)
     if name not in {listener.name for listener in config.listeners}:
         return f"{LISTENER} is {name}, which is not in listeners"

@@ -49,7 +49,8 @@ def parse_listeners(texts: Iterable[str]) -> tuple[Listener, ...]:
     """Return the listeners of a setting.
 
     Raises:
-        ValueError: a text is malformed, a name occurs twice, or there is no listener; the message is the reason.
+        ValueError: a text is malformed, a name occurs twice, or there is no listener; the message is the
+        reason.
     """
     listeners = tuple(parse_listener(text) for text in texts)
     if not listeners:

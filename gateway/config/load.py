@@ -1,5 +1,5 @@
-"""The loading of settings. Flags come before the environment, the environment before the file, the file before
-defaults.
+"""The loading of settings. Flags come before the environment, the environment before the file, the file
+before defaults.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ENVIRONMENT_PREFIX = "SEQGATE_"
 FILE_VARIABLE = "SEQGATE_CONFIG"
 """The environment variable that names the settings file. A flag takes precedence."""
 OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_")
-"""The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests."""
+"""The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests.
+"""
 
 _USER_OF_URL = re.compile(r"//[^/\s]*@")
 """The user and the password in a URL."""
@@ -40,9 +41,9 @@ def load_config(
 ) -> Config:
     """Return the settings of a gateway.
 
-    `file` is a TOML file; without `file`, the variable SEQGATE_CONFIG of `environment` names the file. `environment` holds
-    variables such as `SEQGATE_LOG_SEGMENT_BYTES`. `overrides` are texts `NAME=VALUE`; the last text of a name counts.
-    Precedence: override, environment, file, default.
+    `file` is a TOML file; without `file`, the variable SEQGATE_CONFIG of `environment` names the file.
+    `environment` holds variables such as `SEQGATE_LOG_SEGMENT_BYTES`. `overrides` are texts `NAME=VALUE`; the
+    last text of a name counts. Precedence: override, environment, file, default.
 
     Raises:
         ConfigError: a setting is unknown or its value is not allowed, or the file can't be read.
@@ -61,7 +62,8 @@ def load_config(
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
-            # Leave the rest of the flag out of the message: after a name with a wrong sign it may hold a secret.
+            # Leave the rest of the flag out of the message: after a name with a wrong sign it may hold a
+            # secret.
             begin = re.match(r"[\w.-]*", override)
             shown = begin[0] if begin else ""
             raise ConfigError(f"The flag that begins with {shown!r} must have the form NAME=VALUE.")
@@ -154,7 +156,8 @@ def _check_together(static: Mapping[str, SettingValue]) -> None:
             )
         if advertised.host in _EVERY_INTERFACE:
             raise ConfigError(
-                f"Setting advertised.listeners can't give clients the address {advertised.host or 'without a host'}; "
+                "Setting advertised.listeners can't give clients the address "
+                f"{advertised.host or 'without a host'}; "
                 "allowed: an address that clients can connect to."
             )
 

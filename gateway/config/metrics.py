@@ -54,7 +54,9 @@ def missing_package() -> str | None:
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """Return the headers of `NAME=VALUE,NAME=VALUE` with percent-encoded values. Raises ValueError with a sentence without any value."""
+    """Return the headers of `NAME=VALUE,NAME=VALUE` with percent-encoded values. Raises ValueError with a
+    sentence without any value.
+    """
     headers: dict[str, str] = {}
     for number, item in enumerate(text.split(","), 1):
         name, equals, encoded = item.strip().partition("=")
@@ -97,7 +99,8 @@ OTLP_SETTINGS: Final = (
         default=None,
         check=_endpoint_complaint,
         section=_OTLP_SECTION,
-        doc="URL to which the gateway sends all metrics by OTLP over HTTP, such as `http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. "
+        doc="URL to which the gateway sends all metrics by OTLP over HTTP, such as "
+        "`http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. "
         "Needs `pip install 'seqgate[otlp]'`.",
     ),
     Setting(
@@ -116,7 +119,8 @@ OTLP_SETTINGS: Final = (
         sensitive=True,
         check=_headers_complaint,
         section=_OTLP_SECTION,
-        doc="Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as `authorization=Bearer%20TOKEN`.",
+        doc="Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as "
+        "`authorization=Bearer%20TOKEN`.",
     ),
 )
 
@@ -132,13 +136,15 @@ METRICS_SETTINGS = (
         default=None,
         check=address_complaint,
         section=_SECTION,
-        doc="HOST:PORT on which the gateway answers HTTP requests for /metrics, /healthz and /readyz, without a login. Unset: it "
+        doc="HOST:PORT on which the gateway answers HTTP requests for /metrics, /healthz and /readyz, "
+        "without a login. Unset: it "
         "does not. With `--workers` each worker takes the next port.",
     ),
     _number(
         "seqgate.metrics.topics.max",
         200,
-        "Topics with metrics of their own; the others share one series of each metric. A topic keeps its series.",
+        "Topics with metrics of their own; the others share one series of each metric. A topic keeps its "
+        "series.",
         minimum=0,
         maximum=10_000,
     ),
@@ -154,7 +160,8 @@ METRICS_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=False,
         section=_SECTION,
-        doc="Whether /view/... also answers where the listener can be reached from other machines. Views show names of topics, groups, "
+        doc="Whether /view/... also answers where the listener can be reached from other machines. Views "
+        "show names of topics, groups, "
         "producers and transactional ids, and log lines; the console reads them.",
     ),
     *OTLP_SETTINGS,
@@ -169,27 +176,31 @@ TELEMETRY_SETTINGS = (
     _number_telemetry(
         "telemetry.max.bytes",
         1 << 20,
-        "Bytes of metrics in one push of a client, as they arrive. A larger push gets TELEMETRY_TOO_LARGE, and so does a push that "
+        "Bytes of metrics in one push of a client, as they arrive. A larger push gets TELEMETRY_TOO_LARGE, "
+        "and so does a push that "
         "decompresses to more than four times as many.",
     ),
     _number_telemetry(
         "seqgate.telemetry.clients.max",
         16_384,
-        "Clients whose last telemetry requests the gateway remembers. With one more, the gateway forgets the client that asked least "
+        "Clients whose last telemetry requests the gateway remembers. With one more, the gateway forgets the "
+        "client that asked least "
         "recently; that client may then ask earlier than its interval allows.",
         dynamic=True,
     ),
     _number_telemetry(
         "seqgate.telemetry.series.max",
         50_000,
-        "Series of pushed metrics of all clients that the gateway keeps. Further series are dropped and counted. With 0 it keeps none.",
+        "Series of pushed metrics of all clients that the gateway keeps. Further series are dropped and "
+        "counted. With 0 it keeps none.",
         minimum=0,
         dynamic=True,
     ),
     _number_telemetry(
         "seqgate.telemetry.series.max.per.client",
         1_000,
-        "Series of pushed metrics of one client that the gateway keeps. Further series are dropped and counted.",
+        "Series of pushed metrics of one client that the gateway keeps. Further series are dropped and "
+        "counted.",
         minimum=0,
         dynamic=True,
     ),
@@ -219,7 +230,8 @@ CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
         default=DEFAULT_INTERVAL_MS,
         dynamic=True,
         section=_CLIENT_SECTION,
-        doc="Milliseconds between two pushes of a client, from 100 to 3600000. A client with several subscriptions pushes at the shortest "
+        doc="Milliseconds between two pushes of a client, from 100 to 3600000. A client with several "
+        "subscriptions pushes at the shortest "
         "of their intervals.",
     ),
     Setting(
@@ -228,9 +240,12 @@ CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
         default=(),
         dynamic=True,
         section=_CLIENT_SECTION,
-        doc="Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must match. The selectors are "
-        "`client_instance_id`, `client_id`, `client_software_name`, `client_software_version`, `client_source_address` and "
-        "`client_source_port`. The expression is a regular expression of RE2 that matches the whole value. An empty list "
+        doc="Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must "
+        "match. The selectors are "
+        "`client_instance_id`, `client_id`, `client_software_name`, `client_software_version`, "
+        "`client_source_address` and "
+        "`client_source_port`. The expression is a regular expression of RE2 that matches the whole value. "
+        "An empty list "
         "applies to every client.",
     ),
     Setting(
@@ -239,7 +254,8 @@ CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
         default=(),
         dynamic=True,
         section=_CLIENT_SECTION,
-        doc="Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. `*` is every metric; an empty "
+        doc="Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. "
+        "`*` is every metric; an empty "
         "list is none.",
     ),
 )
@@ -260,7 +276,8 @@ LOGGING_SETTINGS = (
         default="INFO",
         choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
         section=_LOG_LINES_SECTION,
-        doc="The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` changes single loggers of a "
+        doc="The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` "
+        "changes single loggers of a "
         "running gateway.",
     ),
     Setting(
@@ -269,14 +286,16 @@ LOGGING_SETTINGS = (
         default="text",
         choices=("text", "json"),
         section=_LOG_LINES_SECTION,
-        doc="`text` is one line for people, `json` one object per line with time, level, logger, message and error.",
+        doc="`text` is one line for people, `json` one object per line with time, level, logger, message and "
+        "error.",
     ),
     Setting(
         name="seqgate.logging.file",
         type=SettingType.STRING,
         default=None,
         section=_LOG_LINES_SECTION,
-        doc="The file that log lines are appended to; without it they go to stderr. A file that log rotation has renamed is "
+        doc="The file that log lines are appended to; without it they go to stderr. A file that log rotation "
+        "has renamed is "
         "opened again with the next line.",
     ),
 )

@@ -64,15 +64,18 @@ CLIENT_QUOTA_SETTINGS = (
     _number_client_quotas(
         "seqgate.client.quotas.max",
         10_000,
-        "Entities (users, client ids, pairs of both, addresses) that have quotas. Beyond the limit AlterClientQuotas refuses "
+        "Entities (users, client ids, pairs of both, addresses) that have quotas. Beyond the limit "
+        "AlterClientQuotas refuses "
         "a new entity with INVALID_REQUEST.",
         dynamic=True,
     ),
     _number_client_quotas(
         "seqgate.client.quotas.measured.max",
         10_000,
-        "Users, client ids and addresses whose use is measured for each kind of quota. One that was idle for an hour is "
-        "forgotten. Beyond the limit the further ones share one measurement for each quota that applies to them.",
+        "Users, client ids and addresses whose use is measured for each kind of quota. One that was idle for "
+        "an hour is "
+        "forgotten. Beyond the limit the further ones share one measurement for each quota that applies to "
+        "them.",
         dynamic=True,
     ),
 )
@@ -88,8 +91,10 @@ NODE_SETTINGS = (
         default=1,
         minimum=0,
         section=_NODE,
-        doc="Number of this node in Metadata, and its owner name in the blocks of producer ids that it claims. In a cluster each gateway needs its "
-        "own: unset, a gateway keeps the number in its data directory, or gets the one that was last registered at its address, or else a new one.",
+        doc="Number of this node in Metadata, and its owner name in the blocks of producer ids that it "
+        "claims. In a cluster each gateway needs its "
+        "own: unset, a gateway keeps the number in its data directory, or gets the one that was last "
+        "registered at its address, or else a new one.",
     ),
     Setting(
         name="broker.rack",
@@ -117,7 +122,8 @@ NETWORK_SETTINGS = (
         default=("PLAINTEXT://127.0.0.1:9092",),
         section=_NETWORK,
         check=listener_complaint,
-        doc="Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 takes a free port.",
+        doc="Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 "
+        "takes a free port.",
     ),
     Setting(
         name="listener.security.protocol.map",
@@ -125,8 +131,10 @@ NETWORK_SETTINGS = (
         default=DEFAULT_MAP,
         section=_NETWORK,
         check=protocol_map_complaint,
-        doc="What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT, SSL (TLS), SASL_PLAINTEXT "
-        "(logins) and SASL_SSL (both). `PLAINTEXT1`, `PLAINTEXT2` and so on, the names that further `--listen` flags get, speak plaintext.",
+        doc="What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT, "
+        "SSL (TLS), SASL_PLAINTEXT "
+        "(logins) and SASL_SSL (both). `PLAINTEXT1`, `PLAINTEXT2` and so on, the names that further "
+        "`--listen` flags get, speak plaintext.",
     ),
     Setting(
         name="advertised.listeners",
@@ -134,15 +142,19 @@ NETWORK_SETTINGS = (
         default=None,
         section=_NETWORK,
         check=listener_complaint,
-        doc="Addresses that clients get in Metadata, by listener name, where these differ from `listeners` (behind a proxy or NAT).",
+        doc="Addresses that clients get in Metadata, by listener name, where these differ from `listeners` "
+        "(behind a proxy or NAT).",
     ),
     Setting(
         name="seqgate.allow.insecure.listeners",
         type=SettingType.BOOLEAN,
         default=False,
         section=_NETWORK,
-        doc="Whether the gateway starts with a listener without authentication on an address other than the loopback: PLAINTEXT, SSL "
-        "without `ssl.client.auth=required`, or OAUTHBEARER with `seqgate.allow.insecure.oauthbearer.tokens=true`. Everybody who reaches such a listener may do everything that `User:ANONYMOUS` may.",
+        doc="Whether the gateway starts with a listener without authentication on an address other than the "
+        "loopback: PLAINTEXT, SSL "
+        "without `ssl.client.auth=required`, or OAUTHBEARER with "
+        "`seqgate.allow.insecure.oauthbearer.tokens=true`. Everybody who reaches such a listener may do "
+        "everything that `User:ANONYMOUS` may.",
     ),
     Setting(
         name="seqgate.tls.handshake.timeout.ms",
@@ -159,8 +171,10 @@ NETWORK_SETTINGS = (
         minimum=1,
         maximum=1000,
         section=_NETWORK,
-        doc="Time of each turn of the event loop for the TLS handshakes and logins of new connections, all together. Beyond it they wait for the "
-        "next turns, each address in its turn, so that clients which hammer a listener do not hold up those that are connected.",
+        doc="Time of each turn of the event loop for the TLS handshakes and logins of new connections, all "
+        "together. Beyond it they wait for the "
+        "next turns, each address in its turn, so that clients which hammer a listener do not hold up those "
+        "that are connected.",
     ),
     Setting(
         name="socket.request.max.bytes",
@@ -202,7 +216,8 @@ NETWORK_SETTINGS = (
         dynamic=True,
         per_listener=True,
         section=_NETWORK,
-        doc="Connections that are open at once. Further connections are closed when they arrive. `listener.name.NAME.max.connections` "
+        doc="Connections that are open at once. Further connections are closed when they arrive. "
+        "`listener.name.NAME.max.connections` "
         "limits one listener, in addition to the limit of all listeners.",
     ),
     Setting(
@@ -213,9 +228,11 @@ NETWORK_SETTINGS = (
         dynamic=True,
         per_listener=True,
         section=_NETWORK,
-        doc="New connections in a second, over the last `quota.window.num` windows. Beyond the rate the listener accepts no connection for a while, at "
+        doc="New connections in a second, over the last `quota.window.num` windows. Beyond the rate the "
+        "listener accepts no connection for a while, at "
         "most for one window (`quota.window.size.seconds`): clients wait, and none is refused. "
-        "`listener.name.NAME.max.connection.creation.rate` limits one listener, in addition to the limit of all listeners.",
+        "`listener.name.NAME.max.connection.creation.rate` limits one listener, in addition to the limit of "
+        "all listeners.",
     ),
     Setting(
         name="max.connections.per.ip",
@@ -224,7 +241,8 @@ NETWORK_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_NETWORK,
-        doc="Connections that are open at once from one address. Further connections are closed when they arrive.",
+        doc="Connections that are open at once from one address. Further connections are closed when they "
+        "arrive.",
     ),
     Setting(
         name="max.connections.per.ip.overrides",
@@ -233,7 +251,8 @@ NETWORK_SETTINGS = (
         dynamic=True,
         section=_NETWORK,
         check=overrides_complaint,
-        doc="Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` separated by commas. "
+        doc="Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` "
+        "separated by commas. "
         "Write IPv6 as `[::1]:5`. Host names are not resolved.",
     ),
     Setting(
@@ -242,8 +261,10 @@ NETWORK_SETTINGS = (
         default=600000,
         minimum=1,
         section=_NETWORK,
-        doc="Time after which an idle connection is closed, and a connection whose request is stalled. A connection that waits "
-        "for the answer to a long poll is not idle, unless the client has sent further requests after the long poll.",
+        doc="Time after which an idle connection is closed, and a connection whose request is stalled. A "
+        "connection that waits "
+        "for the answer to a long poll is not idle, unless the client has sent further requests after the "
+        "long poll.",
     ),
     Setting(
         name="queued.max.request.bytes",
@@ -251,8 +272,10 @@ NETWORK_SETTINGS = (
         default=134217728,
         minimum=-1,
         section=_NETWORK,
-        doc="Most bytes of requests that have arrived and are not finished, over all connections. Beyond the limit the gateway pauses reading, "
-        "and closes connections whose request is stalled. One whole request may exceed the limit. -1, Kafka's default, "
+        doc="Most bytes of requests that have arrived and are not finished, over all connections. Beyond the "
+        "limit the gateway pauses reading, "
+        "and closes connections whose request is stalled. One whole request may exceed the limit. -1, "
+        "Kafka's default, "
         "sets no limit.",
     ),
     Setting(
@@ -262,7 +285,8 @@ NETWORK_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_NETWORK,
-        doc="Bytes of unread answers of one connection. Beyond the limit the gateway reads no further requests from the "
+        doc="Bytes of unread answers of one connection. Beyond the limit the gateway reads no further "
+        "requests from the "
         "connection. Fetched records do not count: they wait in their files.",
     ),
     Setting(
@@ -270,8 +294,10 @@ NETWORK_SETTINGS = (
         type=SettingType.STRING,
         default="reno",
         section=_NETWORK,
-        doc="TCP congestion control for clients on this machine, if the system has it; empty leaves the system's default. "
-        "Without a network in between, the pacing that some systems do by default (BBR) only costs: it halves the speed of "
+        doc="TCP congestion control for clients on this machine, if the system has it; empty leaves the "
+        "system's default. "
+        "Without a network in between, the pacing that some systems do by default (BBR) only costs: it "
+        "halves the speed of "
         "fetches.",
     ),
     Setting(
@@ -281,7 +307,8 @@ NETWORK_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_NETWORK,
-        doc="Requests of one connection that are in progress at once. Beyond the limit the gateway reads no further requests "
+        doc="Requests of one connection that are in progress at once. Beyond the limit the gateway reads no "
+        "further requests "
         "from the connection.",
     ),
     Setting(
@@ -291,7 +318,8 @@ NETWORK_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_NETWORK,
-        doc="Longest time that an administrative request waits until its change is durable, whatever the request allows.",
+        doc="Longest time that an administrative request waits until its change is durable, whatever the "
+        "request allows.",
     ),
     Setting(
         name="max.incremental.fetch.session.cache.slots",
@@ -322,30 +350,37 @@ SHARED_LIMIT_SETTINGS = (
         "seqgate.response.backlog.max.bytes",
         268_435_456,
         "Bytes of unread answers over all connections. A connection counts when its unread answers exceed "
-        "`seqgate.connection.response.backlog.bytes`. Beyond the limit the connection with the most unread bytes is closed.",
+        "`seqgate.connection.response.backlog.bytes`. Beyond the limit the connection with the most unread "
+        "bytes is closed.",
         dynamic=True,
     ),
     _number(
         "seqgate.fetch.session.max.partitions",
         1_000_000,
-        "Partitions in all fetch sessions together, and the same number again in all share sessions, unknown partitions "
-        "included. Beyond the limit no fetch session begins, and a fetch session that adds partitions is ended "
-        "(FETCH_SESSION_ID_NOT_FOUND); the consumer then sends full requests. A share session that adds partitions is "
+        "Partitions in all fetch sessions together, and the same number again in all share sessions, unknown "
+        "partitions "
+        "included. Beyond the limit no fetch session begins, and a fetch session that adds partitions is "
+        "ended "
+        "(FETCH_SESSION_ID_NOT_FOUND); the consumer then sends full requests. A share session that adds "
+        "partitions is "
         "refused with SHARE_SESSION_LIMIT_REACHED.",
         dynamic=True,
     ),
     _number(
         "seqgate.group.members.max.bytes",
         67_108_864,
-        "Bytes of the members of all groups in one partition of `__consumer_offsets`: their metadata, their assignments, and "
+        "Bytes of the members of all groups in one partition of `__consumer_offsets`: their metadata, their "
+        "assignments, and "
         "1,000 bytes for each member. Beyond the limit a new member is refused with GROUP_MAX_SIZE_REACHED.",
         dynamic=True,
     ),
     _number(
         "seqgate.group.offsets.max",
         1_000_000,
-        "Committed offsets in one partition of `__consumer_offsets`, pending offsets of open transactions included. Beyond the "
-        "limit a commit that adds offsets is refused with INVALID_COMMIT_OFFSET_SIZE; a commit that replaces offsets is "
+        "Committed offsets in one partition of `__consumer_offsets`, pending offsets of open transactions "
+        "included. Beyond the "
+        "limit a commit that adds offsets is refused with INVALID_COMMIT_OFFSET_SIZE; a commit that replaces "
+        "offsets is "
         "accepted.",
         dynamic=True,
     ),

@@ -48,20 +48,24 @@ OAUTHBEARER_SETTINGS = (
         name=KEYS_URL,
         default=None,
         check=keys_url_complaint,
-        doc="Where the gateway reads the public keys that verify signed tokens, a JWK set: `file:///PATH`, `https://…` or `http://…`. "
-        "A redirect is not followed. The certificate of the endpoint must be signed by an authority of the system, or of the file in the "
+        doc="Where the gateway reads the public keys that verify signed tokens, a JWK set: `file:///PATH`, "
+        "`https://…` or `http://…`. "
+        "A redirect is not followed. The certificate of the endpoint must be signed by an authority of the "
+        "system, or of the file in the "
         "environment variable `SSL_CERT_FILE`.",
     ),
     _time_ms(
         name="sasl.oauthbearer.jwks.endpoint.refresh.ms",
         default=3_600_000,
-        doc="Time after which the gateway reads the keys again. A token with an unknown `kid` makes it read them at once, but "
+        doc="Time after which the gateway reads the keys again. A token with an unknown `kid` makes it read "
+        "them at once, but "
         "not more often than every 10 s. Keys that were read stay valid while they can't be read again.",
     ),
     _time_ms(
         name="sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         default=100,
-        doc="Time after which the gateway tries again when the keys could not be read. It doubles with every failure.",
+        doc="Time after which the gateway tries again when the keys could not be read. It doubles with every "
+        "failure.",
     ),
     _time_ms(
         name="sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
@@ -85,7 +89,8 @@ OAUTHBEARER_SETTINGS = (
         default=30,
         minimum=0,
         maximum=INT_MAX,
-        doc="Difference between the clocks of the issuer and the gateway that a signed token may have in its claims `exp` and `nbf`.",
+        doc="Difference between the clocks of the issuer and the gateway that a signed token may have in its "
+        "claims `exp` and `nbf`.",
     ),
     _text(
         name="sasl.oauthbearer.scope.claim.name",
@@ -103,7 +108,8 @@ OAUTHBEARER_SETTINGS = (
         name=INSECURE_TOKENS,
         type=SettingType.BOOLEAN,
         default=False,
-        doc="Whether tokens without a signature are accepted, so that **everybody can log in as anybody**; only for tests. It excludes "
+        doc="Whether tokens without a signature are accepted, so that **everybody can log in as anybody**; "
+        "only for tests. It excludes "
         f"`{KEYS_URL}`.",
     ),
 )
@@ -148,7 +154,8 @@ _milliseconds = partial(
 DELEGATION_TOKEN_SETTINGS = (
     _secret(
         name=KEY_SETTING,
-        doc="The secret with which the gateway makes the passwords of delegation tokens. Unset, the gateway serves no tokens "
+        doc="The secret with which the gateway makes the passwords of delegation tokens. Unset, the gateway "
+        "serves no tokens "
         "(DELEGATION_TOKEN_AUTH_DISABLED). With another key all tokens get other passwords.",
     ),
     _secret(name=OLD_KEY_SETTING, doc=f"The older name of `{KEY_SETTING}`, which wins over this one."),
@@ -165,7 +172,8 @@ DELEGATION_TOKEN_SETTINGS = (
     _milliseconds(
         name="delegation.token.expiry.check.interval.ms",
         default=3_600_000,
-        doc="Time between two removals of expired delegation tokens. An expired token logs nobody in even before it is removed.",
+        doc="Time between two removals of expired delegation tokens. An expired token logs nobody in even "
+        "before it is removed.",
     ),
     whole_number(
         _SECTION,

@@ -26,7 +26,8 @@ PRODUCER_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_STATE,
-        doc="Interval at which partitions forget idle producers. An altered interval counts from the last pass.",
+        doc="Interval at which partitions forget idle producers. An altered interval counts from the last "
+        "pass.",
     ),
     Setting(
         name="seqgate.producer.retained.batches",
@@ -35,7 +36,8 @@ PRODUCER_SETTINGS = (
         minimum=5,
         maximum=10000,
         section=_STATE,
-        doc="Newest batches that a partition remembers of each producer. A retry of such a batch is answered with the offset of "
+        doc="Newest batches that a partition remembers of each producer. A retry of such a batch is answered "
+        "with the offset of "
         "the original. Kafka remembers 5.",
     ),
     Setting(
@@ -54,7 +56,8 @@ PRODUCER_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_STATE,
-        doc="Producers that all partitions remember together. Beyond the limit the longest idle producer is evicted.",
+        doc="Producers that all partitions remember together. Beyond the limit the longest idle producer is "
+        "evicted.",
     ),
     Setting(
         name="seqgate.producer.min.idle.ms",
@@ -63,7 +66,8 @@ PRODUCER_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_STATE,
-        doc="Idle time before which a producer is never evicted. When no producer has been idle for so long, a new producer is "
+        doc="Idle time before which a producer is never evicted. When no producer has been idle for so long, "
+        "a new producer is "
         "refused instead, and may retry.",
     ),
     Setting(
@@ -72,8 +76,10 @@ PRODUCER_SETTINGS = (
         default=100000,
         minimum=1,
         section=_STATE,
-        doc="Refused batches that all connections remember together, one for each producer and partition, so that no later batch of "
-        "the producer is stored first. Beyond the limit a connection forgets its oldest one, and keeps at least one.",
+        doc="Refused batches that all connections remember together, one for each producer and partition, so "
+        "that no later batch of "
+        "the producer is stored first. Beyond the limit a connection forgets its oldest one, and keeps at "
+        "least one.",
     ),
     Setting(
         name="seqgate.producer.id.block.size",
@@ -101,7 +107,8 @@ PRODUCER_SETTINGS = (
         default="embedded",
         choices=("embedded", "redis"),
         section=_IDS,
-        doc="Store from which blocks of producer ids are claimed: the gateway's own metadata log (`embedded`), or a Redis that "
+        doc="Store from which blocks of producer ids are claimed: the gateway's own metadata log "
+        "(`embedded`), or a Redis that "
         "several gateways share (`redis`).",
     ),
     Setting(
@@ -167,7 +174,8 @@ TRANSACTION_SETTINGS = (
         default=True,
         dynamic=True,
         section=_TRANSACTIONS,
-        doc="Whether a transactional batch is refused when its partition was not added to the open transaction. Applies to "
+        doc="Whether a transactional batch is refused when its partition was not added to the open "
+        "transaction. Applies to "
         "producers that add partitions themselves (before Produce v12).",
     ),
     _number(
@@ -183,13 +191,15 @@ TRANSACTION_SETTINGS = (
     _number(
         "seqgate.transactional.id.max",
         100_000,
-        "Transactional ids that are remembered at once. A further transactional id is refused with POLICY_VIOLATION.",
+        "Transactional ids that are remembered at once. A further transactional id is refused with "
+        "POLICY_VIOLATION.",
         dynamic=True,
     ),
     _number(
         "seqgate.transaction.partitions.max",
         10_000,
-        "Partitions that may take part in one transaction. A further partition is refused with POLICY_VIOLATION.",
+        "Partitions that may take part in one transaction. A further partition is refused with "
+        "POLICY_VIOLATION.",
         dynamic=True,
     ),
 )
@@ -242,12 +252,15 @@ BACKLOG_SETTINGS = (
         choices=POLICIES,
         dynamic=True,
         section=_SECTION,
-        doc=f"Effect of an exceeded backlog quota. `{HOLD}`: producers wait for their answers. `{REFUSE}`: producers are refused "
-        f"with a retriable error. `{EVICT}`: slow groups are moved forward. The names are those of Apache Pulsar.",
+        doc=f"Effect of an exceeded backlog quota. `{HOLD}`: producers wait for their answers. `{REFUSE}`: "
+        "producers are refused "
+        f"with a retriable error. `{EVICT}`: slow groups are moved forward. The names are those of Apache "
+        "Pulsar.",
     ),
     _limit(
         "message.ttl.ms",
-        "Age at which groups are moved forward past unread records; -1 for never. The records stay until retention deletes them.",
+        "Age at which groups are moved forward past unread records; -1 for never. The records stay until "
+        "retention deletes them.",
     ),
     _number_backlog(
         "seqgate.backlog.check.interval.ms",
@@ -258,7 +271,8 @@ BACKLOG_SETTINGS = (
     _number_backlog(
         "seqgate.backlog.hold.max.ms",
         60_000,
-        "Longest time that a Produce request waits for a backlog to shrink. A request waits for at most nine tenths of its own "
+        "Longest time that a Produce request waits for a backlog to shrink. A request waits for at most nine "
+        "tenths of its own "
         "timeout. Then it is refused.",
         dynamic=True,
     ),
@@ -272,7 +286,8 @@ BACKLOG_SETTINGS = (
     _number_backlog(
         "seqgate.backlog.hold.max.bytes",
         33_554_432,
-        "Bytes of the Produce requests that wait. A further request is refused. Waiting requests count towards "
+        "Bytes of the Produce requests that wait. A further request is refused. Waiting requests count "
+        "towards "
         "queued.max.request.bytes.",
         minimum=0,
         dynamic=True,

@@ -10,7 +10,9 @@ from gateway.config.setting import SettingValue
 
 
 class SecurityProtocol(enum.Enum):
-    """The protocol under the Kafka protocol on the connections of a listener. Source: Kafka's SecurityProtocol."""
+    """The protocol under the Kafka protocol on the connections of a listener. Source: Kafka's
+    SecurityProtocol.
+    """
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -37,7 +39,8 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
     """Return the protocol of each listener name of the map, `NAME:PROTOCOL` separated by commas.
 
     Raises:
-        ValueError: an item is malformed, names an unknown protocol, or a name occurs twice; the message is the reason.
+        ValueError: an item is malformed, names an unknown protocol, or a name occurs twice; the message is
+        the reason.
     """
     protocols: dict[str, SecurityProtocol] = {}
     for item in filter(None, (item.strip() for item in text.split(","))):

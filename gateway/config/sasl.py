@@ -102,7 +102,9 @@ def _words(text: str) -> list[_Word]:
 
 
 def jaas_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of a JAAS line refuses the value, without the value; None when the value is allowed."""
+    """Return why the setting of a JAAS line refuses the value, without the value; None when the value is
+    allowed.
+    """
     try:
         parse_jaas(str(value))
     except ValueError as error:
@@ -130,9 +132,11 @@ SASL_SETTINGS = (
         per_mechanism=True,
         sensitive=True,
         check=jaas_complaint,
-        doc="Kafka's JAAS line of a mechanism, always with the prefix `listener.name.NAME.MECHANISM.` in lower case. The options "
+        doc="Kafka's JAAS line of a mechanism, always with the prefix `listener.name.NAME.MECHANISM.` in "
+        "lower case. The options "
         '`user_NAME="PASSWORD"` of the line for `plain` are the users of PLAIN. '
-        "The options `username` and `password` are the user as which this gateway logs in to other gateways; other options do nothing.",
+        "The options `username` and `password` are the user as which this gateway logs in to other gateways; "
+        "other options do nothing.",
     ),
     _setting(
         name=USERS_FILE,
@@ -140,7 +144,8 @@ SASL_SETTINGS = (
         default=None,
         per_listener=True,
         per_mechanism=True,
-        doc="File with the users of PLAIN, one `NAME:PASSWORD` a line; empty lines and lines that begin with `#` are skipped. Only "
+        doc="File with the users of PLAIN, one `NAME:PASSWORD` a line; empty lines and lines that begin with "
+        "`#` are skipped. Only "
         "its owner may read the file (mode 0600). After the file is replaced, logins use its new content.",
     ),
     _setting(
@@ -151,7 +156,8 @@ SASL_SETTINGS = (
         maximum=LONG_MAX,
         per_listener=True,
         per_mechanism=True,
-        doc="Time after which a client must log in again on the same connection; the next request of a client that did not closes "
+        doc="Time after which a client must log in again on the same connection; the next request of a "
+        "client that did not closes "
         "its connection. 0 asks nobody to log in again, but a bearer token limits its session in any case.",
     ),
     _setting(
@@ -160,7 +166,8 @@ SASL_SETTINGS = (
         default=100,
         minimum=0,
         maximum=INT_MAX,
-        doc="Time after which a client learns that its login failed, against guessing. Other connections do not wait.",
+        doc="Time after which a client learns that its login failed, against guessing. Other connections do "
+        "not wait.",
     ),
     _setting(
         name="sasl.server.max.receive.size",
@@ -168,7 +175,8 @@ SASL_SETTINGS = (
         default=524288,
         minimum=1,
         maximum=INT_MAX,
-        doc="Size of the largest request before the login. A connection that announces a larger one is closed.",
+        doc="Size of the largest request before the login. A connection that announces a larger one is "
+        "closed.",
     ),
     _setting(
         name="seqgate.sasl.login.timeout.ms",
@@ -176,6 +184,7 @@ SASL_SETTINGS = (
         default=30000,
         minimum=1,
         maximum=INT_MAX,
-        doc="Time in which a client must log in, from its connection on. Kafka only has `connections.max.idle.ms` against silent clients.",
+        doc="Time in which a client must log in, from its connection on. Kafka only has "
+        "`connections.max.idle.ms` against silent clients.",
     ),
 )

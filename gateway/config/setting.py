@@ -58,7 +58,9 @@ class EmptyItemError(InvalidValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """The setting whose value, times `factor` (hours to milliseconds), replaces the value of an unset setting."""
+    """The setting whose value, times `factor` (hours to milliseconds), replaces the value of an unset
+    setting.
+    """
 
     name: str
     factor: int = 1
@@ -103,7 +105,9 @@ class Setting:
 
     @property
     def environment_name(self) -> str:
-        """The environment variable of the setting: SEQGATE_ and the name in capitals, without a second `seqgate`."""
+        """The environment variable of the setting: SEQGATE_ and the name in capitals, without a second
+        `seqgate`.
+        """
         return "SEQGATE_" + self.name.removeprefix("seqgate.").upper().replace(".", "_")
 
     @property
@@ -200,7 +204,9 @@ def whole_number(
     maximum: int = INT_MAX,
     dynamic: bool = False,
 ) -> Setting:
-    """Return a setting that is a whole number. Its value can be altered while the gateway runs only when `dynamic`."""
+    """Return a setting that is a whole number. Its value can be altered while the gateway runs only when
+    `dynamic`.
+    """
     return Setting(
         name=name,
         type=SettingType.INT,
@@ -273,7 +279,8 @@ def topic_conflict(value: Values) -> str | None:
     policies = value("cleanup.policy")
     if value("delivery.delay.header") and isinstance(policies, tuple) and "compact" in policies:
         return (
-            "A topic can't have both delivery.delay.header and the cleanup policy compact: compaction would remove a record "
+            "A topic can't have both delivery.delay.header and the cleanup policy compact: compaction would "
+            "remove a record "
             "that is not due yet when a newer record has the same key."
         )
     if value("message.deduplication.enable"):

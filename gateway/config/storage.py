@@ -32,7 +32,8 @@ STORAGE_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=True,
         section=_TOPICS,
-        doc="Whether the gateway creates an unknown topic that a client asks for in Metadata, if the client allows it.",
+        doc="Whether the gateway creates an unknown topic that a client asks for in Metadata, if the client "
+        "allows it.",
     ),
     Setting(
         name="delete.topic.enable",
@@ -80,7 +81,8 @@ STORAGE_SETTINGS = (
         default=168,
         minimum=-1,
         section=_LOG,
-        doc="The value of log.retention.ms, in hours, where log.retention.ms and log.retention.minutes are unset.",
+        doc="The value of log.retention.ms, in hours, where log.retention.ms and log.retention.minutes are "
+        "unset.",
     ),
     Setting(
         name="log.retention.check.interval.ms",
@@ -105,7 +107,8 @@ STORAGE_SETTINGS = (
         minimum=0,
         dynamic=True,
         section=_LOG,
-        doc="Expected duration below which a flush for a single waiting request runs in the event loop. A thread would cost "
+        doc="Expected duration below which a flush for a single waiting request runs in the event loop. A "
+        "thread would cost "
         "more than such a flush. With 0 every flush runs in a thread.",
     ),
     Setting(
@@ -115,7 +118,8 @@ STORAGE_SETTINGS = (
         minimum=8,
         dynamic=True,
         section=_LOG,
-        doc="Segment files that are open at once. Beyond the limit the least recently used file is closed; after the limit is "
+        doc="Segment files that are open at once. Beyond the limit the least recently used file is closed; "
+        "after the limit is "
         "lowered, files are closed when the next file is opened.",
     ),
     Setting(
@@ -124,7 +128,8 @@ STORAGE_SETTINGS = (
         default=False,
         dynamic=True,
         section=_LOG,
-        doc="Whether the gateway decodes and checks every record of a batch before the append. Costs work per record.",
+        doc="Whether the gateway decodes and checks every record of a batch before the append. Costs work "
+        "per record.",
     ),
 )
 
@@ -137,7 +142,8 @@ DISK_SETTINGS = (
     _number(
         "seqgate.deletion.max.files.per.second",
         2000,
-        "Files of deleted segments and topics that the gateway deletes per second. The limit leaves the disk time for requests.",
+        "Files of deleted segments and topics that the gateway deletes per second. The limit leaves the disk "
+        "time for requests.",
     ),
     Setting(
         name="seqgate.deletion.max.bytes.per.second",
@@ -146,7 +152,8 @@ DISK_SETTINGS = (
         minimum=1 << 20,
         maximum=LONG_MAX,
         section=_LOG,
-        doc="Bytes of deleted segments and topics that the gateway frees per second. Files are deleted one by "
+        doc="Bytes of deleted segments and topics that the gateway frees per second. Files are deleted one "
+        "by "
         "one, each as a whole; after a file larger than this, the next file waits until the average fits.",
     ),
     Setting(
@@ -157,8 +164,10 @@ DISK_SETTINGS = (
         maximum=LONG_MAX,
         dynamic=True,
         section=_LOG,
-        doc="Free space on the disk of `log.dirs` that producers may not use. With less free space the gateway refuses batches of "
-        "producers with KAFKA_STORAGE_ERROR, and producers retry. The reserve is for offset commits, ends of transactions, "
+        doc="Free space on the disk of `log.dirs` that producers may not use. With less free space the "
+        "gateway refuses batches of "
+        "producers with KAFKA_STORAGE_ERROR, and producers retry. The reserve is for offset commits, ends of "
+        "transactions, "
         "retention and deletions; reads continue, too. 0 keeps no reserve.",
     ),
 )
@@ -173,38 +182,46 @@ READ_SETTINGS = (
     _catching_up(
         "seqgate.catch.up.threads",
         1,
-        "Threads that read old data from the disk into the page cache, in blocks of 1 MiB. More threads keep a disk with a long "
-        "latency busy, and make flushes wait longer. With 0 the event loop reads, and every client waits for the disk.",
+        "Threads that read old data from the disk into the page cache, in blocks of 1 MiB. More threads keep "
+        "a disk with a long "
+        "latency busy, and make flushes wait longer. With 0 the event loop reads, and every client waits for "
+        "the disk.",
         minimum=0,
         maximum=64,
     ),
     _catching_up(
         "seqgate.catch.up.cache.bytes",
         64 << 20,
-        "Bytes of old data that stay in the page cache after a read, for other readers that follow closely. Beyond the limit the least "
+        "Bytes of old data that stay in the page cache after a read, for other readers that follow closely. "
+        "Beyond the limit the least "
         "recently used data is dropped, so that catching up does not evict newly written data.",
         minimum=4 << 20,
     ),
     _catching_up(
         "seqgate.catch.up.read.ahead.bytes",
         2 << 20,
-        "Bytes that are read ahead of a reader that goes through old data; at most half of seqgate.catch.up.cache.bytes. "
+        "Bytes that are read ahead of a reader that goes through old data; at most half of "
+        "seqgate.catch.up.cache.bytes. "
         "0 reads nothing ahead.",
         minimum=0,
     ),
     _decoding(
         "seqgate.batch.decompressed.max.bytes",
         128 << 20,
-        "Decompressed size of one batch, where the gateway decodes records. Topics that decode every batch refuse a larger batch: "
+        "Decompressed size of one batch, where the gateway decodes records. Topics that decode every batch "
+        "refuse a larger batch: "
         "compacted topics, topics with delayed delivery or deduplication, and all topics under "
-        "seqgate.log.deep.validation. So does a topic with a compression.type for a batch that must be recompressed.",
+        "seqgate.log.deep.validation. So does a topic with a compression.type for a batch that must be "
+        "recompressed.",
         minimum=1 << 20,
     ),
     _decoding(
         "seqgate.batch.decoded.max.records",
         200_000,
-        "Records that the gateway decodes of one batch. Topics that decode every batch (as above) refuse a batch with more "
-        "records. For such a batch, ListOffsets by time answers with the base offset of the batch instead of the record's offset.",
+        "Records that the gateway decodes of one batch. Topics that decode every batch (as above) refuse a "
+        "batch with more "
+        "records. For such a batch, ListOffsets by time answers with the base offset of the batch instead of "
+        "the record's offset.",
         minimum=1000,
     ),
 )

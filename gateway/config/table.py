@@ -1,4 +1,6 @@
-"""THE table of settings. Flags, environment, file, DescribeConfigs, AlterConfigs and the documentation all read it."""
+"""THE table of settings. Flags, environment, file, DescribeConfigs, AlterConfigs and the documentation all
+read it.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +81,8 @@ BY_ENVIRONMENT_NAME: dict[str, Setting] = {setting.environment_name: setting for
 
 
 LISTENER_PREFIX: Final = "listener.name."
-"""The prefix of settings for one listener: `listener.name.NAME.SETTING`, or `listener.name.NAME.MECHANISM.SETTING`, with both names in
-lower case.
+"""The prefix of settings for one listener: `listener.name.NAME.SETTING`, or
+`listener.name.NAME.MECHANISM.SETTING`, with both names in lower case.
 """
 _OF_LISTENER = re.compile(
     re.escape(LISTENER_PREFIX) + rf"[a-z0-9_-]+\.(?:({'|'.join(MECHANISMS).lower()})\.)?(.+)"
@@ -103,14 +105,18 @@ def setting_named(name: str) -> Setting | None:
 
 
 def listener_of(name: str) -> str | None:
-    """Return the listener that a setting `listener.name.LISTENER.…` is for, in capitals; None for other settings."""
+    """Return the listener that a setting `listener.name.LISTENER.…` is for, in capitals; None for other
+    settings.
+    """
     if not name.startswith(LISTENER_PREFIX):
         return None
     return name.removeprefix(LISTENER_PREFIX).partition(".")[0].upper()
 
 
 def without_listener(name: str) -> str:
-    """Return the name of a setting without the prefix of its listener and mechanism; the name itself without a prefix."""
+    """Return the name of a setting without the prefix of its listener and mechanism; the name itself without
+    a prefix.
+    """
     of_listener = _OF_LISTENER.fullmatch(name)
     return of_listener[2] if of_listener else name
 

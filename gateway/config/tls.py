@@ -1,4 +1,5 @@
-"""Settings of TLS. Each may be set for one listener only, as `listener.name.NAME.SETTING` with the name in lower case.
+"""Settings of TLS. Each may be set for one listener only, as `listener.name.NAME.SETTING` with the name in
+lower case.
 
 Source: Kafka's SslConfigs and BrokerSecurityConfigs.
 """
@@ -11,7 +12,8 @@ from gateway.config.authorization import rules_complaint
 from gateway.config.setting import Setting, SettingType, SettingValue
 
 JKS_REMEDY = (
-    "a key store in Java's own format can't be read; convert it: keytool -importkeystore -srckeystore FILE.jks "
+    "a key store in Java's own format can't be read; convert it: keytool -importkeystore -srckeystore "
+    "FILE.jks "
     "-destkeystore FILE.p12 -deststoretype PKCS12"
 )
 
@@ -32,7 +34,8 @@ _tls_secret = partial(_store_setting, type=SettingType.PASSWORD, sensitive=True)
 TLS_SETTINGS = (
     _tls_text(
         name="ssl.keystore.location",
-        doc="File with the certificate chain and the private key of the listener: PEM (the key may be encrypted) or PKCS12. "
+        doc="File with the certificate chain and the private key of the listener: PEM (the key may be "
+        "encrypted) or PKCS12. "
         "Connections that open after the file was replaced get the new certificate.",
     ),
     _tls_text(
@@ -59,7 +62,8 @@ TLS_SETTINGS = (
     ),
     _tls_text(
         name="ssl.truststore.location",
-        doc="File with the certificates of authorities that sign clients' certificates: PEM or PKCS12. Without a trust store "
+        doc="File with the certificates of authorities that sign clients' certificates: PEM or PKCS12. "
+        "Without a trust store "
         "the system's authorities are trusted.",
     ),
     _tls_text(
@@ -77,18 +81,21 @@ TLS_SETTINGS = (
     ),
     _tls_flag(
         name="ssl.allow.dn.changes",
-        doc="Whether a renewed certificate of the listener may have another subject than the present one. Clients may not recognize it.",
+        doc="Whether a renewed certificate of the listener may have another subject than the present one. "
+        "Clients may not recognize it.",
     ),
     _tls_flag(
         name="ssl.allow.san.changes",
-        doc="Whether a renewed certificate of the listener may lack subject alternative names of the present one. More names are always allowed.",
+        doc="Whether a renewed certificate of the listener may lack subject alternative names of the present "
+        "one. More names are always allowed.",
     ),
     _tls_setting(
         name="ssl.client.auth",
         type=SettingType.STRING,
         default="none",
         choices=("none", "requested", "required"),
-        doc="Whether clients show a certificate: `none` does not ask; `requested` accepts clients without a certificate as "
+        doc="Whether clients show a certificate: `none` does not ask; `requested` accepts clients without a "
+        "certificate as "
         "`User:ANONYMOUS`; `required` refuses them.",
     ),
     _tls_setting(
@@ -102,7 +109,8 @@ TLS_SETTINGS = (
         name="ssl.cipher.suites",
         type=SettingType.LIST,
         default=None,
-        doc="Cipher suites that clients may use, by their IANA names such as `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`; unset, "
+        doc="Cipher suites that clients may use, by their IANA names such as "
+        "`TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`; unset, "
         "those that OpenSSL considers secure. A list must name all suites of TLS 1.3 or none.",
     ),
     _tls_setting(
@@ -110,8 +118,10 @@ TLS_SETTINGS = (
         type=SettingType.STRING,
         default="DEFAULT",
         check=rules_complaint,
-        doc="How the subject of a client's certificate becomes its principal: rules `RULE:PATTERN/REPLACEMENT/[LU]` and "
-        "`DEFAULT`, separated by commas. The first pattern that matches the whole subject counts; `DEFAULT` takes the subject "
+        doc="How the subject of a client's certificate becomes its principal: rules "
+        "`RULE:PATTERN/REPLACEMENT/[LU]` and "
+        "`DEFAULT`, separated by commas. The first pattern that matches the whole subject counts; `DEFAULT` "
+        "takes the subject "
         "as it is.",
     ),
 )

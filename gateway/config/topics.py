@@ -38,7 +38,8 @@ TOPIC_SETTINGS = (
         dynamic=True,
         internal=True,
         section=_SECTION,
-        doc="Segment size below the minimum of segment.bytes, for tests only. A value takes precedence over segment.bytes.",
+        doc="Segment size below the minimum of segment.bytes, for tests only. A value takes precedence over "
+        "segment.bytes.",
     ),
     Setting(
         name="log.roll.ms",
@@ -60,7 +61,8 @@ TOPIC_SETTINGS = (
         dynamic=True,
         fallbacks=(Fallback("log.roll.jitter.hours", _MS_PER_HOUR),),
         section=_SECTION,
-        doc="Largest time by which a segment rolls earlier than segment.ms; the time differs from segment to segment, so that many do not "
+        doc="Largest time by which a segment rolls earlier than segment.ms; the time differs from segment to "
+        "segment, so that many do not "
         "roll at once. Unset means log.roll.jitter.hours.",
     ),
     Setting(
@@ -101,7 +103,8 @@ TOPIC_SETTINGS = (
         choices=("CreateTime", "LogAppendTime"),
         dynamic=True,
         section=_SECTION,
-        doc="Timestamp that records carry: the producer's (`CreateTime`), or the time of the append (`LogAppendTime`).",
+        doc="Timestamp that records carry: the producer's (`CreateTime`), or the time of the append "
+        "(`LogAppendTime`).",
     ),
     Setting(
         name="log.message.timestamp.before.max.ms",
@@ -131,9 +134,12 @@ TOPIC_SETTINGS = (
         minimum=1,
         dynamic=True,
         section=_SECTION,
-        doc="Records after which a log is flushed to the disk. With 1 every answer to acks=all and to acks=1 waits for a flush, "
-        f"which requests share. With {LONG_MAX}, Kafka's default, answers wait only until the records are in the page cache. "
-        "In a cluster (`seqgate.cluster`) the setting changes nothing: every answer waits until the records are in the bucket.",
+        doc="Records after which a log is flushed to the disk. With 1 every answer to acks=all and to acks=1 "
+        "waits for a flush, "
+        f"which requests share. With {LONG_MAX}, Kafka's default, answers wait only until the records are in "
+        "the page cache. "
+        "In a cluster (`seqgate.cluster`) the setting changes nothing: every answer waits until the records "
+        "are in the bucket.",
     ),
     Setting(
         name="log.flush.interval.ms",
@@ -144,7 +150,8 @@ TOPIC_SETTINGS = (
         unset_value=LONG_MAX,
         dynamic=True,
         section=_SECTION,
-        doc="Longest time for which records stay unflushed; unset means no limit. In a cluster (`seqgate.cluster`) it changes nothing.",
+        doc="Longest time for which records stay unflushed; unset means no limit. In a cluster "
+        "(`seqgate.cluster`) it changes nothing.",
     ),
     Setting(
         name="log.retention.ms",
@@ -158,7 +165,8 @@ TOPIC_SETTINGS = (
             Fallback("log.retention.hours", _MS_PER_HOUR),
         ),
         section=_SECTION,
-        doc="Age at which segments are deleted; -1 for never. Unset means log.retention.minutes or log.retention.hours.",
+        doc="Age at which segments are deleted; -1 for never. Unset means log.retention.minutes or "
+        "log.retention.hours.",
     ),
     Setting(
         name="log.retention.bytes",
@@ -187,7 +195,8 @@ TOPIC_SETTINGS = (
         dynamic=True,
         choices=("compact", "delete"),
         section=_SECTION,
-        doc="Treatment of old segments. `delete` removes segments by age and size, `compact` keeps the newest record of each key, "
+        doc="Treatment of old segments. `delete` removes segments by age and size, `compact` keeps the "
+        "newest record of each key, "
         "`compact,delete` does both, and an empty list keeps everything.",
     ),
     Setting(
@@ -228,8 +237,10 @@ DELIVERY_TOPIC_SETTINGS = (
         dynamic=True,
         check=_name_complaint,
         section=_DELIVERY_SECTION,
-        doc="Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share groups get the record no "
-        "earlier. With an empty name no record is delayed. Not allowed together with the cleanup policy compact. See "
+        doc="Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share "
+        "groups get the record no "
+        "earlier. With an empty name no record is delayed. Not allowed together with the cleanup policy "
+        "compact. See "
         "delayed-records.md.",
     ),
 )
@@ -243,7 +254,8 @@ DELIVERY_SETTINGS = (
         maximum=LONG_MAX,
         dynamic=True,
         section=_DELIVERY_SECTION,
-        doc="Longest delay of a record, from now. A batch with a record that is due later is refused with INVALID_RECORD.",
+        doc="Longest delay of a record, from now. A batch with a record that is due later is refused with "
+        "INVALID_RECORD.",
     ),
     Setting(
         name="log.delivery.delay.hold.ms",
@@ -254,30 +266,36 @@ DELIVERY_SETTINGS = (
         maximum=LONG_MAX,
         dynamic=True,
         section=_DELIVERY_SECTION,
-        doc="Time for which retention and TTL keep a delayed record after it is due, so that groups can read the record.",
+        doc="Time for which retention and TTL keep a delayed record after it is due, so that groups can read "
+        "the record.",
     ),
     _number(
         "seqgate.delayed.records.max.per.partition",
         100_000,
-        "Records of one partition that are not due yet. Beyond the limit a batch with delayed records is refused with "
+        "Records of one partition that are not due yet. Beyond the limit a batch with delayed records is "
+        "refused with "
         "NOT_ENOUGH_REPLICAS, which producers retry.",
     ),
     _number(
         "seqgate.delayed.records.max",
         1_000_000,
-        "Records of all partitions together that are not due yet. The limit acts like the one of a partition.",
+        "Records of all partitions together that are not due yet. The limit acts like the one of a "
+        "partition.",
     ),
     _number(
         "seqgate.delayed.records.snapshot.interval.ms",
         60_000,
-        "Interval at which the delayed records of a log are written to a snapshot. A start after a crash replays the log from "
+        "Interval at which the delayed records of a log are written to a snapshot. A start after a crash "
+        "replays the log from "
         "there.",
     ),
     _number(
         "seqgate.share.partition.max.stretches",
         20_000,
-        "Ranges of consecutive offsets with the same state that a share group keeps of a partition. Delivery past delayed records "
-        "splits ranges. At the limit the group gets no further records of the partition until delayed records in between are "
+        "Ranges of consecutive offsets with the same state that a share group keeps of a partition. Delivery "
+        "past delayed records "
+        "splits ranges. At the limit the group gets no further records of the partition until delayed "
+        "records in between are "
         "due.",
     ),
 )
@@ -308,7 +326,8 @@ def _level(codec: str, default: int, minimum: int, maximum: int) -> Setting:
         maximum=maximum,
         dynamic=True,
         section=_COMPRESSION_SECTION,
-        doc=f"Level at which the gateway compresses with {codec}. It counts for batches that arrive in another codec; a batch of the "
+        doc=f"Level at which the gateway compresses with {codec}. It counts for batches that arrive in "
+        "another codec; a batch of the "
         "right codec keeps its producer's level.",
     )
 
@@ -322,8 +341,10 @@ COMPRESSION_SETTINGS = (
         choices=(UNCOMPRESSED, "zstd", "lz4", "snappy", "gzip", PRODUCER),
         dynamic=True,
         section=_COMPRESSION_SECTION,
-        doc="Codec of stored batches. `producer` stores each batch as it was sent. With any other value a batch of another codec is "
-        "recompressed in a thread before it is stored; a batch of the right codec is stored as it was sent. A change counts for "
+        doc="Codec of stored batches. `producer` stores each batch as it was sent. With any other value a "
+        "batch of another codec is "
+        "recompressed in a thread before it is stored; a batch of the right codec is stored as it was sent. "
+        "A change counts for "
         "batches that arrive afterwards.",
     ),
     Setting(
@@ -334,7 +355,8 @@ COMPRESSION_SETTINGS = (
         dynamic=True,
         check=_gzip_level,
         section=_COMPRESSION_SECTION,
-        doc="Level at which the gateway compresses with gzip: 1 to 9, or -1 for the library's default. It counts for batches that arrive in "
+        doc="Level at which the gateway compresses with gzip: 1 to 9, or -1 for the library's default. It "
+        "counts for batches that arrive in "
         "another codec.",
     ),
     _level("lz4", 9, 1, 17),
@@ -343,8 +365,10 @@ COMPRESSION_SETTINGS = (
         _COMPRESSION_SECTION,
         "seqgate.recompression.threads",
         2,
-        "Threads that recompress batches. Each thread holds three copies of one batch: in its old codec, decompressed (at most "
-        "seqgate.batch.decompressed.max.bytes), and in its new codec. Batches that wait for a thread count in queued.max.request.bytes.",
+        "Threads that recompress batches. Each thread holds three copies of one batch: in its old codec, "
+        "decompressed (at most "
+        "seqgate.batch.decompressed.max.bytes), and in its new codec. Batches that wait for a thread count "
+        "in queued.max.request.bytes.",
         maximum=64,
     ),
 )

@@ -31,7 +31,9 @@ def workers_complaint(config: Config) -> str | None:
 
 
 def worker_config(config: Config, number: int) -> Config:
-    """Return the settings of a worker; `number` counts from 1. A gateway of a bucket chooses its node id itself where none is set."""
+    """Return the settings of a worker; `number` counts from 1. A gateway of a bucket chooses its node id
+    itself where none is set.
+    """
     own = config.apart()
     if config.is_set("node.id") or config.optional_str("seqgate.cluster") is None:
         own.choose("node.id", config.int("node.id") + number - 1)

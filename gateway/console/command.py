@@ -51,7 +51,8 @@ def console(
         typer.Option(
             "--metrics",
             metavar="URL",
-            help="The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. Without it, pages lack what "
+            help="The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
+            "Without it, pages lack what "
             "the Kafka protocol does not tell.",
             show_default=False,
         ),
@@ -65,7 +66,8 @@ def console(
         typer.Option(
             "--public-name",
             metavar="HOST",
-            help="A further host name under which browsers reach the console, such as that of a proxy; may be repeated.",
+            help="A further host name under which browsers reach the console, such as that of a proxy; may "
+            "be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -108,7 +110,8 @@ def console(
         )
     except ModuleNotFoundError as error:
         raise stop(
-            f"the package {error.name}, which the console needs, is not installed; run: pip install 'seqgate[console]'"
+            f"the package {error.name}, which the console needs, is not installed; run: pip install "
+            "'seqgate[console]'"
         ) from None
     except ControlError as error:
         raise stop(str(error)) from None

@@ -11,8 +11,9 @@ from gateway.admin.remote.client_security import OPEN, ClientSecurity
 class ConsoleOptions:
     """The options of a console.
 
-    `security` says how to connect to the cluster. When it has a login, the sampler uses the login; visitors log in themselves.
-    `public_names` are further host names under which browsers may reach the console, such as the name of a proxy.
+    `security` says how to connect to the cluster. When it has a login, the sampler uses the login; visitors
+    log in themselves. `public_names` are further host names under which browsers may reach the console, such
+    as the name of a proxy.
     """
 
     bootstrap: tuple[tuple[str, int], ...]

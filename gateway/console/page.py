@@ -46,8 +46,9 @@ class Redirect:
 class Confirmation:
     """A question before a change.
 
-    The page shows `title`, `sentences` and the rows of `changes` (what, before, after). The answer comes as the same request with
-    `visit.is_confirmed`. `typed`: a text that the person must type first. `is_danger`: the change can't be undone.
+    The page shows `title`, `sentences` and the rows of `changes` (what, before, after). The answer comes as
+    the same request with `visit.is_confirmed`. `typed`: a text that the person must type first. `is_danger`:
+    the change can't be undone.
     """
 
     title: str
@@ -134,8 +135,9 @@ class Upload:
 class Visit:
     """A request with all that a page may use.
 
-    `security` is how this person connects to the cluster, `user` the login name, empty without logins. `path` are the values in the
-    address, `query` those after the question mark, `form` those of a form that was sent; each name maps to its values.
+    `security` is how this person connects to the cluster, `user` the login name, empty without logins. `path`
+    are the values in the address, `query` those after the question mark, `form` those of a form that was
+    sent; each name maps to its values.
     """
 
     console: Console
@@ -159,7 +161,9 @@ class Visit:
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster]:
-        """Yield the cluster, connected as the person. Raises ControlError, also in place of errors of kafka-python."""
+        """Yield the cluster, connected as the person. Raises ControlError, also in place of errors of
+        kafka-python.
+        """
         with self.console.connections.lend(self.security) as cluster:
             yield cluster
 
@@ -173,13 +177,17 @@ class Visit:
         return self.console.listener.view(request)
 
     def ask_gateway_by_name(self, operation: str, **fields: Any) -> Any:
-        """Return the answer as `ask_gateway` does, as plain dictionaries and lists, for an operation without messages here."""
+        """Return the answer as `ask_gateway` does, as plain dictionaries and lists, for an operation without
+        messages here.
+        """
         self.check_metrics()
         assert self.console.listener is not None
         return self.console.listener.view_named(operation, **fields)
 
     def readiness(self) -> tuple[bool, str]:
-        """Return whether the gateway says that it is ready, and its words. Raises ControlError as `ask_gateway` does."""
+        """Return whether the gateway says that it is ready, and its words. Raises ControlError as
+        `ask_gateway` does.
+        """
         self.check_metrics()
         assert self.console.listener is not None
         return self.console.listener.readiness()
@@ -199,12 +207,14 @@ class Visit:
         """Raise ControlError without --metrics, and for a person who lacks the right to describe the cluster."""
         if self.console.listener is None:
             raise ControlError(
-                "only the gateway's metrics listener knows this; set seqgate.metrics.listener of the gateway, and start the console "
+                "only the gateway's metrics listener knows this; set seqgate.metrics.listener of the "
+                "gateway, and start the console "
                 "with --metrics http://127.0.0.1:9644"
             )
         if self.user and not self._may_describe_cluster():
             raise ControlError(
-                f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); seqgate acls add gives rights"
+                f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); seqgate "
+                "acls add gives rights"
             )
 
     def _may_describe_cluster(self) -> bool:
@@ -242,7 +252,9 @@ def _number(name: str, text: str, lowest: int, highest: int) -> int:
 
 
 Function = Callable[[Visit], Answer]
-"""A function of a page. It runs in a thread, may block, and may raise ControlError with a sentence for the person."""
+"""A function of a page. It runs in a thread, may block, and may raise ControlError with a sentence for the
+person.
+"""
 
 
 class Section(Enum):
@@ -259,7 +271,8 @@ class Section(Enum):
 class Look:
     """An address that shows a page (GET).
 
-    `waits_for` is a noun phrase. When the function takes long, the browser shows "Waiting for …" and asks again.
+    `waits_for` is a noun phrase. When the function takes long, the browser shows "Waiting for …" and asks
+    again.
     """
 
     path: str
@@ -288,7 +301,9 @@ Place = Look | Feed | Change
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page. `path` is where its entry in the navigation leads; `key` is the letter after `g` that opens the page."""
+    """A page. `path` is where its entry in the navigation leads; `key` is the letter after `g` that opens the
+    page.
+    """
 
     title: str
     path: str

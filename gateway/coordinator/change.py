@@ -1,4 +1,6 @@
-"""The result of a coordinator's operation: its answer, and the records that carry it out (Kafka's `CoordinatorResult`)."""
+"""The result of a coordinator's operation: its answer, and the records that carry it out (Kafka's
+`CoordinatorResult`).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class Change(NamedTuple, Generic[A]):
     answer: A
     records: Sequence[Any] = ()
     is_folded_in: bool = False
-    """Whether the operation changed the state itself, so that the records must not be replayed (Kafka's `replayRecords`)."""
+    """Whether the operation changed the state itself, so that the records must not be replayed (Kafka's
+    `replayRecords`).
+    """
     replies: Sequence[tuple[Waiter, object]] = ()
     """Earlier requests that this operation answers, each with its answer."""
     when_durable: Callable[[], None] | None = None

@@ -1,7 +1,8 @@
-"""Detects coordinator records that a later release wrote. Their partition is not loaded, because it would be incomplete.
+"""Detects coordinator records that a later release wrote. Their partition is not loaded, because it would be
+incomplete.
 
-Source: Kafka's `CoordinatorLoaderImpl` and `TransactionLog`. They fail to load a value of an unknown version, and
-skip an unknown kind of key.
+Source: Kafka's `CoordinatorLoaderImpl` and `TransactionLog`. They fail to load a value of an unknown version,
+and skip an unknown kind of key.
 """
 
 from __future__ import annotations

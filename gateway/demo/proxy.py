@@ -1,8 +1,10 @@
-"""A TCP proxy in front of a Kafka endpoint that loses acknowledgements: the fault that idempotent producers exist for.
+"""A TCP proxy in front of a Kafka endpoint that loses acknowledgements: the fault that idempotent producers
+exist for.
 
-Every request reaches the endpoint whole. A seeded choice of the Produce requests, or of requests of other chosen APIs, gets
-no answer: the proxy closes the client's connection either when the answer arrives, or as soon as the request is sent.
-The proxy rewrites answers that name brokers to name itself, so that clients stay connected to it.
+Every request reaches the endpoint whole. A seeded choice of the Produce requests, or of requests of other
+chosen APIs, gets no answer: the proxy closes the client's connection either when the answer arrives, or as
+soon as the request is sent. The proxy rewrites answers that name brokers to name itself, so that clients stay
+connected to it.
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ class Fault(StrEnum):
 class ProxyReport:
     """The counts of a proxy.
 
-    `duplicate_answers` counts batches that the endpoint acknowledged with a base offset of an earlier answer: retries that
-    the endpoint recognized. `unknown_to_clients` counts batches whose acknowledgement never reached a client.
+    `duplicate_answers` counts batches that the endpoint acknowledged with a base offset of an earlier answer:
+    retries that the endpoint recognized. `unknown_to_clients` counts batches whose acknowledgement never
+    reached a client.
     """
 
     connections: int = 0
@@ -64,7 +67,9 @@ class _Pending:
 
 @dataclass
 class _Exchange:
-    """The requests of one connection that wait for answers, oldest first. No request follows after `requests_ended`."""
+    """The requests of one connection that wait for answers, oldest first. No request follows after
+    `requests_ended`.
+    """
 
     pending: deque[_Pending] = field(default_factory=deque)
     requests_ended: bool = False
@@ -80,8 +85,8 @@ class ProxyTls(NamedTuple):
 class LossyProxy:
     """The proxy; runs in a thread of its own between `start` and `stop`. Clients connect to `address`.
 
-    `fault_rate` is the share of requests of the `losing` APIs that lose their answer. `seed` makes the choice repeatable
-    for the same sequence of requests. With `tls` both sides speak TLS; logins pass through.
+    `fault_rate` is the share of requests of the `losing` APIs that lose their answer. `seed` makes the choice
+    repeatable for the same sequence of requests. With `tls` both sides speak TLS; logins pass through.
     """
 
     def __init__(

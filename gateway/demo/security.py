@@ -35,7 +35,9 @@ class Attempt(NamedTuple):
 
 
 class DemoSecurity:
-    """The certificates, users and entries of one run, in the files of one folder. Every run draws new passwords."""
+    """The certificates, users and entries of one run, in the files of one folder. Every run draws new
+    passwords.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -208,7 +210,9 @@ SIGNS_CERTIFICATES = x509.KeyUsage(
 
 
 def write_certificates(trusted: Path, listener: Path) -> None:
-    """Write the authority's certificate to `trusted`, and key and certificate of the listener to `listener`, as PEM."""
+    """Write the authority's certificate to `trusted`, and key and certificate of the listener to `listener`,
+    as PEM.
+    """
     authority_key, listener_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer, subject = _name("Seqgate demo authority"), _name("localhost")
     addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
@@ -239,7 +243,9 @@ def _builder(
     key: ec.EllipticCurvePrivateKey,
     signing: ec.EllipticCurvePrivateKey,
 ) -> x509.CertificateBuilder:
-    """Return a certificate to sign. It names both keys, because clients since Python 3.13 refuse one that does not."""
+    """Return a certificate to sign. It names both keys, because clients since Python 3.13 refuse one that
+    does not.
+    """
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All counts of the demo: flights sent, faults of the proxy, duplicates of the gateway, findings of Spark.
+    """All counts of the demo: flights sent, faults of the proxy, duplicates of the gateway, findings of
+    Spark.
 
-    `attempts` are those of an intruder; an open demo has none. Several gateways have no proxy before them; `kills` counts how often one
-    was killed.
+    `attempts` are those of an intruder; an open demo has none. Several gateways have no proxy before them;
+    `kills` counts how often one was killed.
     """
 
     sent: int
@@ -159,9 +160,9 @@ def _table(title: str, *columns: str) -> Table:
 class Findings:
     """The results of one read of the whole topic, counted in three ways.
 
-    `missing_rows` and `duplicate_rows` compare row numbers, 0 to the number of sent rows (exclusive). `verdicts` compares
-    the numbers that each producer put into headers. `audit` compares producer ids and sequences in the batch headers; a
-    secured topic has none, because only Spark logs in.
+    `missing_rows` and `duplicate_rows` compare row numbers, 0 to the number of sent rows (exclusive).
+    `verdicts` compares the numbers that each producer put into headers. `audit` compares producer ids and
+    sequences in the batch headers; a secured topic has none, because only Spark logs in.
     """
 
     records: int
@@ -192,7 +193,9 @@ class Findings:
 
     @property
     def reorderings(self) -> int:
-        """The number of records that come after a record of the same producer with a higher number, in the same partition."""
+        """The number of records that come after a record of the same producer with a higher number, in the
+        same partition.
+        """
         by_batch = sum(row.reordered_batches for row in self._audited)
         return max(sum(row.reordered_records for row in self.verdicts), by_batch)
 
@@ -200,7 +203,9 @@ class Findings:
 def read_topic(
     spark: SparkSession, bootstrap: str, topic: str, sent: int, login: Login | None = None
 ) -> Findings:
-    """Read the whole topic with `format("kafka")`; return how many records are lost, duplicated or out of order."""
+    """Read the whole topic with `format("kafka")`; return how many records are lost, duplicated or out of
+    order.
+    """
     from pyspark.sql import functions
 
     options = login.for_spark() if login else {}

@@ -1,8 +1,9 @@
 """Brings the records of partitions that this gateway begins to lead from the bucket, while it serves others.
 
-Another gateway led such a partition before, so the bucket alone has its records: a manifest, and rows in the logs of ended sessions. The
-files are written beside the data of the gateway, in threads, and take the place of what is here of the partition. Then the log is recovered
-as after a crash, and the partition is served. Until then requests for it are refused, and clients ask again.
+Another gateway led such a partition before, so the bucket alone has its records: a manifest, and rows in the
+logs of ended sessions. The files are written beside the data of the gateway, in threads, and take the place
+of what is here of the partition. Then the log is recovered as after a crash, and the partition is served.
+Until then requests for it are refused, and clients ask again.
 
 At a crash the next start makes the whole data directory anew, so a crash may come between any two steps.
 """
@@ -53,22 +54,27 @@ _FAILURES: Final = (
 
 
 class Adoptions:
-    """The partitions whose records are not here, and those that are being brought here. The `Readiness` of a gateway in a cluster."""
+    """The partitions whose records are not here, and those that are being brought here. The `Readiness` of a
+    gateway in a cluster.
+    """
 
     def __init__(
         self,
         restored: dict[PartitionKey, Manifest],
         began_with: Callable[[PartitionKey, int], bool] = lambda _, __: True,
     ) -> None:
-        """`restored` are the manifests from which local files were made, and are kept up to date here. `began_with` returns whether the
-        start has restored a partition, and nobody else has led it until this leader epoch.
+        """`restored` are the manifests from which local files were made, and are kept up to date here.
+        `began_with` returns whether the start has restored a partition, and nobody else has led it until this
+        leader epoch.
         """
         self._restored = restored
         self.began_with = began_with
         self._absent: set[PartitionKey] = set()
         """The partitions of the metadata whose records are not here: others lead or led them."""
         self.has_joined = True
-        """Whether the gateway is a member of the cluster. Before, another gateway may lead its partitions without its knowledge, so none is served."""
+        """Whether the gateway is a member of the cluster. Before, another gateway may lead its partitions
+        without its knowledge, so none is served.
+        """
         self._withdrawn: set[PartitionKey] = set()
         """The partitions that are being handed over."""
         self._wanted: dict[PartitionKey, int] = {}
@@ -105,7 +111,9 @@ class Adoptions:
         return self.has_joined and key not in self._absent and key not in self._withdrawn
 
     def lost(self, topic: str, topic_id: UUID, index: int) -> None:
-        """Give up a partition that another gateway leads. Its local files go, once its last records are durable."""
+        """Give up a partition that another gateway leads. Its local files go, once its last records are
+        durable.
+        """
         key = PartitionKey(topic_id, index)
         self._withdrawn.discard(key)
         self._wanted.pop(key, None)
@@ -145,9 +153,11 @@ class Adoptions:
     # --- the end of a leadership
 
     async def hand_over(self, topic: str, index: int) -> None:
-        """Serve a partition no more, and upload all of it, so that the metadata may give it to another gateway.
+        """Serve a partition no more, and upload all of it, so that the metadata may give it to another
+        gateway.
 
-        Call `keep` if the metadata does not. Raises HandOverFailed, and as `Uploads.hand_over`; the partition is then served on.
+        Call `keep` if the metadata does not. Raises HandOverFailed, and as `Uploads.hand_over`; the partition
+        is then served on.
         """
         assert self._services is not None
         partitions = self._services.partitions
@@ -187,7 +197,9 @@ class Adoptions:
         self._order(self._absent)
 
     def joined(self) -> None:
-        """Serve what is here and is still this gateway's: the cluster knows it as a member. Open what the start would have opened."""
+        """Serve what is here and is still this gateway's: the cluster knows it as a member. Open what the
+        start would have opened.
+        """
         assert self._services is not None
         self.has_joined = True
         partitions = self._services.partitions
@@ -203,7 +215,9 @@ class Adoptions:
                     partitions.registry.became_ready(name, index)
 
     async def stop(self) -> None:
-        """End all adoptions; changes of the metadata that are read later begin none. What is unfinished is discarded."""
+        """End all adoptions; changes of the metadata that are read later begin none. What is unfinished is
+        discarded.
+        """
         self._is_stopped = True
         tasks = [*self._tasks, *self._closing.values()]
         for task in tasks:
@@ -212,7 +226,9 @@ class Adoptions:
 
     @property
     def has_all(self) -> bool:
-        """Whether the records of all partitions are here: no other gateway leads one, and no adoption is unfinished."""
+        """Whether the records of all partitions are here: no other gateway leads one, and no adoption is
+        unfinished.
+        """
         return not self._absent
 
     @property
@@ -323,7 +339,9 @@ class Adoptions:
     async def _take_in(
         self, key: PartitionKey, order: int, staged: StagedPartitions, manifest: Manifest | None
     ) -> bool:
-        """Put the files in the place of the partition, and recover the log; return False if that is not wanted any more. Raises LogError, OSError."""
+        """Put the files in the place of the partition, and recover the log; return False if that is not
+        wanted any more. Raises LogError, OSError.
+        """
         assert self._services is not None
         partitions = self._services.partitions
         topic = self._services.topics.metadata_log.image.topics_by_id.get(key.topic_id)
@@ -386,7 +404,9 @@ class Adoptions:
 
 
 async def _in_thread(work: Callable[[], None]) -> None:
-    """Run work on files in a thread. A caller that is cancelled waits until the thread is done, so that two never write at once."""
+    """Run work on files in a thread. A caller that is cancelled waits until the thread is done, so that two
+    never write at once.
+    """
     running = asyncio.ensure_future(asyncio.to_thread(work))
     # The error of work whose caller was cancelled has nobody left to take it.
     running.add_done_callback(lambda done: done.cancelled() or done.exception())

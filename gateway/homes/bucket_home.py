@@ -1,5 +1,5 @@
-"""A home in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk is
-a cache.
+"""A home in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk
+is a cache.
 
 A start registers a session and seals the earlier sessions of its own node, which then can't acknowledge
 anything any more (`BucketStart`). Then the data directory is rebuilt from the bucket, unless the last session
@@ -173,7 +173,8 @@ class BucketHome:
             raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
         except (LogError, IncompatibleFormat, DirectoryLocked, OSError) as error:
             raise StartFailed(
-                f"the data directory {self._path} can't become the cache of {self._address}: {in_words(error)}"
+                f"the data directory {self._path} can't become the cache of {self._address}: "
+                f"{in_words(error)}"
             ) from error
 
     async def _enter(self) -> None:
@@ -210,7 +211,9 @@ class BucketHome:
         )
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
-        """Return the flusher whose rounds are objects of the session, and begin to watch for the session's end."""
+        """Return the flusher whose rounds are objects of the session, and begin to watch for the session's
+        end.
+        """
         assert isinstance(durability, CachedDurability)
         self._beat = loop.create_task(self._beat_while_idle(), name="heartbeat of the session")
         limits = put_limits(self._config)
@@ -221,7 +224,9 @@ class BucketHome:
         return self._flusher
 
     def open_journal(self, log: PartitionLog) -> SharedJournal:
-        """Return the journal of the shared metadata, whose changes in progress fail when the session ends or the flusher gives up."""
+        """Return the journal of the shared metadata, whose changes in progress fail when the session ends or
+        the flusher gives up.
+        """
         assert isinstance(self.durability, CachedDurability)
         self._journal = journal = SharedJournal(
             log, self._started.shared, self.durability, self._machine.clock
@@ -233,7 +238,9 @@ class BucketHome:
         return journal
 
     async def begin(self, services: Services) -> None:
-        """Begin to upload the history of partitions, join the cluster, and adopt partitions that this gateway begins to lead."""
+        """Begin to upload the history of partitions, join the cluster, and adopt partitions that this gateway
+        begins to lead.
+        """
         clock, image, shared = self._machine.clock, services.topics.metadata_log.image, self._started.shared
 
         async def registered() -> Sequence[RegisteredSession]:
@@ -297,7 +304,9 @@ class BucketHome:
         self._reading = replica_reading(self._config, services, self._objects, self._uploads)
 
     async def prepare_stop(self) -> None:
-        """Upload what only the write-ahead log has: who takes over reads the rest of that log, and nobody serves meanwhile."""
+        """Upload what only the write-ahead log has: who takes over reads the rest of that log, and nobody
+        serves meanwhile.
+        """
         if self._uploads is None or self._membership is None or not self._membership.has_others:
             return
         await upload_before_stop(self._uploads)
@@ -332,7 +341,9 @@ class BucketHome:
         return self._config.int("seqgate.cluster.metadata.poll.ms") / 1000
 
     async def _beat_while_idle(self) -> None:
-        """Create an empty object when nothing else was created for a while: an idle gateway learns so that its session was sealed."""
+        """Create an empty object when nothing else was created for a while: an idle gateway learns so that
+        its session was sealed.
+        """
         interval_s = heartbeat_s(self._config)
         while not self.wal.is_fenced:
             await asyncio.sleep(interval_s)
@@ -348,7 +359,8 @@ class BucketHome:
 
     async def ended(self) -> NoReturn:
         raise Ended(
-            f"the gateway stops: its session has ended, and it may acknowledge nothing more. {await self._end}"
+            "the gateway stops: its session has ended, and it may acknowledge nothing more. "
+            f"{await self._end}"
         )
 
     async def leave(self, *, is_clean: bool) -> None:
@@ -372,7 +384,8 @@ class BucketHome:
             self._cache.close()
 
     def _note_clean_stop(self, end: int) -> None:
-        """Make the whole directory durable, then its BUCKET_SESSION, unless another gateway has the directory by now.
+        """Make the whole directory durable, then its BUCKET_SESSION, unless another gateway has the directory
+        by now.
 
         Raises DirectoryLocked, IncompatibleFormat, OSError.
         """
@@ -395,13 +408,17 @@ class BucketHome:
             storage.unlock(lock)
 
     def _write_local(self, local: LocalSession) -> None:
-        """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises OSError."""
+        """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises
+        OSError.
+        """
         durability = LocalDurability(self._machine.storage)
         durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
 
 
 UPLOADED_WITHIN_S: Final = 10.0
-"""How long a gateway that is told to stop serves on while it uploads. What is unfinished is read by who takes over."""
+"""How long a gateway that is told to stop serves on while it uploads. What is unfinished is read by who takes
+over.
+"""
 
 
 async def upload_before_stop(uploads: Uploads) -> None:
@@ -466,7 +483,9 @@ def replica_reading(
 
 
 class MetadataTail:
-    """The task that looks for changes of others. It takes the turn of a change only when there is something to fold in."""
+    """The task that looks for changes of others. It takes the turn of a change only when there is something
+    to fold in.
+    """
 
     def __init__(
         self,

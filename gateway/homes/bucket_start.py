@@ -60,7 +60,9 @@ FIRST_WITH_BROKERS: Final = 3
 """The first version of the cluster's formats whose sessions become brokers."""
 
 STARTING_MS: Final = 60_000
-"""The age up to which a session that is no broker yet counts as starting. Another gateway gets another node id meanwhile."""
+"""The age up to which a session that is no broker yet counts as starting. Another gateway gets another node
+id meanwhile.
+"""
 
 
 class Started(NamedTuple):
@@ -72,10 +74,14 @@ class Started(NamedTuple):
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
     restored: Mapping[PartitionKey, int] | None
-    """The partitions whose records the directory has, up to the end of which leader epoch; None for all that the metadata names."""
+    """The partitions whose records the directory has, up to the end of which leader epoch; None for all that
+    the metadata names.
+    """
 
     def has(self, partition: PartitionKey, leader_epoch: int) -> bool:
-        """Return whether the directory has all records from before this leader epoch, in which this gateway leads or may lead."""
+        """Return whether the directory has all records from before this leader epoch, in which this gateway
+        leads or may lead.
+        """
         return self.restored is None or self.restored.get(partition) == leader_epoch
 
 
@@ -105,12 +111,15 @@ class BucketStart:
         self._local: LocalSession | None = None
 
     async def run(self) -> Started:
-        """Start. Waits until the store answers. Raises StartFailed, and the errors of the bucket and of the disk."""
+        """Start. Waits until the store answers. Raises StartFailed, and the errors of the bucket and of the
+        disk.
+        """
         reads = PersistentReads(self._objects, "the gateway waits to read the metadata")
         self._local = read_local_session(self._machine.storage, str(self._path))
         self._known = known = await read_metadata(self._objects)
         self._checks.check_bucket(known)
-        # Registered before it seals: of two starts of a node at the same time, the later one seals the earlier.
+        # Registered before it seals: of two starts of a node at the same time, the later one seals the
+        # earlier.
         session, replaces = await self._register()
         sealed = await self._seal(session, reads)
         copied = await self._copied(session)
@@ -125,7 +134,9 @@ class BucketStart:
         return Started(session, shared, replaces, restored)
 
     async def _register(self) -> tuple[Session, int]:
-        """Register the session, under a node id that is free right before it. Returns the session, and the epoch as `_node_id` does."""
+        """Register the session, under a node id that is free right before it. Returns the session, and the
+        epoch as `_node_id` does.
+        """
         facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
         session: Session | None = None
         while session is None:
@@ -140,14 +151,16 @@ class BucketStart:
         return session, replaces
 
     def _written_version(self) -> int:
-        """Return the version of the bucket's content that this session writes: gateways of an earlier release may still read it.
+        """Return the version of the bucket's content that this session writes: gateways of an earlier release
+        may still read it.
 
         Raises StartFailed where the cluster uses a later one than this release knows.
         """
         used = self._image.brokers.cluster_version
         if used > CLUSTER_VERSION:
             raise StartFailed(
-                f"the cluster in {self._address} uses version {used} of its formats, and this release knows {CLUSTER_VERSION}; start the "
+                f"the cluster in {self._address} uses version {used} of its formats, and this release knows "
+                f"{CLUSTER_VERSION}; start the "
                 "release that the other gateways run, or a later one"
             )
         return written_version(self._known, used)
@@ -169,7 +182,9 @@ class BucketStart:
         )
 
     def _starting(self) -> Collection[int]:
-        """Return the node ids of the gateways that have registered a session just now, and may become brokers soon."""
+        """Return the node ids of the gateways that have registered a session just now, and may become brokers
+        soon.
+        """
         since_ms = self._machine.clock.now_ms() - STARTING_MS
         brokers = self._image.brokers
         died_here = None if self._local is None else self._local.session
@@ -188,10 +203,13 @@ class BucketStart:
     async def _seal(
         self, session: Session, reads: PersistentReads
     ) -> Sequence[tuple[RegisteredSession, SealedWal]]:
-        """End the earlier sessions of this node, and find the ends of those that have ended; read the metadata that there is then."""
+        """End the earlier sessions of this node, and find the ends of those that have ended; read the
+        metadata that there is then.
+        """
         sealed = await self._seal_own(session)
         asked: set[int] = set()
-        # A session that ends meanwhile may leave its partitions to this node, whose earlier session still counts as live.
+        # A session that ends meanwhile may leave its partitions to this node, whose earlier session still
+        # counts as live.
         while True:
             more = self._ended(session) - asked
             others = [known for known in self._known.sessions if known.session in more]
@@ -239,10 +257,11 @@ class BucketStart:
         }
 
     async def _copied(self, session: Session) -> tuple[int, int] | None:
-        """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has all else that the bucket has.
+        """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has
+        all else that the bucket has.
 
-        Then the last session of the cluster stopped cleanly on it, and no other gateway is live, or has led a partition since. None if the
-        directory must be rebuilt.
+        Then the last session of the cluster stopped cleanly on it, and no other gateway is live, or has led a
+        partition since. None if the directory must be rebuilt.
         """
         local = self._local
         if local is None or local.wal_end is None or self._others(session):
@@ -266,7 +285,9 @@ class BucketStart:
     async def _rebuild(
         self, session: Session, sealed: Sequence[tuple[RegisteredSession, SealedWal]]
     ) -> tuple[SharedLog, Mapping[PartitionKey, int] | None]:
-        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions that it has, as in `Started`."""
+        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions
+        that it has, as in `Started`.
+        """
         wanted = self._epochs(session.node_id) if self._others(session) else None
         # An older release kept the metadata elsewhere, and no other gateway was there.
         restored = wanted if wanted is not None or not is_copied(self._known) else self._epochs()
@@ -313,10 +334,12 @@ async def rebuild_directory(
     durability: Durability,
     wanted: Collection[PartitionKey] | None = None,
 ) -> tuple[Rebuilt, SharedLog]:
-    """Make the directory anew; return what was read, and the shared metadata log behind what the directory has of it.
+    """Make the directory anew; return what was read, and the shared metadata log behind what the directory
+    has of it.
 
-    `known` is all of `meta/`, or a snapshot and what is behind it, read after the logs in `sealed` had ended. Where an older release kept the metadata in write-ahead
-    logs and parts, the metadata is copied into the shared log, before anything else is written. Raises CorruptChange and as `rebuild`.
+    `known` is all of `meta/`, or a snapshot and what is behind it, read after the logs in `sealed` had ended.
+    Where an older release kept the metadata in write-ahead logs and parts, the metadata is copied into the
+    shared log, before anything else is written. Raises CorruptChange and as `rebuild`.
     """
     begun_s = time.monotonic()
     ranges = [
@@ -369,8 +392,9 @@ def session_state(
 ) -> SessionState:
     """Return whether a session runs as a broker, has ended, or is none.
 
-    A start seals all earlier sessions of its node, so a session has ended once a later one of its node is a broker. Sessions of releases before the
-    cluster version `first_with_brokers` never became brokers; the first start of a later release has sealed them.
+    A start seals all earlier sessions of its node, so a session has ended once a later one of its node is a
+    broker. Sessions of releases before the cluster version `first_with_brokers` never became brokers; the
+    first start of a later release has sealed them.
     """
     broker = brokers.by_id.get(session.node_id)
     if session.session in brokers.ended or session.cluster_version < first_with_brokers:
@@ -394,22 +418,27 @@ class StartChecks:
         self._address = address
 
     def check_directory(self) -> None:
-        """Check that the data directory is empty or a cache of this bucket. Raises StartFailed, OSError, IncompatibleFormat."""
+        """Check that the data directory is empty or a cache of this bucket. Raises StartFailed, OSError,
+        IncompatibleFormat.
+        """
         local = read_local_session(self._storage, str(self._path))
         if local is None:
             try:
                 check_empty(self._storage, str(self._path))
             except IncompatibleFormat as error:
                 raise StartFailed(
-                    f"the data directory {self._path} holds files that are no cache of {self._address} ({error}); name an empty directory"
+                    f"the data directory {self._path} holds files that are no cache of {self._address} "
+                    f"({error}); name an empty directory"
                 ) from error
         elif local.address != self._address:
             raise StartFailed(
-                f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; name another directory"
+                f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; "
+                "name another directory"
             )
 
     def check_unlocked(self) -> None:
-        """Check that no gateway uses the data directory; otherwise this start would end that gateway's session, and then fail itself.
+        """Check that no gateway uses the data directory; otherwise this start would end that gateway's
+        session, and then fail itself.
 
         Raises DirectoryLocked, OSError.
         """
@@ -419,17 +448,22 @@ class StartChecks:
         self._storage.unlock(lock)
 
     async def check_imported(self, reads: PersistentReads) -> None:
-        """Check that the bucket is whole. Raises StartFailed, CorruptRegistration, IncompatibleFormat, Refused."""
+        """Check that the bucket is whole. Raises StartFailed, CorruptRegistration, IncompatibleFormat,
+        Refused.
+        """
         begun = await read_import(reads)
         if begun is not None:
             raise StartFailed(
-                f"an import of {begun.path} on {begun.host} into {self._address} is not finished; run `seqgate cluster import` again"
+                f"an import of {begun.path} on {begun.host} into {self._address} is not finished; run "
+                "`seqgate cluster import` again"
             )
 
     def check_bucket(self, known: SharedLogContent) -> None:
-        """Check that the bucket has the session that used the data directory last. Raises StartFailed, OSError, IncompatibleFormat.
+        """Check that the bucket has the session that used the data directory last. Raises StartFailed,
+        OSError, IncompatibleFormat.
 
-        A bucket that was emptied or replaced has not what the directory has: the directory may be all that is left.
+        A bucket that was emptied or replaced has not what the directory has: the directory may be all that is
+        left.
         """
         local = read_local_session(self._storage, str(self._path))
         if local is None:
@@ -439,7 +473,9 @@ class StartChecks:
         if (last is not None or is_dropped) and known.cluster_id == local.cluster_id:
             return
         raise StartFailed(
-            f"the data directory {self._path} is a cache of the cluster {local.cluster_id}, and {self._address} has no session "
-            f"{local.session} of this cluster, so somebody emptied or replaced the bucket; put its objects back, or name an empty "
+            f"the data directory {self._path} is a cache of the cluster {local.cluster_id}, and "
+            f"{self._address} has no session "
+            f"{local.session} of this cluster, so somebody emptied or replaced the bucket; put its objects "
+            "back, or name an empty "
             "directory"
         )

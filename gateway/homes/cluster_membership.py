@@ -1,4 +1,6 @@
-"""The membership of a gateway in its cluster: it registers, watches others and takes them over, moves partitions, and resigns."""
+"""The membership of a gateway in its cluster: it registers, watches others and takes them over, moves
+partitions, and resigns.
+"""
 
 from __future__ import annotations
 
@@ -32,26 +34,33 @@ logger = logging.getLogger(__name__)
 
 BEATS_PER_LEASE: Final = 3
 RESIGN_TIMEOUT_S: Final = 10.0
-"""How long a stop waits until the metadata shows the end of its session. Then another gateway takes over, as after a crash."""
+"""How long a stop waits until the metadata shows the end of its session. Then another gateway takes over, as
+after a crash.
+"""
 _FENCED: Final = 1
 _PROTOCOLS: Final = list(SecurityProtocol)
 """The security protocols, each at the number that Kafka gives it."""
 
 
 def heartbeat_s(config: Config) -> float:
-    """Return after how long an idle gateway writes an empty object. Raises StartFailed if its lease would end before."""
+    """Return after how long an idle gateway writes an empty object. Raises StartFailed if its lease would end
+    before.
+    """
     lease_ms, beat_ms = config.int("seqgate.cluster.lease.ms"), config["seqgate.cluster.heartbeat.ms"]
     if not isinstance(beat_ms, int):
         return lease_ms / 1000 / BEATS_PER_LEASE
     if 2 * beat_ms > lease_ms:
         raise StartFailed(
-            f"seqgate.cluster.heartbeat.ms must be at most half of seqgate.cluster.lease.ms ({lease_ms}), not {beat_ms}"
+            f"seqgate.cluster.heartbeat.ms must be at most half of seqgate.cluster.lease.ms ({lease_ms}), "
+            f"not {beat_ms}"
         )
     return beat_ms / 1000
 
 
 class ClusterMembership:
-    """The membership of one session. `lost` is called with a sentence when another gateway has ended the session."""
+    """The membership of one session. `lost` is called with a sentence when another gateway has ended the
+    session.
+    """
 
     def __init__(
         self,
@@ -90,13 +99,16 @@ class ClusterMembership:
         )
 
     async def join(self, *, replaces: int = ANY_EPOCH) -> None:
-        """Register the gateway under its addresses, and begin to watch others and to move partitions. Raises StartFailed.
+        """Register the gateway under its addresses, and begin to watch others and to move partitions. Raises
+        StartFailed.
 
-        `replaces` is the epoch of the registration whose node id the gateway has chosen; by default the node id is its own.
+        `replaces` is the epoch of the registration whose node id the gateway has chosen; by default the node
+        id is its own.
         """
         if self._missing_login and self._others():
             raise StartFailed(
-                f"the gateway can't join the cluster, because it could not ask the other gateways: {self._missing_login}"
+                "the gateway can't join the cluster, because it could not ask the other gateways: "
+                f"{self._missing_login}"
             )
         broker = self._registration()
         try:
@@ -145,7 +157,8 @@ class ClusterMembership:
         if not brokers.is_current(self._node_id, self._session):
             self._is_member = False
             self._lost(
-                f"The metadata of the cluster shows the end of session {self._session} of node {self._node_id}."
+                f"The metadata of the cluster shows the end of session {self._session} of node "
+                f"{self._node_id}."
             )
             return
         live = {node_id: brokers.by_id[node_id] for node_id in brokers.live(self._node_id)}

@@ -31,7 +31,9 @@ class Ended(Exception):
 
 
 class Home(Protocol):
-    """The port to the place where records are durable: the local disk, or a bucket. One gateway enters and leaves its home once."""
+    """The port to the place where records are durable: the local disk, or a bucket. One gateway enters and
+    leaves its home once.
+    """
 
     durability: Durability
 
@@ -45,7 +47,9 @@ class Home(Protocol):
 
     @property
     def fetcher(self) -> Fetcher | None:
-        """The fetcher of blocks that the local disk lacks; None where the disk has all blocks. Call after `enter`."""
+        """The fetcher of blocks that the local disk lacks; None where the disk has all blocks. Call after
+        `enter`.
+        """
 
     @property
     def readiness(self) -> Readiness:
@@ -53,11 +57,15 @@ class Home(Protocol):
 
     @property
     def hold(self) -> Hold | None:
-        """Keeps whole segment files on the local disk while another process reads them; None where the disk always has whole files. Call after `enter`."""
+        """Keeps whole segment files on the local disk while another process reads them; None where the disk
+        always has whole files. Call after `enter`.
+        """
 
     @property
     def lease(self) -> Lease | None:
-        """The lease of this gateway; None where no other gateway can take its partitions over. Call after `enter`."""
+        """The lease of this gateway; None where no other gateway can take its partitions over. Call after
+        `enter`.
+        """
 
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""
@@ -67,10 +75,14 @@ class Home(Protocol):
 
     @property
     def open_journal(self) -> OpenJournal | None:
-        """Opens the journal of the metadata over its local log; None where the local log is the only one. Call after `enter`."""
+        """Opens the journal of the metadata over its local log; None where the local log is the only one.
+        Call after `enter`.
+        """
 
     async def begin(self, services: Services) -> None:
-        """Join the cluster, if there is one, and begin the home's background work. The gateway serves requests. Raises StartFailed."""
+        """Join the cluster, if there is one, and begin the home's background work. The gateway serves
+        requests. Raises StartFailed.
+        """
 
     async def prepare_stop(self) -> None:
         """Do what makes the stop short for clients, while requests are served."""
@@ -79,10 +91,14 @@ class Home(Protocol):
         """End the background work that `begin` began; the gateway takes no more requests."""
 
     async def resign(self, *, is_clean: bool) -> None:
-        """Let other gateways serve from now on: nothing more is appended, and after a clean stop all records are durable."""
+        """Let other gateways serve from now on: nothing more is appended, and after a clean stop all records
+        are durable.
+        """
 
     async def ended(self) -> NoReturn:
         """Wait until the home fails so that the gateway must stop at once. Raises Ended."""
 
     async def leave(self, *, is_clean: bool) -> None:
-        """Leave the home, after the data directory is closed. After a clean stop all of its records are durable."""
+        """Leave the home, after the data directory is closed. After a clean stop all of its records are
+        durable.
+        """

@@ -1,7 +1,7 @@
 """The local disk as a cache of the segments in a bucket: history may be larger than the disk.
 
-A segment that the bucket has, as a manifest that counts names it, may lose blocks of its local file to an eviction, and gets them back when
-they are read. `log.sparse` keeps anybody from reading a hole.
+A segment that the bucket has, as a manifest that counts names it, may lose blocks of its local file to an
+eviction, and gets them back when they are read. `log.sparse` keeps anybody from reading a hole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from log import LocalDurability, LogDirectory
 from log.sparse import SparseDisk, restore_residency, save_residency
 
 RESERVES: Final = 2
-"""How many times `seqgate.log.min.free.bytes` the eviction keeps free: it makes room before producers are refused."""
+"""How many times `seqgate.log.min.free.bytes` the eviction keeps free: it makes room before producers are
+refused.
+"""
 
 
 class LocalCache:
@@ -44,11 +46,15 @@ class LocalCache:
 
     @property
     def calls(self) -> Counts:
-        """The calls to the bucket by threads that wait; those of the event loop are counted by the store that `open` takes."""
+        """The calls to the bucket by threads that wait; those of the event loop are counted by the store that
+        `open` takes.
+        """
         return Counts() if self._waiting is None else self._waiting.counts
 
     def restore(self) -> bool:
-        """Take over the holes that the last clean stop noted; return False if they are unknown. Raises OSError."""
+        """Take over the holes that the last clean stop noted; return False if they are unknown. Raises
+        OSError.
+        """
         return restore_residency(self._machine.storage, self.sparse, self._root)
 
     def save(self) -> None:

@@ -46,7 +46,9 @@ class LocalHome:
         self.durability: Durability = LocalDurability(machine.storage)
 
     async def enter(self) -> None:
-        """Refuse the cache of a bucket, and make a directory whole that several workers had last. Raises StartFailed."""
+        """Refuse the cache of a bucket, and make a directory whole that several workers had last. Raises
+        StartFailed.
+        """
         storage = self._machine.storage
         check_no_cache(storage, self._config)
         if not is_shared(storage, self._path):
@@ -86,7 +88,8 @@ class LocalHome:
 
 
 def check_no_cache(storage: Storage, config: Config) -> None:
-    """Check that the data directory is no cache of a bucket: its files are not durable, and the bucket may have newer ones.
+    """Check that the data directory is no cache of a bucket: its files are not durable, and the bucket may
+    have newer ones.
 
     Raises StartFailed.
     """
@@ -97,7 +100,8 @@ def check_no_cache(storage: Storage, config: Config) -> None:
         raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
     if caches_in(Path(path)):
         raise StartFailed(
-            f"the data directory {path} has the caches of workers of a bucket; start with --cluster, or name another directory"
+            f"the data directory {path} has the caches of workers of a bucket; start with --cluster, or name "
+            "another directory"
         )
     if local is not None:
         raise StartFailed(

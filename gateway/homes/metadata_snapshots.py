@@ -1,11 +1,12 @@
 """Writes snapshots of the shared metadata, and deletes the objects of `meta/` that two of them stand for.
 
-The live gateway with the lowest node id does so, as a courtesy: two at once do no harm. A snapshot says what the objects before it say,
-so it does not matter who wrote it, or when it arrives. It is made from what the bucket has, as a start reads it: a gateway that
-can't start from the bucket writes no snapshot.
+The live gateway with the lowest node id does so, as a courtesy: two at once do no harm. A snapshot says what
+the objects before it say, so it does not matter who wrote it, or when it arrives. It is made from what the
+bucket has, as a start reads it: a gateway that can't start from the bucket writes no snapshot.
 
-Objects are deleted below the snapshot before the newest one, after this gateway has known that snapshot for a while and has read both. The
-boundary moves first. Gateways that follow the log are far behind it by then only if they stood still, and they look at the boundary.
+Objects are deleted below the snapshot before the newest one, after this gateway has known that snapshot for a
+while and has read both. The boundary moves first. Gateways that follow the log are far behind it by then only
+if they stood still, and they look at the boundary.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class MetadataSnapshots:
         every: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
-        """`every` returns the number of objects of `meta/` from one snapshot to the next. `is_our_turn` returns whether this gateway does the work."""
+        """`every` returns the number of objects of `meta/` from one snapshot to the next. `is_our_turn`
+        returns whether this gateway does the work.
+        """
         self._objects = objects
         self._reads = PersistentReads(objects, "the gateway waits to write a snapshot of the metadata")
         self._deletions = Deletions(objects)
@@ -112,7 +115,9 @@ class MetadataSnapshots:
             await self._shorten()
 
     def _is_due(self) -> bool:
-        """Return whether the log has grown enough: since the newest snapshot for who writes them, since the last listing for others."""
+        """Return whether the log has grown enough: since the newest snapshot for who writes them, since the
+        last listing for others.
+        """
         if self._looked_at is None:
             return True
         begin = max(self._known_s, default=0) if self._is_our_turn() else self._looked_at
@@ -181,7 +186,8 @@ class MetadataSnapshots:
             snapshot = await read_snapshot(self._reads, seq)
         except (CorruptSnapshot, IncompatibleFormat) as error:
             logger.warning(
-                "a snapshot of the metadata can't be read, so no object of the metadata log is deleted for it: %s",
+                "a snapshot of the metadata can't be read, so no object of the metadata log is deleted for "
+                "it: %s",
                 error,
             )
             snapshot = None
@@ -206,9 +212,11 @@ class MetadataSnapshots:
 
 
 def snapshot_of(content: SharedLogContent, dropped: Collection[int], now_ms: int) -> tuple[Snapshot, bytes]:
-    """Return the snapshot of all that was read, which has a session and a change, and its bytes. `dropped` are sessions that have ended, and whose logs have no objects.
+    """Return the snapshot of all that was read, which has a session and a change, and its bytes. `dropped`
+    are sessions that have ended, and whose logs have no objects.
 
-    The last session of all stays, and those that brokers are registered for: a start compares the session of its data directory with them.
+    The last session of all stays, and those that brokers are registered for: a start compares the session of
+    its data directory with them.
 
     Raises as `image_of`, ValueError.
     """

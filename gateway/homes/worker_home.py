@@ -136,7 +136,9 @@ class WorkerHome:
         pass
 
     async def ended(self) -> NoReturn:
-        """Wait until the supervisor is gone. Then nobody would start this worker again, or stop it. Raises Ended."""
+        """Wait until the supervisor is gone. Then nobody would start this worker again, or stop it. Raises
+        Ended.
+        """
         raise Ended(await self._link.lost())
 
     async def leave(self, *, is_clean: bool) -> None:  # noqa: ARG002 - the files say it
@@ -156,7 +158,9 @@ def ready_of(services: Services) -> Ready:
 
 
 def home_of(config: Config, machine: Machine, seat: Seat | None = None) -> Home:
-    """Return the home that `seqgate.cluster` names: the local disk without it, and a worker's share of the disk with a `seat`."""
+    """Return the home that `seqgate.cluster` names: the local disk without it, and a worker's share of the
+    disk with a `seat`.
+    """
     if seat is not None:
         return WorkerHome(config, machine, seat)
     if config.optional_str("seqgate.cluster") is None:

@@ -29,8 +29,8 @@ READING: Final = ("GET", "HEAD")
 
 
 class HttpRequest(NamedTuple):
-    """A request: the path without its query, the fields of the query, the headers by their names in lower case, and the host without port
-    that was asked for.
+    """A request: the path without its query, the fields of the query, the headers by their names in lower
+    case, and the host without port that was asked for.
     """
 
     path: str
@@ -149,7 +149,8 @@ class HttpServer:
     async def _next_request(
         self, protocol: h11.Connection, reader: asyncio.StreamReader
     ) -> tuple[h11.Request, bytes | None] | None:
-        """Return the next whole request and its body, None for a body that is too long; None when the client has hung up.
+        """Return the next whole request and its body, None for a body that is too long; None when the client
+        has hung up.
 
         Raises h11.RemoteProtocolError.
         """

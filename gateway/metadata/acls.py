@@ -27,7 +27,8 @@ MOST_LOOKED_AT: Final = 1_000_000
 """Entries that the filters of one deletion may be compared with; further filters are refused."""
 TOO_MANY: Final = ApiError(
     ErrorCode.invalid_request,
-    "The earlier filters of the request were compared with too many entries; send this filter in another request.",
+    "The earlier filters of the request were compared with too many entries; send this filter in another "
+    "request.",
 )
 
 

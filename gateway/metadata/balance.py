@@ -1,7 +1,9 @@
-"""Plans which leaders hand over which partitions, so that leaders are spread evenly after gateways came or went.
+"""Plans which leaders hand over which partitions, so that leaders are spread evenly after gateways came or
+went.
 
-The plan follows from the image alone, and all gateways make the same one. Each carries out the moves of the partitions that it
-leads, and plans again on the image after them, so a move that another gateway made meanwhile needs no agreement.
+The plan follows from the image alone, and all gateways make the same one. Each carries out the moves of the
+partitions that it leads, and plans again on the image after them, so a move that another gateway made
+meanwhile needs no agreement.
 
     1. a move that was ordered (reassignment, election, `seqgate cluster move`)
     2. away from a broker that is drained
@@ -41,7 +43,9 @@ def planned_moves(image: MetadataImage, node_id: int, *, is_balanced: bool = Tru
 
 
 def spread_moves(image: MetadataImage, node_id: int) -> list[Move]:
-    """Return all moves of the partitions that `node_id` leads after which leaders are spread, however many these are."""
+    """Return all moves of the partitions that `node_id` leads after which leaders are spread, however many
+    these are.
+    """
     plan = _Plan(image)
     plan.follow_orders()
     plan.prefer()
@@ -61,7 +65,9 @@ class _Plan:
         self._targets = candidates(self._live, self._draining)
         self._leaders: dict[uuid.UUID, list[int]] = {}
         self._is_fixed: set[tuple[uuid.UUID, int]] = set()
-        """The partitions that later steps must not move: their move was ordered, or no live broker leads them."""
+        """The partitions that later steps must not move: their move was ordered, or no live broker leads
+        them.
+        """
         self._in_all: Counter[int] = Counter()
         for topic in image.topics_by_id.values():
             leaders = [topic.partitions[index].leader for index in range(len(topic.partitions))]
@@ -115,14 +121,17 @@ class _Plan:
                 of_topic[least] += 1
 
     def spread_all(self) -> None:
-        """Move single partitions from the broker with the most to the one with the fewest, each of a topic of which it leads more."""
+        """Move single partitions from the broker with the most to the one with the fewest, each of a topic of
+        which it leads more.
+        """
         for topic_id in self._leaders:
             if not self._is_uneven():
                 return
             of_topic = Counter(self._leaders[topic_id])
             movable = self._movable(topic_id)
             while True:
-                # Pairs differ by at most one within the topic, so a move only changes which of the two has one more.
+                # Pairs differ by at most one within the topic, so a move only changes which of the two has
+                # one more.
                 pair = self._uneven_pair(of_topic, movable)
                 if pair is None:
                     break
@@ -149,7 +158,9 @@ class _Plan:
         return None
 
     def _movable(self, topic_id: uuid.UUID) -> dict[int, list[int]]:
-        """Return the partitions of a topic that may be moved, by their planned leaders; the last index is moved first."""
+        """Return the partitions of a topic that may be moved, by their planned leaders; the last index is
+        moved first.
+        """
         movable: dict[int, list[int]] = defaultdict(list)
         for index, leader in enumerate(self._leaders[topic_id]):
             if (topic_id, index) not in self._is_fixed:

@@ -1,7 +1,7 @@
 """The brokers that the metadata log registers, and their sessions that have ended.
 
-A gateway that serves alone registers no broker: then every partition is its own. Source: Kafka's ClusterImage,
-BrokerRegistration.
+A gateway that serves alone registers no broker: then every partition is its own. Source: Kafka's
+ClusterImage, BrokerRegistration.
 """
 
 from __future__ import annotations
@@ -30,13 +30,18 @@ class StoredBrokers:
     def __init__(self) -> None:
         self.by_id: dict[int, RegisterBrokerRecord] = {}
         self.ended: dict[int, int] = {}
-        """The node ids of sessions that have ended, by the number of the session, which is a broker epoch. Their logs may have records
-        that no manifest names; `forget_ended` drops those whose logs were collected."""
+        """The node ids of sessions that have ended, by the number of the session, which is a broker epoch.
+        Their logs may have records that no manifest names; `forget_ended` drops those whose logs were
+        collected."""
         self.cluster_version = 0
-        """The version of the formats that the cluster uses: every live broker knows it. 0 before the first broker."""
+        """The version of the formats that the cluster uses: every live broker knows it. 0 before the first
+        broker.
+        """
 
     def live(self, node_id: int) -> Sequence[int]:
-        """Return the node ids that may lead partitions, in order; `node_id` alone where no broker is registered."""
+        """Return the node ids that may lead partitions, in order; `node_id` alone where no broker is
+        registered.
+        """
         if not self.by_id:
             return (node_id,)
         return sorted(broker_id for broker_id, broker in self.by_id.items() if not broker.fenced)
@@ -60,7 +65,8 @@ class StoredBrokers:
             del self.ended[session]
 
     def why_ended(self, node_id: int, session: int) -> str | None:
-        """Return why this session of a broker must not act any more, as a sentence; None while it may, or is not registered yet.
+        """Return why this session of a broker must not act any more, as a sentence; None while it may, or is
+        not registered yet.
 
         The epoch of a broker is the number of the session that registered it.
         """

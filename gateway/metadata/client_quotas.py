@@ -1,8 +1,8 @@
 """Decisions about client quotas: how much a user, a client id or an address may do.
 
-Source: Kafka's ClientQuotaControlManager (changes) and ClientQuotasImage (descriptions). An entry that is refused does
-not affect the other entries of the request. Of an entity that the request names twice, the first entry takes effect and
-the answer is a refusal, as in Kafka.
+Source: Kafka's ClientQuotaControlManager (changes) and ClientQuotasImage (descriptions). An entry that is
+refused does not affect the other entries of the request. Of an entity that the request names twice, the first
+entry takes effect and the answer is a refusal, as in Kafka.
 
 Answers list entities and keys in the order of Kafka's hash tables (see `java_hash_map`). The image keeps
 entities in the order in which they got their first quota, which decides among those of one bucket. Kafka puts
@@ -88,7 +88,9 @@ class QuotaFilter(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Return the entity of these types and names; of a type that comes twice the last name counts, as in Kafka."""
+    """Return the entity of these types and names; of a type that comes twice the last name counts, as in
+    Kafka.
+    """
     return tuple(sorted(dict(parts).items()))
 
 
@@ -245,7 +247,8 @@ def describe_client_quotas(
         named[wanted.entity_type] = wanted
     if IP in named and len(named) > 1:
         return _refused(
-            "Invalid entity filter component combination. IP filter component should not be used with user or clientId filter component."
+            "Invalid entity filter component combination. IP filter component should not be used with user "
+            "or clientId filter component."
         )
     if strict and not named:
         return []

@@ -101,7 +101,8 @@ def _change_error(change: Change, loggers: Collection[str]) -> ApiError | None:
         return ApiError(ErrorCode.invalid_config, f"Logger {change.name} does not exist!")
     if change.operation == _SET and change.value not in LEVELS:
         text = (
-            f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
+            f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log "
+            "level. "
             f"Valid log levels are {', '.join(LEVELS)}"
         )
         return ApiError(ErrorCode.invalid_config, text)
@@ -160,7 +161,8 @@ def _values_error_client_metrics(values: Mapping[str, str]) -> ApiError | None:
     if isinstance(interval_ms, int) and not SHORTEST_INTERVAL_MS <= interval_ms <= LONGEST_INTERVAL_MS:
         return ApiError(
             ErrorCode.invalid_request,
-            f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between {SHORTEST_INTERVAL_MS} and "
+            f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between {SHORTEST_INTERVAL_MS} "
+            "and "
             f"{LONGEST_INTERVAL_MS} (1 hour)",
         )
     entries = parsed.get(MATCH, ())
@@ -202,7 +204,9 @@ class Operation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One change of one configuration; `operation` is the number that the client sent, which may be no Operation."""
+    """One change of one configuration; `operation` is the number that the client sent, which may be no
+    Operation.
+    """
 
     name: str
     value: str | None
@@ -211,7 +215,9 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """The changes of one resource. With `replace`, a configuration that is set and not named returns to its default."""
+    """The changes of one resource. With `replace`, a configuration that is set and not named returns to its
+    default.
+    """
 
     resource_type: int
     resource_name: str
@@ -290,7 +296,9 @@ def _alter(
 
 
 def proposed_values(image: MetadataImage, alteration: Alteration) -> dict[str, str | None] | ApiError:
-    """Return the values of a resource as they would be after the alteration; None for a value that is removed."""
+    """Return the values of a resource as they would be after the alteration; None for a value that is
+    removed.
+    """
     current = image.configs(alteration.resource_type, alteration.resource_name)
     proposed: dict[str, str | None] = dict(current)
     for change in alteration.changes:
@@ -371,7 +379,9 @@ def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | 
 
 
 def _setting(resource_type: int, name: str) -> Setting | None:
-    """Return the setting of this name. Kafka gives client metrics no types here, so that their lists can only be set whole."""
+    """Return the setting of this name. Kafka gives client metrics no types here, so that their lists can only
+    be set whole.
+    """
     if resource_type == CLIENT_METRICS_RESOURCE:
         return None
     if resource_type == GROUP_RESOURCE:

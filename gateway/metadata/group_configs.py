@@ -1,4 +1,6 @@
-"""The configurations of groups: which may be set, and which are in effect (Kafka's GroupConfig, GroupConfigManager)."""
+"""The configurations of groups: which may be set, and which are in effect (Kafka's GroupConfig,
+GroupConfigManager).
+"""
 
 from __future__ import annotations
 

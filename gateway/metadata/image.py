@@ -1,5 +1,5 @@
-"""The state that the metadata log describes: topics, configurations, producer-id blocks, access control entries,
-client quotas, SCRAM users, delegation tokens, brokers.
+"""The state that the metadata log describes: topics, configurations, producer-id blocks, access control
+entries, client quotas, SCRAM users, delegation tokens, brokers.
 
 Only `replay` changes the image, live and at the start. It changes in place and every look-up is O(1), so that
 a change costs the same with a hundred thousand partitions.
@@ -57,7 +57,9 @@ _NO_RESOURCES: Mapping[str, Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class PartitionImage:
-    """The replicas of a partition, its leader and its epochs, and the move that was ordered (see `PartitionRecord`)."""
+    """The replicas of a partition, its leader and its epochs, and the move that was ordered (see
+    `PartitionRecord`).
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -104,7 +106,9 @@ class MetadataImage:
         return [self.topics_by_name, self.topics_by_id, self._unified_names]
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Return the values set on a resource, by name; empty when none is set. The caller must not change them."""
+        """Return the values set on a resource, by name; empty when none is set. The caller must not change
+        them.
+        """
         return self._configs.get(resource_type, _NO_RESOURCES).get(resource_name, _NOTHING)
 
     def configured(self, resource_type: int) -> Collection[str]:
@@ -263,7 +267,8 @@ _NO_INCARNATION = uuid.UUID(int=0)
 def records_of(image: MetadataImage, sessions: Collection[int] | None = None) -> Iterator[MetadataRecord]:
     """Yield the records of an image, which must not change meanwhile.
 
-    Of sessions that have ended, only those in `sessions` are named; None names all. The ids of deleted topics are left out.
+    Of sessions that have ended, only those in `sessions` are named; None names all. The ids of deleted topics
+    are left out.
     """
     yield from _brokers(image.brokers, sessions)
     for topic in image.topics_by_name.values():
@@ -312,7 +317,9 @@ def _topic(topic: TopicImage) -> Iterator[MetadataRecord]:
 
 
 def _brokers(brokers: StoredBrokers, sessions: Collection[int] | None) -> Iterator[MetadataRecord]:
-    """Yield the brokers. A session that has ended shows by a later registration of its node, or by the removal of the node."""
+    """Yield the brokers. A session that has ended shows by a later registration of its node, or by the
+    removal of the node.
+    """
     if brokers.cluster_version:
         yield FeatureLevelRecord(CLUSTER_VERSION_FEATURE, brokers.cluster_version)
     ended: dict[int, list[int]] = {}

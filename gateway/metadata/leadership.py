@@ -1,8 +1,9 @@
-"""Decisions about the leaders of partitions: give those of a gateway that is gone to live ones, move one, reassign replicas.
+"""Decisions about the leaders of partitions: give those of a gateway that is gone to live ones, move one,
+reassign replicas.
 
-All gateways read all records from the bucket, so every live one can lead every partition. The replicas of a partition are the
-gateways that are to lead it first; the first of them is preferred. Source for the shape of a reassignment: Kafka's
-PartitionReassignmentReplicas.
+All gateways read all records from the bucket, so every live one can lead every partition. The replicas of a
+partition are the gateways that are to lead it first; the first of them is preferred. Source for the shape of
+a reassignment: Kafka's PartitionReassignmentReplicas.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Loads:
         self.of_topic = Counter(partition.leader for partition in topic.partitions.values())
 
     def least(self, preferred: Sequence[int]) -> int:
-        """Return the broker that leads the fewest partitions of the topic, then of all; a preferred one where several lead as few."""
+        """Return the broker that leads the fewest partitions of the topic, then of all; a preferred one where
+        several lead as few.
+        """
         return min(
             self.brokers,
             key=lambda broker: (
@@ -84,9 +87,11 @@ def led_by(image: MetadataImage, node_id: int) -> int:
 def failover(
     image: MetadataImage, live: Collection[int], draining: Collection[int]
 ) -> Iterator[PartitionRecord]:
-    """Yield a new leader, in the next epochs, for each partition whose leader is not live; for none where no broker is live.
+    """Yield a new leader, in the next epochs, for each partition whose leader is not live; for none where no
+    broker is live.
 
-    The brokers that lead the fewest partitions get more, so that leaders stay spread. A partition that a live broker leads stays.
+    The brokers that lead the fewest partitions get more, so that leaders stay spread. A partition that a live
+    broker leads stays.
     """
     if not live:
         return
@@ -109,8 +114,8 @@ def failover(
 
 
 def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[PartitionRecord]:
-    """Yield the partitions that a live leader was ordered to hand over to a broker that is not live: they go to a live one of the
-    replicas, or the order is taken back.
+    """Yield the partitions that a live leader was ordered to hand over to a broker that is not live: they go
+    to a live one of the replicas, or the order is taken back.
     """
     for topic in image.topics_by_id.values():
         for index, partition in topic.partitions.items():
@@ -136,7 +141,8 @@ def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[Partitio
 def move(
     image: MetadataImage, topic_id: uuid.UUID, index: int, *, leader: int, leader_epoch: int, to: int
 ) -> Decision[bool]:
-    """Make `to` the leader of a partition; only its present leader, in its present epoch, decides this. The answer says whether it moves.
+    """Make `to` the leader of a partition; only its present leader, in its present epoch, decides this. The
+    answer says whether it moves.
 
     Ends the reassignment in progress. Without one, `to` is the preferred replica from now on.
     """
@@ -166,10 +172,12 @@ def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]
 
 
 def stay_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
-    """Let partitions stay where they are, after a change with their moves failed; the answer says which of them have moved.
+    """Let partitions stay where they are, after a change with their moves failed; the answer says which of
+    them have moved.
 
-    The change that failed may come into the log later, if it finds the place empty for which it was made. The records here take that place.
-    They change nothing but the epochs of the partitions, and orders stay in force.
+    The change that failed may come into the log later, if it finds the place empty for which it was made. The
+    records here take that place. They change nothing but the epochs of the partitions, and orders stay in
+    force.
     """
     stays: list[MetadataRecord] = []
     answer = []
@@ -220,9 +228,11 @@ def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -
 def reassign(
     image: MetadataImage, name: str, index: int, replicas: Sequence[int] | None, node_id: int
 ) -> Decision[ApiError | None]:
-    """Reassign a partition to other replicas; None ends the reassignment in progress. `node_id` is the gateway that decides.
+    """Reassign a partition to other replicas; None ends the reassignment in progress. `node_id` is the
+    gateway that decides.
 
-    The reassignment is complete at once unless the leader is none of the new replicas: then the leader hands over to the first live one.
+    The reassignment is complete at once unless the leader is none of the new replicas: then the leader hands
+    over to the first live one.
     """
     topic = image.topics_by_name.get(name)
     if topic is None:
@@ -265,7 +275,9 @@ def is_reassigned(partition: PartitionImage) -> bool:
 
 
 def reassigned_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """Return the replicas that the partition has once the reassignment in progress has ended; its present ones without any."""
+    """Return the replicas that the partition has once the reassignment in progress has ended; its present
+    ones without any.
+    """
     if not partition.removing_replicas:
         return partition.replicas
     return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)

@@ -1,8 +1,9 @@
 """Decisions about the gateways of a cluster: they register, end, are drained, and are removed.
 
-The epoch of a broker is the number of its session, so a later session of a node has a higher one. Each decision that takes a gateway
-away gives its partitions to live ones in the same change. Deciding again on a newer image is safe: every decision names the session that
-it is about. Source: Kafka's ClusterControlManager, ReplicationControlManager.handleBrokerFenced.
+The epoch of a broker is the number of its session, so a later session of a node has a higher one. Each
+decision that takes a gateway away gives its partitions to live ones in the same change. Deciding again on a
+newer image is safe: every decision names the session that it is about. Source: Kafka's ClusterControlManager,
+ReplicationControlManager.handleBrokerFenced.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ NOT_REGISTERED: Final = -1
 
 
 ENDED_IDS_KEPT: Final = 100
-"""Node ids of gateways that have ended and may return at their addresses. With more of these, a gateway at a new address takes the id that
-registered first."""
+"""Node ids of gateways that have ended and may return at their addresses. With more of these, a gateway at a
+new address takes the id that registered first."""
 
 Address = tuple[str, int]
 """The host and port at which clients reach a gateway."""
@@ -41,11 +42,13 @@ Address = tuple[str, int]
 def free_node_id(
     image: MetadataImage, starting: Collection[int] = (), addresses: Collection[Address] = ()
 ) -> tuple[int, int]:
-    """Return a node id without a live broker that is not among `starting`, and the epoch of its last registration: NOT_REGISTERED without any.
+    """Return a node id without a live broker that is not among `starting`, and the epoch of its last
+    registration: NOT_REGISTERED without any.
 
-    A gateway gets the id that was last registered at one of its `addresses`, or else the lowest one that was never registered. Do not give it
-    the id of another address: a client connects by the id to the address that it knows, and keeps the connection if the id moves. If the
-    gateway of that address came back under another id, the client would ask the wrong gateway for ever.
+    A gateway gets the id that was last registered at one of its `addresses`, or else the lowest one that was
+    never registered. Do not give it the id of another address: a client connects by the id to the address
+    that it knows, and keeps the connection if the id moves. If the gateway of that address came back under
+    another id, the client would ask the wrong gateway for ever.
     """
     brokers = image.brokers.by_id
     ended = [broker for broker in brokers.values() if broker.fenced and broker.broker_id not in starting]
@@ -77,9 +80,9 @@ def choose_node_id(
 ) -> tuple[int, int]:
     """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
 
-    `kept` is the id in its data directory, and `last_session` the session that used the directory last. The gateway keeps its id unless another
-    one is live under it by now. `starting` are the ids of gateways that are about to join, and `addresses` those at which clients will reach
-    this one.
+    `kept` is the id in its data directory, and `last_session` the session that used the directory last. The
+    gateway keeps its id unless another one is live under it by now. `starting` are the ids of gateways that
+    are about to join, and `addresses` those at which clients will reach this one.
     """
     if kept is None:
         return free_node_id(image, starting, addresses)
@@ -100,8 +103,8 @@ def register_broker(
 ) -> Decision[ApiError | None]:
     """Register a session of a gateway, and give it its share of the partitions that no live gateway leads.
 
-    `replaces` is the epoch of the registration that the gateway knows of its node id: another one means that another gateway has taken the
-    id meanwhile. The partitions of an earlier session of the node stay its own.
+    `replaces` is the epoch of the registration that the gateway knows of its node id: another one means that
+    another gateway has taken the id meanwhile. The partitions of an earlier session of the node stay its own.
     """
     known = image.brokers.by_id.get(broker.broker_id)
     if known is not None and known.incarnation_id == broker.incarnation_id:
@@ -122,7 +125,8 @@ def _refusal(image: MetadataImage, broker: RegisterBrokerRecord, replaces: int) 
     required = image.brokers.cluster_version
     if broker.cluster_version < required:
         text = (
-            f"the cluster uses version {required} of its formats, and this release knows {broker.cluster_version}; start the release "
+            f"the cluster uses version {required} of its formats, and this release knows "
+            f"{broker.cluster_version}; start the release "
             "that the other gateways run, or a later one"
         )
         return ApiError(ErrorCode.unsupported_version, text)
@@ -137,7 +141,8 @@ def _refusal(image: MetadataImage, broker: RegisterBrokerRecord, replaces: int) 
 
 
 def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decision[bool]:
-    """Fence a broker whose session is sealed, and give its partitions to live ones. The answer says whether this ended the session.
+    """Fence a broker whose session is sealed, and give its partitions to live ones. The answer says whether
+    this ended the session.
 
     Call this only after the seal: a gateway whose session is not sealed may go on to acknowledge records.
     """
@@ -152,7 +157,9 @@ def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decisi
 
 
 def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
-    """Order a live broker to hand over all partitions that it leads; new ones avoid it until it registers again."""
+    """Order a live broker to hand over all partitions that it leads; new ones avoid it until it registers
+    again.
+    """
     live = image.brokers.live(node_id) if image.brokers.by_id else ()
     if node_id not in live:
         return Decision(

@@ -44,7 +44,8 @@ def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) ->
     """
     if not image.next_producer_id <= next_producer_id <= _LAST_ID:
         raise ValueError(
-            f"the next producer id must be between {image.next_producer_id} and {_LAST_ID}, not {next_producer_id}"
+            f"the next producer id must be between {image.next_producer_id} and {_LAST_ID}, not "
+            f"{next_producer_id}"
         )
     if next_producer_id == image.next_producer_id:
         return Decision((), image.next_producer_id)

@@ -31,8 +31,9 @@ class TopicRecord(msgspec.Struct, frozen=True, rename="camel"):
 class PartitionRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A partition of a topic was created, its leadership was set, or a move of its leadership was ordered.
 
-    As in Kafka, `replicas` has the brokers of `adding_replicas` and of `removing_replicas` while the partition is reassigned. Its leader
-    hands the partition over to `next_leader`, and commits the end of the reassignment; -1 orders no move.
+    As in Kafka, `replicas` has the brokers of `adding_replicas` and of `removing_replicas` while the
+    partition is reassigned. Its leader hands the partition over to `next_leader`, and commits the end of the
+    reassignment; -1 orders no move.
     """
 
     partition_id: int
@@ -135,7 +136,9 @@ class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel
 
 
 class DelegationTokenRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A delegation token was created or renewed, or its expiry was set. Principals are text, such as `User:ann`."""
+    """A delegation token was created or renewed, or its expiry was set. Principals are text, such as
+    `User:ann`.
+    """
 
     owner: str
     requester: str
@@ -164,8 +167,9 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, rename="camel"):
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A broker joined the cluster, or joined again: each time with a higher `broker_epoch`.
 
-    `cluster_version` is the newest version of the cluster's formats that the broker's release can write, and `lease_ms` how long the broker
-    answers readers after its last confirmed object: others take it over only after that.
+    `cluster_version` is the newest version of the cluster's formats that the broker's release can write, and
+    `lease_ms` how long the broker answers readers after its last confirmed object: others take it over only
+    after that.
     """
 
     broker_id: int
@@ -182,7 +186,8 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A broker was fenced (1): it leads nothing until it is unfenced (-1). 0 changes nothing, as in Kafka.
 
-    With `in_controlled_shutdown` 1 the broker hands over all partitions that it leads, and gets no new ones until it registers again.
+    With `in_controlled_shutdown` 1 the broker hands over all partitions that it leads, and gets no new ones
+    until it registers again.
     """
 
     broker_id: int
@@ -302,7 +307,8 @@ def decode_record(value: bytes) -> MetadataRecord:
     record_type = _TYPES.get(envelope.type)
     if record_type is None or envelope.version != _VERSION:
         raise UnknownRecordError(
-            f"metadata record {envelope.type} has version {envelope.version}; this program reads version {_VERSION} of "
+            f"metadata record {envelope.type} has version {envelope.version}; this program reads version "
+            f"{_VERSION} of "
             f"{', '.join(_TYPES)}"
         )
     data = envelope.data

@@ -39,7 +39,8 @@ from gateway.metadata.records import (
 )
 from gateway.metadata.users import UNKNOWN_TOPIC_ID_MESSAGE, UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 
-#: Partitions that one request may create; Kafka refuses more, too (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
+#: Partitions that one request may create; Kafka refuses more, too
+#: (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 Assignments = Sequence[tuple[int, Sequence[int]]]
@@ -58,7 +59,9 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MorePartitions:
-    """A topic whose number of partitions shall become `count`; `assignments` has the brokers of each new partition."""
+    """A topic whose number of partitions shall become `count`; `assignments` has the brokers of each new
+    partition.
+    """
 
     name: str
     count: int
@@ -195,8 +198,10 @@ def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
     if topic.replication_factor > len(brokers):
         return ApiError(
             ErrorCode.invalid_replication_factor,
-            f"Unable to replicate the partition {topic.replication_factor} time(s): The target replication factor of "
-            f"{topic.replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
+            f"Unable to replicate the partition {topic.replication_factor} time(s): The target replication "
+            "factor of "
+            f"{topic.replication_factor} cannot be reached because only {len(brokers)} broker(s) are "
+            "registered.",
         )
     return None
 
@@ -254,7 +259,8 @@ def replicas_error(
         previous = broker
     if replication_factor is not None and len(replicas) != replication_factor:
         text = (
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+            "is not "
             f"consistent with previous partitions, which have {replication_factor} replica(s)."
         )
         return ApiError(ErrorCode.invalid_replica_assignment, text)
@@ -373,7 +379,8 @@ def _increase_error(
     if topic.count < present:
         return ApiError(
             ErrorCode.invalid_partitions,
-            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase.",
+            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an "
+            "increase.",
         )
     if topic.assignments is None:
         return None
@@ -381,7 +388,8 @@ def _increase_error(
     if len(topic.assignments) != additional:
         return ApiError(
             ErrorCode.invalid_replica_assignment,
-            f"{additional} partition(s) would be added, but {len(topic.assignments)} assignment(s) were given.",
+            f"{additional} partition(s) would be added, but {len(topic.assignments)} assignment(s) were "
+            "given.",
         )
     for replicas in topic.assignments:
         error = replicas_error(replicas, brokers, _replication_factor(found))
@@ -393,8 +401,8 @@ def _increase_error(
 # Chooses the brokers of new partitions: neighbouring partitions of a topic go to different brokers.
 
 MOST_REPLICAS_BY_DEFAULT: Final = 3
-"""Replicas of a partition that is created without a number of them, where as many gateways are live. All gateways share the records, so
-the replicas only say which of them lead the partition first."""
+"""Replicas of a partition that is created without a number of them, where as many gateways are live. All
+gateways share the records, so the replicas only say which of them lead the partition first."""
 
 
 def default_replication_factor(brokers: Sequence[int]) -> int:
@@ -411,9 +419,9 @@ def new_partitions(
 ) -> Iterator[PartitionRecord]:
     """Yield the records of new partitions. The first replica leads, from leader epoch 0 on.
 
-    The brokers take turns; the topic id chooses which of them has partition 0, so that topics of one partition are
-    spread, too. Partitions that are added later continue the turns. The `avoided` brokers lead none, unless all are avoided. Source:
-    Kafka's StripedReplicaPlacer, without racks.
+    The brokers take turns; the topic id chooses which of them has partition 0, so that topics of one
+    partition are spread, too. Partitions that are added later continue the turns. The `avoided` brokers lead
+    none, unless all are avoided. Source: Kafka's StripedReplicaPlacer, without racks.
     """
     first = int.from_bytes(topic_id.bytes[-8:], "big")
     leaders = [broker for broker in brokers if broker not in avoided] or brokers

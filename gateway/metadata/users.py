@@ -36,9 +36,13 @@ from gateway.security.sasl.scram_credential import (
 )
 
 MAX_NAME_BYTES: Final = 1_024
-"""Bytes of a user's name in UTF-8; a longer name is refused with UNACCEPTABLE_CREDENTIAL. Kafka has no such limit."""
+"""Bytes of a user's name in UTF-8; a longer name is refused with UNACCEPTABLE_CREDENTIAL. Kafka has no such
+limit.
+"""
 MAX_SALT_BYTES: Final = 1_024
-"""Bytes of a salt and of a salted password; more are refused with UNACCEPTABLE_CREDENTIAL. Kafka has no such limit."""
+"""Bytes of a salt and of a salted password; more are refused with UNACCEPTABLE_CREDENTIAL. Kafka has no such
+limit.
+"""
 _MECHANISMS: Final = frozenset(ScramHash)
 
 
@@ -91,8 +95,8 @@ class StoredUsers:
 def alter_users(
     stored: StoredUsers, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], *, most: int
 ) -> Decision[dict[str, ApiError | None]]:
-    """Set and delete credentials of up to `most` users in all; the answer has an error for each user, None for a user whose
-    change is taken.
+    """Set and delete credentials of up to `most` users in all; the answer has an error for each user, None
+    for a user whose change is taken.
     """
     changes: dict[str, Deletion | Upsertion] = {}
     errors: dict[str, ApiError] = {}
@@ -167,7 +171,8 @@ def _limit(
         del changes[name]
         errors[name] = ApiError(
             ErrorCode.policy_violation,
-            f"{most} users have credentials, as many as seqgate.scram.users.max allows; delete some or raise it.",
+            f"{most} users have credentials, as many as seqgate.scram.users.max allows; delete some or raise "
+            "it.",
         )
 
 
@@ -375,7 +380,8 @@ def describe_tokens(
 ) -> Iterable[DelegationTokenRecord]:
     """Yield the tokens that a principal may see: its own, and those for which `may_describe` is true.
 
-    `owners` None asks for all tokens, otherwise for those of which one of the owners is owner, requester or renewer.
+    `owners` None asks for all tokens, otherwise for those of which one of the owners is owner, requester or
+    renewer.
     """
     for token in stored.by_id.values():
         if owners is not None and not any(is_of(token, owner) for owner in owners):

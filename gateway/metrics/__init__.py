@@ -1,4 +1,5 @@
-"""The counts of a gateway, for Prometheus: the table of metrics, the listener that answers, and the health of the gateway.
+"""The counts of a gateway, for Prometheus: the table of metrics, the listener that answers, and the health of
+the gateway.
 
     table           the one list of metrics, by subject; docs/metrics.md is made from it
     subjects/       one module for each subject: its metrics, and the function that reads their values

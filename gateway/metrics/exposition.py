@@ -36,7 +36,9 @@ from gateway.telemetry.payload import HistogramValue, PushedSeries
 from gateway.telemetry.payload import Kind as PointsKind
 
 STEP: Final = 500
-"""Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because they come less often."""
+"""Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because
+they come less often.
+"""
 T = TypeVar("T")
 _END: Final = b"# EOF\n"
 """The last line of the OpenMetrics format."""
@@ -58,7 +60,8 @@ class Text(NamedTuple):
 async def text_of(sources: Sources, accept: str) -> Text:
     """Return the values of all metrics. `accept` is the header of the request that names the wanted formats.
 
-    The event loop reads the values in slices, and a thread writes them as text, so that requests wait for neither.
+    The event loop reads the values in slices, and a thread writes them as text, so that requests wait for
+    neither.
     """
     encoder, content_type = _encoder(accept)
     pieces: list[bytes] = []
@@ -141,7 +144,9 @@ def _buckets(durations: Durations) -> list[tuple[str, float]]:
 
 
 def process_families() -> Iterator[Family]:
-    """Yield what prometheus_client tells of every process: memory, CPU time, file handles, garbage collection."""
+    """Yield what prometheus_client tells of every process: memory, CPU time, file handles, garbage
+    collection.
+    """
     from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR  # noqa: PLC0415 - they read the process
 
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
@@ -157,7 +162,8 @@ _LongName = tuple[str, tuple[tuple[str, str], ...]]
 def pushed_families(found: Iterable[PushedSeries]) -> Iterator[Family]:
     """Yield a family for each name.
 
-    Of two kinds of one name, and of two series that differ only in characters which Prometheus does not know, the later one is left out.
+    Of two kinds of one name, and of two series that differ only in characters which Prometheus does not know,
+    the later one is left out.
     """
     families: dict[str, Family] = {}
     kinds: dict[str, PointsKind] = {}
@@ -251,7 +257,10 @@ def metrics_page() -> str:
 _PROCESS: Final = (
     "## The process",
     "",
-    "`prometheus-client` adds what it tells of every Python process: `process_cpu_seconds_total`, `process_resident_memory_bytes`,",
+    (
+        "`prometheus-client` adds what it tells of every Python process: `process_cpu_seconds_total`, "
+        "`process_resident_memory_bytes`,"
+    ),
     "`process_open_fds`, `process_max_fds`, `process_start_time_seconds`, `python_gc_*` and `python_info`.",
 )
 

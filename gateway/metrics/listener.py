@@ -96,8 +96,8 @@ class MetricsListener:
     def _shows_views(self, request: HttpRequest) -> bool:
         """Return whether only programs of this machine can have sent the request, or views are for everybody.
 
-        A page in a browser on this machine can reach the listener under a host name of its own that resolves to 127.0.0.1. The browser then
-        sends that name, and lets the page read the answer.
+        A page in a browser on this machine can reach the listener under a host name of its own that resolves
+        to 127.0.0.1. The browser then sends that name, and lets the page read the answer.
         """
         if self._shows_views_everywhere:
             return True
@@ -222,10 +222,11 @@ class RefusedFields(Exception):
 
 
 async def view(gateway: LiveGateway, name: str, fields: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the answer of an operation as JSON: what this gateway knows, also where others of a cluster know more.
+    """Return the answer of an operation as JSON: what this gateway knows, also where others of a cluster know
+    more.
 
-    `fields` are those of the request, as texts; a field that is a list has several. Raises NoView, RefusedFields,
-    ControlError.
+    `fields` are those of the request, as texts; a field that is a list has several. Raises NoView,
+    RefusedFields, ControlError.
     """
     request = _request(name, fields)
     return msgspec.json.encode(await answer_live(gateway, request))

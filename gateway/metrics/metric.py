@@ -46,7 +46,9 @@ class Metric:
 
     @property
     def family(self) -> str:
-        """Return the name without the suffix that clients of Prometheus add themselves: `_total` of a counter, `_info` of an info."""
+        """Return the name without the suffix that clients of Prometheus add themselves: `_total` of a
+        counter, `_info` of an info.
+        """
         suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(self.kind, "")
         return self.name.removesuffix(suffix) if suffix else self.name
 
@@ -182,7 +184,9 @@ class Traffic:
 
 
 class TopicTraffic:
-    """Sums the traffic of partitions by topic. The first `most` topics have series of their own, the rest share one."""
+    """Sums the traffic of partitions by topic. The first `most` topics have series of their own, the rest
+    share one.
+    """
 
     def __init__(self, partitions: Partitions, most: int) -> None:
         self._partitions = partitions
@@ -198,8 +202,9 @@ class TopicTraffic:
     def read(self) -> Iterator[dict[str, Traffic] | None]:
         """Yield None after each partition, and at the end the traffic by series."""
         self._forget_deleted()
-        # Partitions open and close between two slices. Count those that are open now, and the closed ones up to now. Otherwise a partition
-        # that closes meanwhile counts twice or not at all, and a counter falls at the next read.
+        # Partitions open and close between two slices. Count those that are open now, and the closed ones up
+        # to now. Otherwise a partition that closes meanwhile counts twice or not at all, and a counter falls
+        # at the next read.
         opened = list(self._partitions)
         found = {series: replace(closed) for series, closed in self._closed.items()}
         for partition in opened:

@@ -1,5 +1,5 @@
-"""One other gateway: its connection, which is opened when it is needed, and the requests that wait for room on
-it.
+"""One other gateway: its connection, which is opened when it is needed, and the requests that wait for room
+on it.
 
 How a gateway connects to the others: the protocol, TLS files and login of the listener between brokers.
 
@@ -34,16 +34,22 @@ from gateway.security.errors import StoreError
 logger = logging.getLogger(__name__)
 
 MOST_IN_FLIGHT: Final = 100
-"""Requests without an answer on one connection; further ones wait. A gateway carries out as many of one connection at once."""
+"""Requests without an answer on one connection; further ones wait. A gateway carries out as many of one
+connection at once.
+"""
 MOST_WAITING: Final = 10_000
 """Requests to one gateway that have no answer yet; further ones are refused with PeerUnavailable."""
 SILENCE_S: Final = 10.0
 """A connection without any answer for this time is closed when a request on it times out."""
 IDLE_SHARE: Final = 0.75
-"""The share of `connections.max.idle.ms` after which an idle connection is replaced. The other gateway would close it soon."""
+"""The share of `connections.max.idle.ms` after which an idle connection is replaced. The other gateway would
+close it soon.
+"""
 FIRST_DELAY_S: Final = 0.05
 MOST_DELAY_S: Final = 1.0
-"""Delays between attempts to connect double from the first to the most: Kafka's reconnect.backoff.ms and its maximum."""
+"""Delays between attempts to connect double from the first to the most: Kafka's reconnect.backoff.ms and its
+maximum.
+"""
 _DOUBLINGS: Final = 10
 
 
@@ -54,7 +60,9 @@ def _is_cancelled() -> bool:
 
 
 class OnePeer:
-    """Asks the gateway at one address, by one connection at a time. A request during the delay after a failed attempt is refused at once."""
+    """Asks the gateway at one address, by one connection at a time. A request during the delay after a failed
+    attempt is refused at once.
+    """
 
     def __init__(self, config: Config, node_id: int, address: PeerAddress, client_id: bytes) -> None:
         self.address = address
@@ -272,7 +280,9 @@ class _Asked(NamedTuple):
 
 
 class PeerConnection:
-    """A connection that is ready for requests, or was closed. A closed one answers every request with PeerUnavailable."""
+    """A connection that is ready for requests, or was closed. A closed one answers every request with
+    PeerUnavailable.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: bytes) -> None:
         """Begin to read answers."""
@@ -294,11 +304,14 @@ class PeerConnection:
         return len(self._asked)
 
     def silent_s(self) -> float:
-        """Return for how long (s) a request has waited without any answer on the connection; 0 without a request."""
+        """Return for how long (s) a request has waited without any answer on the connection; 0 without a
+        request.
+        """
         return self._loop.time() - max(self._asked[0].sent_s, self.heard_s) if self._asked else 0.0
 
     def send(self, request: Any) -> asyncio.Future[Any]:
-        """Send a request; return the future of its answer, which raises PeerUnavailable when the connection breaks.
+        """Send a request; return the future of its answer, which raises PeerUnavailable when the connection
+        breaks.
 
         The caller may cancel the future: the answer is then dropped when it comes.
         """

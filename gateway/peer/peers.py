@@ -52,8 +52,9 @@ _MOVED: Final = "it has another address now"
 class Peers:
     """Asks other gateways. Where this gateway is alone, it holds no connection.
 
-    Requests to one gateway go over one connection, in the order of the calls, and their answers come in that order: a request that
-    waits at the other gateway holds up all requests behind it, so ask nothing that polls.
+    Requests to one gateway go over one connection, in the order of the calls, and their answers come in that
+    order: a request that waits at the other gateway holds up all requests behind it, so ask nothing that
+    polls.
     """
 
     def __init__(self, config: Config, node_id: int, find: Callable[[int], PeerAddress | None]) -> None:
@@ -67,7 +68,8 @@ class Peers:
         self._is_closed = False
 
     async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        """Return the answer to a request of kio: kio's response of the same version, with plain numbers for error codes.
+        """Return the answer to a request of kio: kio's response of the same version, with plain numbers for
+        error codes.
 
         Raises PeerUnavailable; then the request may have been carried out, or not.
         """
@@ -114,7 +116,8 @@ class Peers:
 
 
 class PeerUnavailable(Exception):
-    """Another gateway did not answer: it is unknown, fenced, refuses the connection, or is silent. The message says which.
+    """Another gateway did not answer: it is unknown, fenced, refuses the connection, or is silent. The
+    message says which.
 
     Whether the request was carried out is unknown: the connection may have broken after it.
     """

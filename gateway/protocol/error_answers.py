@@ -1,4 +1,5 @@
-"""Builds the answer that refuses a whole request of any API with one error, as Kafka's `getErrorResponse` does.
+"""Builds the answer that refuses a whole request of any API with one error, as Kafka's `getErrorResponse`
+does.
 
 Every error code of such an answer is the same. Rows of the request that an answer repeats stand in `_ROWS`;
 other arrays are empty, and all other fields have the default of Kafka's message definitions.
@@ -51,9 +52,10 @@ _ITSELF: Final = ""
 class _Rows:
     """The rows of an answer that repeat rows of the request.
 
-    `answer`: the name of the answer's array. `request`: the name of the request's array, or a function that returns its rows.
-    `copied`: the name of the request's field, by the name of the answer's. `values`: the fields that have another value than their default.
-    `last_version`: the last version of which the answer has these rows.
+    `answer`: the name of the answer's array. `request`: the name of the request's array, or a function that
+    returns its rows. `copied`: the name of the request's field, by the name of the answer's. `values`: the
+    fields that have another value than their default. `last_version`: the last version of which the answer
+    has these rows.
     """
 
     answer: str
@@ -269,7 +271,8 @@ def error_answer(
 ) -> bytes:
     """Return the frame of the answer in which everything has this error.
 
-    It is empty when a Produce wants no answer (acks=0), and when the answer would have more rows than `most_rows`.
+    It is empty when a Produce wants no answer (acks=0), and when the answer would have more rows than
+    `most_rows`.
     """
     if api_key == _PRODUCE and request.acks == 0:
         return b""
@@ -389,7 +392,9 @@ def _patched(head: bytes, api_key: int, version: int, throttle_ms: int) -> bytes
 
 
 def _patched_before_tags(head: bytes, version: int, throttle_ms: int) -> bytes:
-    """Patch a Produce answer whose tagged fields name the leaders of partitions. Such an answer is rare, so it is decoded."""
+    """Patch a Produce answer whose tagged fields name the leaders of partitions. Such an answer is rare, so
+    it is decoded.
+    """
     from kio.serial import entity_reader  # noqa: PLC0415 - slow to import, and rarely needed
 
     kind = response_type(PRODUCE, version)

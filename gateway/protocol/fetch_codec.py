@@ -61,9 +61,9 @@ _NONE = b"\xff\xff\xff\xff"
 class FetchRow(NamedTuple):
     """The answer for one partition.
 
-    `aborted_transactions` holds (producer_id, first_offset) items, and is None under read_uncommitted. `diverging_epoch` is
-    (leader_epoch, end_offset) when the reader's last leader epoch does not match the log (KIP-595). `current_leader` is
-    (leader_id, leader_epoch) beside errors about leadership (KIP-951).
+    `aborted_transactions` holds (producer_id, first_offset) items, and is None under read_uncommitted.
+    `diverging_epoch` is (leader_epoch, end_offset) when the reader's last leader epoch does not match the log
+    (KIP-595). `current_leader` is (leader_id, leader_epoch) beside errors about leadership (KIP-951).
     """
 
     partition: int
@@ -303,7 +303,9 @@ class _Cursor:
         return values
 
     def count(self) -> int:
-        """Read the length of an array or text that can't be null. Raises MalformedRequest when fewer bytes are left."""
+        """Read the length of an array or text that can't be null. Raises MalformedRequest when fewer bytes
+        are left.
+        """
         if self.flexible:
             value, self.position = read_unsigned_varint(self.frame, self.position)
             value -= 1
@@ -312,7 +314,9 @@ class _Cursor:
         return self._checked(value)
 
     def items(self) -> int:
-        """Read the length of an array. Raises MalformedRequest when the request names more than MAX_ITEMS in all."""
+        """Read the length of an array. Raises MalformedRequest when the request names more than MAX_ITEMS in
+        all.
+        """
         count = self.count()
         self._items += count
         check_items(self._items)
@@ -346,7 +350,9 @@ class _Cursor:
         return text_of(self.frame[self.position - size : self.position])
 
     def replica_id(self) -> int:
-        """Read the tagged fields at the end; return the node id of the follower, -1 when the request names none."""
+        """Read the tagged fields at the end; return the node id of the follower, -1 when the request names
+        none.
+        """
         replica_id = -1
         for _ in range(self._varint()):
             tag = self._varint()

@@ -13,9 +13,11 @@ from struct import Struct
 from typing import NamedTuple
 
 MAX_ITEMS = 200_000
-"""The number of topics, partitions and the like that one request may name. The connection of a larger request is closed.
+"""The number of topics, partitions and the like that one request may name. The connection of a larger request
+is closed.
 
-All other clients wait while the event loop reads a request; Kafka has several threads. No client sends so many items.
+All other clients wait while the event loop reads a request; Kafka has several threads. No client sends so
+many items.
 """
 
 LONGEST_TEXT_BYTES = 2**15 - 1
@@ -104,7 +106,9 @@ def skip_tagged_fields(frame: bytes | memoryview, position: int) -> int:
 
 
 def read_unsigned_varint(frame: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Read an unsigned LEB128 varint of at most 5 bytes (ByteUtils.readUnsignedVarint); return it with the next position."""
+    """Read an unsigned LEB128 varint of at most 5 bytes (ByteUtils.readUnsignedVarint); return it with the
+    next position.
+    """
     value = 0
     try:
         for shift in _VARINT_SHIFTS:

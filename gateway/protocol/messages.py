@@ -1,7 +1,9 @@
-"""The codec of every message but Produce and Fetch, by kio's schemas (generated from Kafka's message definitions).
+"""The codec of every message but Produce and Fetch, by kio's schemas (generated from Kafka's message
+definitions).
 
-A handler serves all versions of its API with one piece of code. The handler reads the fields that the request's version
-has, and builds the answer with `build`, which leaves out fields that the answer's version lacks.
+A handler serves all versions of its API with one piece of code. The handler reads the fields that the
+request's version has, and builds the answer with `build`, which leaves out fields that the answer's version
+lacks.
 """
 
 from __future__ import annotations
@@ -53,13 +55,17 @@ def request_name(api_key: int, version: int) -> str:
 
 @cache
 def response_module(api_key: int, version: int) -> ModuleType:
-    """Return kio's module with the response class of this API and version, and the classes of its nested fields."""
+    """Return kio's module with the response class of this API and version, and the classes of its nested
+    fields.
+    """
     return load_payload_module(api_key, version, EntityType.response)
 
 
 @cache
 def request_module(api_key: int, version: int) -> ModuleType:
-    """Return kio's module with the request class of this API and version, and the classes of its nested fields."""
+    """Return kio's module with the request class of this API and version, and the classes of its nested
+    fields.
+    """
     return load_payload_module(api_key, version, EntityType.request)
 
 

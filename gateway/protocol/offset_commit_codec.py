@@ -210,7 +210,9 @@ def _request(
 
 
 def _compact_text(raw: bytes, position: int) -> tuple[str | None, int]:
-    """Read a text that can be null; return it with the next position, which may lie after the end of the frame."""
+    """Read a text that can be null; return it with the next position, which may lie after the end of the
+    frame.
+    """
     size = raw[position]
     position += 1
     if size >= _CONTINUES:
@@ -294,7 +296,8 @@ _NUMBERS_BYTES: Final = 12
 def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
     """Return the end of the prefix of a request whose texts are short. Raises IndexError.
 
-    For any other request the result is meaningless: its prefix is then found, if at all, with a shape that differs.
+    For any other request the result is meaningless: its prefix is then found, if at all, with a shape that
+    differs.
     """
     body = FIXED_HEADER_BYTES
     if client_id_bytes > 0:
@@ -321,7 +324,9 @@ class CommitShape:
         self._constant = self._unpack(frame, PREFIX_START)[0::3]
 
     def numbers(self, frame: memoryview) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Return the offsets and leader epochs of a request of this shape; None for a request of another shape."""
+        """Return the offsets and leader epochs of a request of this shape; None for a request of another
+        shape.
+        """
         if len(frame) != self._size_bytes:
             return None
         values = self._unpack(frame, PREFIX_START)

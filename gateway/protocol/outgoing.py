@@ -1,4 +1,5 @@
-"""Requests that a gateway sends, and the answers to them: the client's side of the Kafka protocol, by kio's schemas.
+"""Requests that a gateway sends, and the answers to them: the client's side of the Kafka protocol, by kio's
+schemas.
 
 Error codes of answers are plain numbers, as everywhere in `schema_reader`.
 """

@@ -66,14 +66,18 @@ _TOPIC_ID_BYTES = 16
 
 
 class PartitionRecords(NamedTuple):
-    """The part of a request for one partition. `records` is a view of the frame, valid until the request has begun."""
+    """The part of a request for one partition. `records` is a view of the frame, valid until the request has
+    begun.
+    """
 
     partition: int
     records: memoryview | None
 
 
 class TopicRecords(NamedTuple):
-    """The part of a request for one topic. `key` is the topic name, or from v13 on the 16 bytes of the topic id."""
+    """The part of a request for one topic. `key` is the topic name, or from v13 on the 16 bytes of the topic
+    id.
+    """
 
     key: str | bytes
     partitions: list[PartitionRecords]
@@ -256,7 +260,9 @@ def _flexible_body(topics: Sequence[TopicRows]) -> bytes:
 
 
 def _leader_tag(leader: tuple[int, int]) -> bytes:
-    """Return the tagged fields of a row: count 1 | tag 0 | size 9 | int32 leader_id | int32 leader_epoch | no tags."""
+    """Return the tagged fields of a row: count 1 | tag 0 | size 9 | int32 leader_id | int32 leader_epoch | no
+    tags.
+    """
     return b"\1\0\x09" + _INDEX_AND_SIZE.pack(*leader) + b"\0"
 
 
@@ -328,7 +334,8 @@ def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: i
 
 
 def records_of(frame: memoryview, end: int, api_version: int) -> memoryview | None:
-    """Return the records after a prefix that ends at `end`; None when they are null, or when more than records follows.
+    """Return the records after a prefix that ends at `end`; None when they are null, or when more than
+    records follows.
 
     Raises MalformedRequest.
     """
@@ -352,7 +359,8 @@ class RepeatedAnswer:
     __slots__ = ("_after", "_before", "_pack", "_size_bytes")
 
     def __init__(self, api_version: int, key: str | bytes, partition: int) -> None:
-        """Pack the answer for a topic and partition. `key` is the topic name or id, as the request names the topic.
+        """Pack the answer for a topic and partition. `key` is the topic name or id, as the request names the
+        topic.
 
         Raises struct.error for a name that is too long for an answer.
         """

@@ -50,7 +50,9 @@ _NUMBERS = {
 _ONE_BYTE = 0x80
 """An unsigned varint below this has one byte."""
 _LONGEST_PERIOD_MS = 10**15
-"""The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every int64."""
+"""The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every
+int64.
+"""
 
 
 @cache
@@ -145,7 +147,8 @@ def _numbers(layout: str) -> Read:
 def _check_room(frame: memoryview, position: int, size: int) -> None:
     if position + size > len(frame):
         raise MalformedRequest(
-            f"a field of {size} bytes at position {position} ends after the end of the request of {len(frame)} bytes"
+            f"a field of {size} bytes at position {position} ends after the end of the request of "
+            f"{len(frame)} bytes"
         )
 
 

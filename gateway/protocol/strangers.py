@@ -1,4 +1,6 @@
-"""Recognizes clients of another protocol by the first four bytes that they send, which stand where Kafka has a size."""
+"""Recognizes clients of another protocol by the first four bytes that they send, which stand where Kafka has
+a size.
+"""
 
 from __future__ import annotations
 

@@ -99,7 +99,9 @@ class PartitionView(Protocol):
         """Return the bytes from an offset to the end of the log."""
 
     def newest_timestamp_at(self, offset: int) -> int | None:
-        """Return the newest timestamp of the first batch from an offset on; −1 if it has none, None without a batch."""
+        """Return the newest timestamp of the first batch from an offset on; −1 if it has none, None without a
+        batch.
+        """
 
     def expired_until(self, offset: int, before_ms: int) -> int:
         """Return the offset before which all records, from `offset` on, are older than `before_ms`."""
@@ -118,9 +120,11 @@ class Move(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """The backlog of a partition: that of its `slowest` reader. Without readers `slowest` is None and nothing counts.
+    """The backlog of a partition: that of its `slowest` reader. Without readers `slowest` is None and nothing
+    counts.
 
-    `age_ms` is the age of the reader's first unread record; None when there is none, or when it has no timestamp.
+    `age_ms` is the age of the reader's first unread record; None when there is none, or when it has no
+    timestamp.
     """
 
     slowest: Reader | None

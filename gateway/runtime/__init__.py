@@ -1,3 +1,3 @@
-"""The parts that depend on time: the clock, group commit, partitions with their waiters, the metadata log, background
-jobs.
+"""The parts that depend on time: the clock, group commit, partitions with their waiters, the metadata log,
+background jobs.
 """

@@ -1,6 +1,8 @@
-"""Composes the parts that serve requests from a data directory, for the gateway and for tests without sockets.
+"""Composes the parts that serve requests from a data directory, for the gateway and for tests without
+sockets.
 
-Nothing runs by itself: the caller starts the coordinators with `start_coordinators`, and then what else it needs.
+Nothing runs by itself: the caller starts the coordinators with `start_coordinators`, and then what else it
+needs.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ OpenJournal = Callable[[PartitionLog], MetadataJournal]
 async def open_metadata(
     machine: Machine, directory: LogDirectory, flusher: LogFlusher, open_journal: OpenJournal | None = None
 ) -> MetadataLog:
-    """Read the metadata of a data directory, and what others have changed since. Raises LogError, IncompatibleFormat, OSError, ValueError."""
+    """Read the metadata of a data directory, and what others have changed since. Raises LogError,
+    IncompatibleFormat, OSError, ValueError.
+    """
     log = open_metadata_log(directory)
     journal = open_journal(log) if open_journal is not None else LocalJournal(log, flusher, machine.clock)
     metadata_log = MetadataLog(journal)
@@ -86,7 +90,8 @@ async def compose(
     fetcher: Fetcher | None = None,
     readiness: Readiness = ALWAYS_READY,
 ) -> Composition:
-    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks.
+    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks
+    that the disk lacks.
 
     `readiness` says of which partitions the records must come before they are served.
     """

@@ -1,7 +1,7 @@
 """The parts that handlers and operations may use, put together once by the composition root.
 
-Each record is one subject. A handler names the records that it reaches in its row (`Api.reaches`), and an operation in its
-parameters.
+Each record is one subject. A handler names the records that it reaches in its row (`Api.reaches`), and an
+operation in its parameters.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ class TopicServices:
 
 @dataclass(slots=True)
 class CoordinatorServices:
-    """The coordinators of groups, share groups and transactions, the producer ids, and topics that groups create."""
+    """The coordinators of groups, share groups and transactions, the producer ids, and topics that groups
+    create.
+    """
 
     groups: GroupCoordinator
     group_configs: GroupConfigs
@@ -158,7 +160,9 @@ class UpkeepServices:
     uploads: Uploads | None = None
     """The uploads into the bucket; None without a bucket, and before the gateway serves."""
     backups: BackupStaging | None = None
-    """Stages backups; None where this process does not have the whole data directory, or a bucket has the records."""
+    """Stages backups; None where this process does not have the whole data directory, or a bucket has the
+    records.
+    """
 
 
 @dataclass(slots=True)

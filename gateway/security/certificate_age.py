@@ -35,7 +35,9 @@ class RenewableListener(Protocol):
         """The time (ms) at which the certificate that new connections get expires."""
 
     async def check(self, proposed: Config) -> None:
-        """Read the stores of the proposed settings in a thread. Raises StoreError when the listener can't use them."""
+        """Read the stores of the proposed settings in a thread. Raises StoreError when the listener can't use
+        them.
+        """
 
     def take_checked(self) -> None:
         """Use the stores that were checked last for new connections, if the listener has these settings now."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 
 class StoreError(Exception):
-    """A key store, a trust store or their settings can't be used. The message says why and what to do, without secrets."""
+    """A key store, a trust store or their settings can't be used. The message says why and what to do,
+    without secrets.
+    """
 
 
 class LoginSettingsError(Exception):
-    """A listener can't log clients in with its settings. The message says why and what to do, without secrets."""
+    """A listener can't log clients in with its settings. The message says why and what to do, without
+    secrets.
+    """

@@ -59,7 +59,8 @@ def change_complaint(present: Identity, new: Identity, allowed: AllowedChanges) 
     if missing and not allowed.alternative_names:
         shown = ", ".join(sorted(str(name.value) for name in missing))
         return (
-            f"the new certificate lacks subject alternative names of the present one ({shown}), by which clients may connect; "
+            f"the new certificate lacks subject alternative names of the present one ({shown}), by which "
+            "clients may connect; "
             "ssl.allow.san.changes=true allows it"
         )
     return None

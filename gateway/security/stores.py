@@ -41,7 +41,9 @@ _LINE_CHARACTERS: Final = 64
 _UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
 """What the library raises for bytes that are damaged, or that it has no implementation for."""
 MOST_BYTES: Final = 16 << 20
-"""The size of the largest store in bytes; a larger file is refused. The trust store of a system has about 200 KiB."""
+"""The size of the largest store in bytes; a larger file is refused. The trust store of a system has about 200
+KiB.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def read_key_pair(store: Store) -> KeyPair:
     if store.location is None:
         if not (store.key and store.certificates):
             raise StoreError(
-                "a listener with TLS needs ssl.keystore.location, or both ssl.keystore.key and its certificates"
+                "a listener with TLS needs ssl.keystore.location, or both ssl.keystore.key and its "
+                "certificates"
             )
         return _pair_of_texts(store.key, store.certificates, store.key_password, "ssl.keystore.key")
     data = _read(store.location)

@@ -120,13 +120,15 @@ class Suites(NamedTuple):
 def suites_of(names: Sequence[str]) -> Suites:
     """Return the suites that a list of IANA names allows.
 
-    Raises StoreError for a list that has some suites of TLS 1.3 and not the others: Python can't choose among them.
+    Raises StoreError for a list that has some suites of TLS 1.3 and not the others: Python can't choose among
+    them.
     """
     of_1_3 = {name for name in names if name in TLS_1_3_SUITES}
     missing = [name for name in TLS_1_3_SUITES if name not in of_1_3]
     if of_1_3 and missing:
         raise StoreError(
-            f"ssl.cipher.suites has suites of TLS 1.3, but not {', '.join(missing)}; name all of TLS 1.3 or none"
+            f"ssl.cipher.suites has suites of TLS 1.3, but not {', '.join(missing)}; name all of TLS 1.3 or "
+            "none"
         )
     return Suites(tuple(_openssl_name(name) for name in names if name not in of_1_3), bool(of_1_3))
 

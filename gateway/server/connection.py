@@ -87,7 +87,9 @@ class Connection(asyncio.BufferedProtocol):
         listener_name: str,
         identify: Callable[[asyncio.Transport], str] | None = None,
     ) -> None:
-        """`identify` returns the principal of a client that finished its TLS handshake; it raises Unidentified."""
+        """`identify` returns the principal of a client that finished its TLS handshake; it raises
+        Unidentified.
+        """
         self._server = server
         self._identify = identify
         self.listener_name, self.principal, self.software = listener_name, ANONYMOUS, UNKNOWN_SOFTWARE
@@ -249,7 +251,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error))
             return
         except Exception:
-            # Another connection may have called this method, and this connection's error must not reach that one.
+            # Another connection may have called this method, and this connection's error must not reach that
+            # one.
             logger.exception("a request of %s can't be begun", self.name)
             self.close("its request failed in the gateway")
             return
@@ -390,7 +393,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_unread(self) -> bool:
-        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung up."""
+        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung
+        up.
+        """
         return self._intake.waits_unread
 
     def fileno(self) -> int:
@@ -451,7 +456,9 @@ class ConnectionOwner(Buffers, Protocol[Owned_contra]):
         """Set the socket options that suit the address of the peer."""
 
     def admit(self, connection: Owned_contra) -> float | None:
-        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit."""
+        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a
+        limit.
+        """
 
     def dismiss(self, connection: Owned_contra) -> None:
         """Stop counting a connection that is gone."""
@@ -493,8 +500,8 @@ class UnreadAnswers:
 
 
 TOGETHER = 128
-"""The number of waiting answers at which they are written before the turn ends, so that clients work while the gateway
-does.
+"""The number of waiting answers at which they are written before the turn ends, so that clients work while
+the gateway does.
 """
 
 
@@ -518,7 +525,8 @@ class Outbox:
         """Write the waiting answers; those of closed connections are dropped."""
         waiting, self._waiting = self._waiting, []
         for transport, frame in waiting:
-            # uvloop raises on a write to a closed transport; the answers of other connections must still be written
+            # uvloop raises on a write to a closed transport; the answers of other connections must still be
+            # written
             if not transport.is_closing():
                 transport.write(frame)
 

@@ -51,12 +51,15 @@ _unpack_start = _START.unpack_from
 _VERSION_BITS = 16
 _KEY_BYTES = 2
 LARGE_REQUEST_BYTES = 32 << 10
-"""A request of at least this size is decoded in a thread, because it may name many things, unless most of it is
-records."""
+"""A request of at least this size is decoded in a thread, because it may name many things, unless most of it
+is records."""
 _EXEMPT_FROM_QUOTAS = frozenset({27})
-"""WriteTxnMarkers: the gateway that coordinates a transaction ends it here, and no client pays for that (KafkaApis.handleWriteTxnMarkersRequest)."""
+"""WriteTxnMarkers: the gateway that coordinates a transaction ends it here, and no client pays for that
+(KafkaApis.handleWriteTxnMarkersRequest).
+"""
 LONG_S = 0.005
-"""When a handler works longer than this, not counting the time it waits, its answer is large, and a thread encodes it.
+"""When a handler works longer than this, not counting the time it waits, its answer is large, and a thread
+encodes it.
 """
 
 
@@ -223,8 +226,8 @@ class Dispatcher:
         return found
 
     def _refuse_api_versions(self, correlation_id: int) -> Answer:
-        """Refuse an ApiVersions version that is too new, in version 0, with error 35 and the versions of ApiVersions
-        itself (KIP-511).
+        """Refuse an ApiVersions version that is too new, in version 0, with error 35 and the versions of
+        ApiVersions itself (KIP-511).
         """
         api = self._apis[API_VERSIONS]
         row = (API_VERSIONS, api.min_version, api.max_version)
@@ -252,7 +255,8 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if api.may_be_given_up:
-            # Cancel in the next turn. A task that is cancelled before its first step would drop the handler's coroutine.
+            # Cancel in the next turn. A task that is cancelled before its first step would drop the handler's
+            # coroutine.
             deferred.on_abandoned = partial(loop.call_soon, task.cancel)
 
     async def _resolve(self, work: Awaitable[bytes | None], deferred: Deferred) -> None:
@@ -447,7 +451,9 @@ class Finished(Generic[T]):
 
 
 class Waiting(Generic[T]):
-    """A coroutine that has run up to its first wait. Awaiting this object in a task runs the rest and returns the coroutine's result."""
+    """A coroutine that has run up to its first wait. Awaiting this object in a task runs the rest and returns
+    the coroutine's result.
+    """
 
     __slots__ = ("_first", "_work")
 
@@ -473,7 +479,8 @@ class Waiting(Generic[T]):
 
 
 def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
-    """Run a coroutine until it first waits. Until then it has no current task and can't use timeouts or task groups.
+    """Run a coroutine until it first waits. Until then it has no current task and can't use timeouts or task
+    groups.
 
     Raises the errors of the coroutine.
     """
@@ -523,7 +530,9 @@ class RequestTimes:
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
         self.durations: dict[int, Durations] = {}
-        """The durations by API key. They include the time for which a fetch waits for records, and a Produce for its flush."""
+        """The durations by API key. They include the time for which a fetch waits for records, and a Produce
+        for its flush.
+        """
         self._counts: dict[int, int] = {}
         self._repeats: list[TimedRepeats] = []
 
@@ -548,7 +557,9 @@ class RequestTimes:
         self._counts[api_key] = self._counts.get(api_key, 0) + 1
 
     def began(self, api_key: int, begun_s: float, answer: Answer | Deferred | None, weight: int = 1) -> None:
-        """Time a request that began at `begun_s`, now or when it is answered. A request whose client hangs up is not timed."""
+        """Time a request that began at `begun_s`, now or when it is answered. A request whose client hangs up
+        is not timed.
+        """
         if isinstance(answer, Deferred) and answer.answer is None:
             answer.on_answered = partial(self._end, api_key, begun_s, weight)
         else:
@@ -564,8 +575,8 @@ class RequestTimes:
 class TimedRepeats:
     """Puts itself before the repeats of one API and version for one request whenever `arm` is called.
 
-    Repeats are short, and come by the hundred thousand: between two measurements they pay nothing for being measured. A timed one counts
-    as many times as there were repeats since the one before.
+    Repeats are short, and come by the hundred thousand: between two measurements they pay nothing for being
+    measured. A timed one counts as many times as there were repeats since the one before.
     """
 
     def __init__(

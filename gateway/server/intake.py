@@ -1,5 +1,5 @@
-"""The input of one connection: it cuts received bytes into requests, and begins them unless there is a reason to
-wait.
+"""The input of one connection: it cuts received bytes into requests, and begins them unless there is a reason
+to wait.
 
 A connection stops beginning requests while any of these holds, and then stops reading, so that the
 client's own socket fills up and nothing grows here:
@@ -44,11 +44,15 @@ HEADWAY_BYTES: Final = 64 << 10
 REQUESTS_PER_TURN: Final = 32
 """Requests that a connection begins in one turn of the event loop; the rest begin in the next turns."""
 TURN_S: Final = 0.05
-"""Seconds that one turn of a connection may take; requests may take long to begin when their records are decoded."""
+"""Seconds that one turn of a connection may take; requests may take long to begin when their records are
+decoded.
+"""
 
 
 class Buffers(Protocol):
-    """The objects that the intakes of all connections share: the event loop, the receive buffer, and the memory of requests."""
+    """The objects that the intakes of all connections share: the event loop, the receive buffer, and the
+    memory of requests.
+    """
 
     loop: asyncio.AbstractEventLoop
     memory: RequestMemory
@@ -58,7 +62,9 @@ class Buffers(Protocol):
     """The same buffer as `receive_buffer`, but read-only."""
 
     def count_held(self, more_bytes: int) -> None:
-        """Count bytes that a connection keeps until it may begin more requests; negative when it gives bytes back."""
+        """Count bytes that a connection keeps until it may begin more requests; negative when it gives bytes
+        back.
+        """
 
 
 class Requester(Protocol):
@@ -109,7 +115,9 @@ class Intake:
         self._muted_until_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
         self._headway = (0, 0, 0.0)
-        """The number of frames that arrived in parts, the bytes of the present frame, and the time since which it is stalled."""
+        """The number of frames that arrived in parts, the bytes of the present frame, and the time since
+        which it is stalled.
+        """
 
     def attach(self, transport: asyncio.Transport) -> None:
         """Pause and resume reading of this transport from now on."""
@@ -146,7 +154,8 @@ class Intake:
         try:
             return reader.direct_buffer() or buffers.receive_buffer
         except MemoryError:
-            # The bytes will be dropped, but the transport needs a buffer: it can't be closed while it asks for one.
+            # The bytes will be dropped, but the transport needs a buffer: it can't be closed while it asks
+            # for one.
             self.stops |= CLOSING
             buffers.loop.call_soon(self._abort)
             return buffers.receive_buffer
@@ -206,7 +215,9 @@ class Intake:
 
     @property
     def waits_unread(self) -> bool:
-        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung up."""
+        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung
+        up.
+        """
         return self.is_paused and bool(self.stops & (HELD_BACK | MUTED)) and not self.stops & CLOSING
 
     def _abort(self) -> None:
@@ -354,11 +365,12 @@ class Intake:
 
 SIZE_BYTES = 4
 FIRST_PART_BYTES = 8 << 10
-"""The first memory (bytes) of a frame that arrives in parts, whatever size the frame announces. A frame whose first part
-is large gets GROWTH times the bytes of that part, if these are more.
+"""The first memory (bytes) of a frame that arrives in parts, whatever size the frame announces. A frame whose
+first part is large gets GROWTH times the bytes of that part, if these are more.
 """
 GROWTH = 4
-"""The most memory of a frame, as a multiple of the bytes that have arrived. Each growth copies these bytes."""
+"""The most memory of a frame, as a multiple of the bytes that have arrived. Each growth copies these bytes.
+"""
 DIRECT_BYTES = 16 << 10
 """With more bytes than this missing, the socket is read straight into the frame's own memory."""
 

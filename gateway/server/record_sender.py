@@ -1,9 +1,9 @@
 """Sends answers with many records to one socket.
 
-The records go from the segment file to the socket inside the kernel (sendfile) as far as the socket takes them. The
-rest stays in the file until the socket has room again, so a slow reader costs the gateway a small buffer and no more,
-however large its answer is. Records that are not in the page cache are first read into it by other threads: the socket
-waits, the event loop does not.
+The records go from the segment file to the socket inside the kernel (sendfile) as far as the socket takes
+them. The rest stays in the file until the socket has room again, so a slow reader costs the gateway a small
+buffer and no more, however large its answer is. Records that are not in the page cache are first read into it
+by other threads: the socket waits, the event loop does not.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads, Wanted
 from log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10
-"""Bytes that are given to the transport when the socket is full, so that the transport reports when it has room again.
+"""Bytes that are given to the transport when the socket is full, so that the transport reports when it has
+room again.
 """
 BYTES_PER_TURN: Final = 4 << 20
 """Bytes sent in one turn; then other connections go first, although this reader would take more."""
 
 
 class RecordSender:
-    """Sends pieces in order past a transport. Nothing else may write to the transport until all pieces are sent."""
+    """Sends pieces in order past a transport. Nothing else may write to the transport until all pieces are
+    sent.
+    """
 
     __slots__ = (
         "_cold_reads",
@@ -85,11 +88,11 @@ class RecordSender:
         self._pieces.extend(pieces)
 
     def send(self) -> bool:
-        """Send as much as the socket takes. Returns True when it would take more, but other connections should go
-        first.
+        """Send as much as the socket takes. Returns True when it would take more, but other connections
+        should go first.
 
-        When the socket is full the transport holds a little, and calls `resume_writing` once that is sent. Raises
-        OSError when an answer that has begun can't be finished.
+        When the socket is full the transport holds a little, and calls `resume_writing` once that is sent.
+        Raises OSError when an answer that has begun can't be finished.
         """
         if self._is_sending:
             # A TLS transport calls `resume_writing` from within its `write`. The outer call sends the rest.

@@ -61,7 +61,9 @@ REFUSED_BYTES: Final = 1024
 client has not logged in yet. Kafka decodes requests of any size.
 """
 REFUSED_ROWS: Final = 32
-"""A request whose refusal would have more rows gets no answer, either. Otherwise a few bytes would make a large answer."""
+"""A request whose refusal would have more rows gets no answer, either. Otherwise a few bytes would make a
+large answer.
+"""
 _size = Struct(">i").pack
 
 
@@ -69,7 +71,9 @@ class TokenForm(Protocol):
     """The form of a client's tokens, and so of their answers."""
 
     def answer(self, token: bytes, lifetime_ms: int) -> bytes:
-        """Return the answer with the server's token, and with the lifetime of the session once the client is logged in."""
+        """Return the answer with the server's token, and with the lifetime of the session once the client is
+        logged in.
+        """
 
     def refusal(self, reason: str) -> bytes:
         """Return the answer of a failed login; empty for none."""
@@ -395,7 +399,9 @@ class Logins:
         """The tasks of logins that wait, for example until a file is read again."""
 
     def note_refused_certificate(self, peer: Peer, reason: str) -> None:
-        """Count and audit a client whose certificate is missing or not accepted: it failed to log in with TLS."""
+        """Count and audit a client whose certificate is missing or not accepted: it failed to log in with
+        TLS.
+        """
         self.failed.total += 1
         self.audit.login_failed(FailedLogin(None, peer.peer_host, peer.listener_name, "TLS", reason))
 
@@ -416,8 +422,8 @@ class SaslListener:
     ) -> None:
         """Make the mechanisms. Raises LoginSettingsError.
 
-        `serve` begins the requests of clients that are logged in, within `served_limits`; `serve_unknown` begins the ApiVersions
-        of the others. The steps of a login take their time from `turns`.
+        `serve` begins the requests of clients that are logged in, within `served_limits`; `serve_unknown`
+        begins the ApiVersions of the others. The steps of a login take their time from `turns`.
         """
         self.turns = turns
         self.serve_unknown = serve_unknown
@@ -510,11 +516,15 @@ MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {
     "SCRAM-SHA-512": _scram,
     "OAUTHBEARER": _oauthbearer,
 }
-"""The functions that make the mechanisms for a listener, by the mechanisms' names. Each raises LoginSettingsError."""
+"""The functions that make the mechanisms for a listener, by the mechanisms' names. Each raises
+LoginSettingsError.
+"""
 
 
 def login_mechanisms(services: Services, listener_name: str) -> dict[str, Mechanism]:
-    """Return the mechanisms of a listener, by their names, in the order of the setting. Raises LoginSettingsError."""
+    """Return the mechanisms of a listener, by their names, in the order of the setting. Raises
+    LoginSettingsError.
+    """
     made: dict[str, Mechanism] = {}
     for name in enabled_mechanisms(services.node.config, listener_name):
         make = MAKERS.get(name)

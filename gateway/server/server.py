@@ -52,8 +52,8 @@ STALLED_S = 10.0
 KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
-"""Keepalive probes for a silent client, the first after KEEPALIVE_IDLE_S; a client that answers none of them is
-dropped.
+"""Keepalive probes for a silent client, the first after KEEPALIVE_IDLE_S; a client that answers none of them
+is dropped.
 """
 HELD_SHARE = 4
 """The share of the request memory that bytes of requests which may not begin yet may fill; beyond this share,
@@ -115,7 +115,9 @@ class Server:
             connection.limits_changed()
 
     def count_held(self, more_bytes: int) -> None:
-        """Count bytes that connections keep. When they keep much, each connection reads only a little at a time."""
+        """Count bytes that connections keep. When they keep much, each connection reads only a little at a
+        time.
+        """
         self.held_bytes += more_bytes
         limit_bytes = self.memory.limit_bytes
         is_much = 0 <= limit_bytes < HELD_SHARE * self.held_bytes
@@ -124,8 +126,8 @@ class Server:
     async def listen(self, listener: Listener) -> int:
         """Start to accept on one listener; return its port, which the system chooses for port 0.
 
-        Raises OSError when the address can't be bound, StoreError when the certificate of TLS can't be used, and
-        LoginSettingsError when clients can't log in.
+        Raises OSError when the address can't be bound, StoreError when the certificate of TLS can't be used,
+        and LoginSettingsError when clients can't log in.
         """
         protocol = self._config.protocol_of(listener.name)
         guard = self._guard(listener) if protocol.has_logins else _unguarded
@@ -171,11 +173,13 @@ class Server:
     def _tls_doors(
         self, listener: Listener, guard: Guard, *, knows_clients: bool
     ) -> Callable[[], asyncio.BaseProtocol]:
-        """Return the function that makes the protocol of a socket that was accepted for TLS. Raises StoreError.
+        """Return the function that makes the protocol of a socket that was accepted for TLS. Raises
+        StoreError.
 
         With `knows_clients` the certificate of a client gives its principal.
         """
-        # Import TLS only when it is needed: most gateways speak plaintext, and should start without cryptography.
+        # Import TLS only when it is needed: most gateways speak plaintext, and should start without
+        # cryptography.
         from gateway.server.tls import TlsDoor, TlsListener  # noqa: PLC0415
 
         tls = self.tls_listeners[listener.name] = TlsListener(
@@ -231,7 +235,9 @@ class Server:
         return len(self._connections)
 
     def admit(self, connection: Connection) -> float | None:
-        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit."""
+        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a
+        limit.
+        """
         self._connections[connection] = None
         connection.number = next(self._numbers)
         verdict = self._admission.admit(connection.listener_name, connection.peer_host)
@@ -255,8 +261,8 @@ class Server:
     def close_idle(self) -> None:
         """Close connections that sent nothing for connections.max.idle.ms, and check again later.
 
-        Drop a closed connection whose client does not read the last answers, and one whose request is stalled while
-        other connections wait for memory.
+        Drop a closed connection whose client does not read the last answers, and one whose request is stalled
+        while other connections wait for memory.
         """
         idle_s = self.limits.idle_ms / 1000
         now_s = self.loop.time()
@@ -279,8 +285,8 @@ class Server:
         self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.close_idle)
 
     def _drop_vanished(self) -> None:
-        """Drop long polls whose client has hung up. The gateway does not read from these connections, so it asks the
-        kernel.
+        """Drop long polls whose client has hung up. The gateway does not read from these connections, so it
+        asks the kernel.
         """
         waiting = {
             connection.fileno(): connection for connection in self._connections if connection.waits_unread
@@ -537,7 +543,9 @@ class Admission:
 
 
 def check_address(listener: Listener) -> None:
-    """Check that a server can be bound to the address of the listener, by binding and closing a socket. Raises OSError."""
+    """Check that a server can be bound to the address of the listener, by binding and closing a socket.
+    Raises OSError.
+    """
     found = socket.getaddrinfo(
         listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

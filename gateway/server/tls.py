@@ -36,7 +36,9 @@ from gateway.server.handshake_turns import HandshakeTurns
 logger = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S: Final = 10.0
-"""Time (s) in which a client must read its last answers and answer the end of TLS, before its socket is closed."""
+"""Time (s) in which a client must read its last answers and answer the end of TLS, before its socket is
+closed.
+"""
 _NO_CERTIFICATE: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 _HANDSHAKE: Final = b"\x16"
 """The first byte of a TLS record that holds a part of a handshake."""
@@ -62,7 +64,9 @@ class TlsDoor(asyncio.Protocol):
         turns: HandshakeTurns,
         note_refused: Callable[[Connection, str], None],
     ) -> None:
-        """`note_refused` is called for a client whose certificate is missing or not accepted, with the reason."""
+        """`note_refused` is called for a client whose certificate is missing or not accepted, with the
+        reason.
+        """
         self._note_refused = note_refused
         self._loop = loop
         self._connection = connection
@@ -177,7 +181,9 @@ class Handshake:
         self._has_turn = False
 
     def _holds_handshake(self) -> bool:
-        """Return whether the waiting bytes are TLS; other bytes cost little and are refused with their reason."""
+        """Return whether the waiting bytes are TLS; other bytes cost little and are refused with their
+        reason.
+        """
         waiting = self._incoming.read()
         self._incoming.write(waiting)
         return waiting[:1] == _HANDSHAKE
@@ -241,7 +247,9 @@ class _Loaded:
 
 
 class TlsListener:
-    """Gives new connections the present context, and follows the settings and files of the key store and the trust store."""
+    """Gives new connections the present context, and follows the settings and files of the key store and the
+    trust store.
+    """
 
     def __init__(
         self,
@@ -334,8 +342,8 @@ class TlsListener:
             ) from None
 
     def _follow_settings(self) -> None:
-        """Use the stores of altered settings: the stores that were checked before, otherwise the stores that a thread
-        reads now.
+        """Use the stores of altered settings: the stores that were checked before, otherwise the stores that
+        a thread reads now.
         """
         settings = tls_settings(self._config, self._name)
         if settings == self._settings:
@@ -381,7 +389,9 @@ class TlsListener:
         self._warn_of_age()
 
     def _keep(self, refusal: str) -> None:
-        """Log once why the new store can't be used, and check the files again soon, because the reason may pass."""
+        """Log once why the new store can't be used, and check the files again soon, because the reason may
+        pass.
+        """
         if refusal != self._refusal:
             logger.warning("listener %s keeps its certificate: %s", self._name, refusal)
         self._refusal = refusal
@@ -435,7 +445,9 @@ def tls_settings(config: Config, name: str) -> TlsSettings:
 
 
 def _client_auth(config: Config, name: str) -> str:
-    """Return whether clients show a certificate. Where they log in, only the listener's own setting counts, as in Kafka (KIP-684)."""
+    """Return whether clients show a certificate. Where they log in, only the listener's own setting counts,
+    as in Kafka (KIP-684).
+    """
     if not config.protocol_of(name).has_logins:
         return str(config.of_listener(name, "ssl.client.auth"))
     return str(config.own_of_listener(name, "ssl.client.auth") or "none")

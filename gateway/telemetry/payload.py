@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 
 MAX_MESSAGE_BYTES: Final = 64 << 10
-"""Largest metric, and largest resource. A larger metric is dropped, and counts once; a larger resource refuses the payload."""
+"""Largest metric, and largest resource. A larger metric is dropped, and counts once; a larger resource
+refuses the payload.
+"""
 MAX_ATTRIBUTES: Final = 64
 """Attributes of one measurement, or of one resource, that are looked through for labels."""
 MAX_LABELS: Final = 16
@@ -57,14 +59,16 @@ MAX_TEXT_CHARACTERS: Final = 128
 MAX_RANGES: Final = 64
 """Ranges of one histogram; a histogram with more is dropped."""
 _RESOURCE_METRICS, _RESOURCE, _SCOPE_METRICS, _METRICS = 1, 1, 2, 2
-"""Field numbers: MetricsData.resource_metrics, ResourceMetrics.resource and .scope_metrics, ScopeMetrics.metrics."""
+"""Field numbers: MetricsData.resource_metrics, ResourceMetrics.resource and .scope_metrics,
+ScopeMetrics.metrics.
+"""
 _DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA; 0 is unspecified, 2 is cumulative."""
 _NO_RECORDED_VALUE: Final = 1
 """The flag of a measurement without a value."""
 _LEFT_OUT: Final = frozenset({*CLIENT_LABELS, "le", "group_member_id"})
-"""Attributes that become no labels: those that the gateway sets, and the member id of the JVM's consumers. The member id changes
-while a client runs, so that each change would begin its counters anew.
+"""Attributes that become no labels: those that the gateway sets, and the member id of the JVM's consumers.
+The member id changes while a client runs, so that each change would begin its counters anew.
 """
 _NOT_IN_A_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -198,7 +202,9 @@ def _labels(attributes: Iterable[Any]) -> dict[str, str]:
 
 
 def _label_name(key: str) -> str:
-    """Return the attribute's key as Prometheus allows it for a label: letters, digits and `_`, no digit first, no `__` first."""
+    """Return the attribute's key as Prometheus allows it for a label: letters, digits and `_`, no digit
+    first, no `__` first.
+    """
     name = _NOT_IN_A_LABEL.sub("_", key[:MAX_LABEL_NAME_CHARACTERS])
     if name[0].isdigit():
         return f"_{name}"
@@ -268,7 +274,9 @@ def nested(message: memoryview, number: int, budget: FieldBudget) -> Iterator[me
 
 
 def _varint(message: memoryview, position: int) -> tuple[int, int]:
-    """Return the number at the position, and the position after it: seven bits in each byte, the lowest first."""
+    """Return the number at the position, and the position after it: seven bits in each byte, the lowest
+    first.
+    """
     number = shift = 0
     while shift < _VARINT_BITS:
         if position >= len(message):
@@ -300,7 +308,9 @@ class Kind(enum.Enum):
 
 
 class HistogramValue(NamedTuple):
-    """Observations by range: `counts[i]` of those up to `bounds[i]`, and above the bound before; the last count has no upper bound."""
+    """Observations by range: `counts[i]` of those up to `bounds[i]`, and above the bound before; the last
+    count has no upper bound.
+    """
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -321,7 +331,9 @@ Value = float | HistogramValue
 
 
 class SeriesKey(NamedTuple):
-    """The identity of a series of one client. `labels` are those of the measurement, without those of the client."""
+    """The identity of a series of one client. `labels` are those of the measurement, without those of the
+    client.
+    """
 
     name: str
     kind: Kind
@@ -329,8 +341,8 @@ class SeriesKey(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A measurement. `is_delta`: the value counts only what happened since the measurement before. `time_ns`: its end since the
-    Unix epoch, by the client's clock; 0 when unknown.
+    """A measurement. `is_delta`: the value counts only what happened since the measurement before. `time_ns`:
+    its end since the Unix epoch, by the client's clock; 0 when unknown.
     """
 
     key: SeriesKey
@@ -432,7 +444,9 @@ class SeriesStore:
         lifetime_ms: int,
         limits: SeriesLimits,
     ) -> int:
-        """Fold in the measurements of a push; return how many were dropped because a limit on series is reached."""
+        """Fold in the measurements of a push; return how many were dropped because a limit on series is
+        reached.
+        """
         client = self._clients.get(description.client_instance_id)
         if client is None:
             client = _PushingClient(description.labels())

@@ -50,7 +50,9 @@ _SIGN: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscription: name prefixes of metrics, the interval of pushes (ms), and the clients that it selects."""
+    """One subscription: name prefixes of metrics, the interval of pushes (ms), and the clients that it
+    selects.
+    """
 
     metrics: frozenset[str]
     interval_ms: int
@@ -114,7 +116,9 @@ class Subscriptions:
 
 
 def _subscription_id(requested: tuple[str, ...], interval_ms: int, client: ClientDescription) -> int:
-    """Return the CRC-32C of the choice and the client instance id, as int32. All gateways of a cluster compute the same."""
+    """Return the CRC-32C of the choice and the client instance id, as int32. All gateways of a cluster
+    compute the same.
+    """
     content = "\0".join((*requested, str(interval_ms))).encode()
     checksum = crc32c(client.client_instance_id.bytes + content)
     return (checksum ^ _SIGN) - _SIGN
@@ -184,24 +188,29 @@ class InvalidMatch(ValueError):
 
 
 def parse_match(entries: Iterable[str]) -> Patterns:
-    """Return the matchers of a `match` list. As in Kafka, the last entry of a selector counts. Raises InvalidMatch."""
+    """Return the matchers of a `match` list. As in Kafka, the last entry of a selector counts. Raises
+    InvalidMatch.
+    """
     patterns: dict[str, Callable[[str], object]] = {}
     for entry in entries:
         selector, expression = _parts(entry)
         if selector not in SELECTORS:
             raise InvalidMatch(
-                f"Illegal client matching pattern: {entry}: the selector must be one of {', '.join(sorted(SELECTORS))}"
+                f"Illegal client matching pattern: {entry}: the selector must be one of "
+                f"{', '.join(sorted(SELECTORS))}"
             )
         if len(expression) > MAX_EXPRESSION_CHARACTERS:
             raise InvalidMatch(
-                f"Illegal client matching pattern: {entry[:100]}: the expression has {len(expression)} characters; at most "
+                f"Illegal client matching pattern: {entry[:100]}: the expression has {len(expression)} "
+                "characters; at most "
                 f"{MAX_EXPRESSION_CHARACTERS} are allowed"
             )
         try:
             patterns[selector] = re2.compile(expression, _OPTIONS).fullmatch
         except re2.error as error:
             raise InvalidMatch(
-                f"Illegal client matching pattern: {entry}: the expression is not a regular expression of RE2: {_reason(error)}"
+                f"Illegal client matching pattern: {entry}: the expression is not a regular expression of "
+                f"RE2: {_reason(error)}"
             ) from error
     return patterns
 
@@ -244,7 +253,9 @@ def lifetime_ms(choice: Choice) -> int:
 
 
 class ClientInstance:
-    """One client: its subscription as it was last chosen, and its last requests. Times are milliseconds of one clock."""
+    """One client: its subscription as it was last chosen, and its last requests. Times are milliseconds of
+    one clock.
+    """
 
     __slots__ = (
         "_last_asked_ms",
@@ -345,8 +356,9 @@ class Instances:
     ) -> ClientInstance:
         """Return the client, and restart its lifetime.
 
-        A client that is new, or whose subscriptions have changed, begins anew, as if it had never asked; it keeps the description of
-        its first request. When more than `most` clients are known, those that asked least recently are forgotten.
+        A client that is new, or whose subscriptions have changed, begins anew, as if it had never asked; it
+        keeps the description of its first request. When more than `most` clients are known, those that asked
+        least recently are forgotten.
         """
         client_instance_id = description.client_instance_id
         known = self._by_id.get(client_instance_id)

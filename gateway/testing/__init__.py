@@ -1,4 +1,5 @@
-"""A broker in a thread of a test's own process, on a free port: it starts in about ten milliseconds, and fails on purpose.
+"""A broker in a thread of a test's own process, on a free port: it starts in about ten milliseconds, and
+fails on purpose.
 
     with Broker() as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
@@ -27,7 +28,9 @@ _MODULES: Final = {
     "StoredProducer": "stored",
     "StoredRecord": "stored",
 }
-"""The modules of the names. They are imported with the first use, because the process of a test control needs few of them."""
+"""The modules of the names. They are imported with the first use, because the process of a test control needs
+few of them.
+"""
 
 
 def __getattr__(name: str) -> Any:

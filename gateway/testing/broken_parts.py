@@ -33,7 +33,9 @@ class BrokenParts:
             await self._gateway().services.partitions.recoveries.reopen(found.log, found)
 
     def fill_disk(self, is_full: bool) -> None:
-        """Let the disk seem to have no room, or the room that it has; a broker that runs notices with `check_disk`."""
+        """Let the disk seem to have no room, or the room that it has; a broker that runs notices with
+        `check_disk`.
+        """
         self._disk.is_full = is_full
 
     async def check_disk(self) -> None:

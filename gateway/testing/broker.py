@@ -62,11 +62,15 @@ class Broker:
     # --- its life
 
     def start(self) -> None:
-        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if the broker runs already."""
+        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if the broker runs
+        already.
+        """
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop cleanly, and return when all data is written; a stopped broker stays stopped. Raises what the stop raises."""
+        """Stop cleanly, and return when all data is written; a stopped broker stays stopped. Raises what the
+        stop raises.
+        """
         self._thread.stop()
 
     def restart(self) -> None:
@@ -81,13 +85,15 @@ class Broker:
     def power_cut(self) -> None:
         """End at once, and lose every record that was not flushed, as when the machine loses its power.
 
-        With SETTINGS nothing is flushed before an answer. Set `log.flush.interval.messages` to "1" for a broker that loses no
-        acknowledged record. Raises RuntimeError if the broker does not run.
+        With SETTINGS nothing is flushed before an answer. Set `log.flush.interval.messages` to "1" for a
+        broker that loses no acknowledged record. Raises RuntimeError if the broker does not run.
         """
         self._thread.power_cut()
 
     def reset(self) -> None:
-        """Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker keeps its port; connections break."""
+        """Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker
+        keeps its port; connections break.
+        """
         self._thread.reset()
 
     def close(self) -> None:
@@ -108,11 +114,15 @@ class Broker:
         return self._thread.run(self._inside.topics)
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no such topic."""
+        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no
+        such topic.
+        """
         return self._thread.run(lambda: self._inside.records(topic))
 
     def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no such topic."""
+        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no
+        such topic.
+        """
         return self._thread.run(lambda: self._inside.producers(topic))
 
     def groups(self) -> dict[str, str]:
@@ -120,7 +130,8 @@ class Broker:
         return self._thread.run(self._inside.groups)
 
     def assert_exactly_once(self, topic: str, expected: Iterable[bytes | None]) -> None:
-        """Check that the topic holds these values, each exactly once, in each partition in the order in which they were sent.
+        """Check that the topic holds these values, each exactly once, in each partition in the order in which
+        they were sent.
 
         Raises AssertionError, which names the lost, doubled, unexpected and reordered records.
         """
@@ -140,7 +151,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
 }
-"""The settings that make a broker quick: no fsync before an answer, no wait for further members, small internal topics.
+"""The settings that make a broker quick: no fsync before an answer, no wait for further members, small
+internal topics.
 
 Without fetch sessions each fetch names its topics, so that faults find them.
 """

@@ -1,5 +1,5 @@
-"""A broker in a process of its own, with the methods of `Broker`: for tests in which the broker must not share
-the interpreter.
+"""A broker in a process of its own, with the methods of `Broker`: for tests in which the broker must not
+share the interpreter.
 
 with BrokerProcess() as broker:
     with broker.faults.drop_answer(api="Produce") as fault:
@@ -34,20 +34,26 @@ _KINDS: Final[Mapping[int, type[Exception]]] = {
     HTTPStatus.NOT_FOUND: LookupError,
     HTTPStatus.CONFLICT: RuntimeError,
 }
-"""The exceptions that `Broker` raises where the test control answers with these statuses; a ValueError for all others."""
+"""The exceptions that `Broker` raises where the test control answers with these statuses; a ValueError for
+all others.
+"""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 """Time for a clean stop; then the process is killed."""
 
 
 class BrokerProcess:
-    """A broker that `seqgate serve --test-control` runs. It keeps its port and its data when it is stopped and started again.
+    """A broker that `seqgate serve --test-control` runs. It keeps its port and its data when it is stopped
+    and started again.
 
-    Faults end with each run of the process; the clock is the time of day again after it. The process ends with that of the test.
+    Faults end with each run of the process; the clock is the time of day again after it. The process ends
+    with that of the test.
     """
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Prepare the broker; `settings` override SETTINGS. Without a `directory` the data is in a temporary one."""
+        """Prepare the broker; `settings` override SETTINGS. Without a `directory` the data is in a temporary
+        one.
+        """
         self._data = DataDirectory(directory)
         self._settings = dict(settings or {})
         self._port = 0
@@ -81,14 +87,17 @@ class BrokerProcess:
     # --- its life
 
     def start(self) -> None:
-        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if the broker runs already."""
+        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if the broker runs
+        already.
+        """
         if self._process is not None:
             raise RuntimeError("the broker runs already: call stop() first")
         settings = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
         command = [sys.executable, "-P", "-m", "gateway", "serve", "--listen", f"127.0.0.1:{self._port}"]
         command += ["--data-dir", str(self.directory), "--test-control", "127.0.0.1:0", *settings]
         command += ["--exit-with", str(os.getpid())]
-        # The gateway would replace its process for the sake of another allocator, which saves memory after days.
+        # The gateway would replace its process for the sake of another allocator, which saves memory after
+        # days.
         environment = {VARIABLE: "pymalloc", **os.environ}
         log = self.directory.with_name(f"{self.directory.name}.log")
         process = ServeProcess(command, log, environment=environment)
@@ -111,12 +120,16 @@ class BrokerProcess:
         self._end(lambda process: process.end(signal.SIGKILL, STOP_TIMEOUT_S))
 
     def power_cut(self) -> None:
-        """Kill the process, and lose every record that was not flushed. Raises RuntimeError if the broker does not run."""
+        """Kill the process, and lose every record that was not flushed. Raises RuntimeError if the broker
+        does not run.
+        """
         self._ask("POST", "/power-cut")
         self._end(lambda process: process.await_end(STOP_TIMEOUT_S))
 
     def reset(self) -> None:
-        """Begin anew: no topics, groups, producers, transactions or faults. The broker keeps its port; connections break."""
+        """Begin anew: no topics, groups, producers, transactions or faults. The broker keeps its port;
+        connections break.
+        """
         if self._process is None:
             empty(self.directory)
             self.start()
@@ -141,11 +154,15 @@ class BrokerProcess:
         return [str(name) for name in self._ask("GET", "/topics")]
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no such topic."""
+        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no
+        such topic.
+        """
         return [read_record(row) for row in self._ask("GET", f"/topics/{quote(topic)}/records")]
 
     def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no such topic."""
+        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no
+        such topic.
+        """
         return [StoredProducer(**row) for row in self._ask("GET", f"/topics/{quote(topic)}/producers")]
 
     def groups(self) -> dict[str, str]:
@@ -153,7 +170,8 @@ class BrokerProcess:
         return dict(self._ask("GET", "/groups"))
 
     def assert_exactly_once(self, topic: str, expected: Iterable[bytes | None]) -> None:
-        """Check that the topic holds these values, each exactly once, in each partition in the order in which they were sent.
+        """Check that the topic holds these values, each exactly once, in each partition in the order in which
+        they were sent.
 
         Raises AssertionError, which names the lost, doubled, unexpected and reordered records.
         """
@@ -242,16 +260,22 @@ class ServeProcess:
         return text.splitlines()
 
     def prints_within(self, timeout_s: float) -> bool:
-        """Wait until the process has printed something that nobody has read, or has ended; return False after the timeout."""
+        """Wait until the process has printed something that nobody has read, or has ended; return False after
+        the timeout.
+        """
         return bool(select.select([self._output], [], [], timeout_s)[0])
 
     def end(self, number: signal.Signals, timeout_s: float) -> int:
-        """Send a signal, wait for the end and return the exit code. Raises TimeoutExpired, after which it is killed."""
+        """Send a signal, wait for the end and return the exit code. Raises TimeoutExpired, after which it is
+        killed.
+        """
         self._process.send_signal(number)
         return self.await_end(timeout_s)
 
     def await_end(self, timeout_s: float) -> int:
-        """Wait for the end and return the exit code. Raises TimeoutExpired, after which the process is killed."""
+        """Wait for the end and return the exit code. Raises TimeoutExpired, after which the process is
+        killed.
+        """
         try:
             return self._process.wait(timeout_s)
         finally:
@@ -329,7 +353,9 @@ class RemoteFaults:
         self._ask = ask
 
     def order(self, fault: str, **said: Any) -> RemoteFault:
-        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a topic that does not exist."""
+        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a topic that does
+        not exist.
+        """
         return RemoteFault(self._ask, self._ask("POST", "/faults", {"fault": fault, **said}))
 
     def drop_answer(self, **said: Any) -> RemoteFault:

@@ -40,7 +40,9 @@ class NotNow(RuntimeError):
 
 
 class BrokerThread:
-    """Runs one gateway after the other, with the same data and on the same ports. Call all methods from other threads than its own."""
+    """Runs one gateway after the other, with the same data and on the same ports. Call all methods from other
+    threads than its own.
+    """
 
     def __init__(self, config: Config, directory: Callable[[], Path]) -> None:
         """Take the settings, and what returns the data directory; both are used with the first start."""
@@ -81,7 +83,9 @@ class BrokerThread:
             self._thread = thread
 
     def stop(self) -> None:
-        """Stop cleanly, and return when all data is written; a stopped gateway stays stopped. Raises what the stop raises."""
+        """Stop cleanly, and return when all data is written; a stopped gateway stays stopped. Raises what the
+        stop raises.
+        """
         with self._life:
             thread, self._thread = self._thread, None
             if thread is None:
@@ -116,7 +120,9 @@ class BrokerThread:
             self.start()
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine in the gateway's event loop; return its result. Raises NotNow if the gateway does not run, or ends meanwhile."""
+        """Run a coroutine in the gateway's event loop; return its result. Raises NotNow if the gateway does
+        not run, or ends meanwhile.
+        """
 
         async def begin() -> T:
             return await work()
@@ -130,7 +136,9 @@ class BrokerThread:
             raise NotNow("the broker ended before it answered") from None
 
     def run_if_started(self, work: Callable[[], Awaitable[object]], *, is_optional: bool = False) -> object:
-        """Run a coroutine as `run` does; run nothing and return None if the gateway is stopped and `is_optional`."""
+        """Run a coroutine as `run` does; run nothing and return None if the gateway is stopped and
+        `is_optional`.
+        """
         return None if is_optional and self._thread is None else self.run(work)
 
     def advance(self, by_s: float) -> None:
@@ -162,7 +170,8 @@ class BrokerThread:
 
     async def _serve(self, started: Future[None]) -> None:
         self._stopping = asyncio.Event()
-        # A copy: what clients alter while a gateway runs is in its data, and not in the settings of the next one.
+        # A copy: what clients alter while a gateway runs is in its data, and not in the settings of the next
+        # one.
         config = self._config.apart()
         config.choose("log.dirs", str(self._directory()))
         gateway = self.faulty.create(config)
@@ -332,7 +341,9 @@ class FaultyRequests:
             changed.resolve(change(answer))
 
     def _late(self, refusal: bytes, effect: Effect) -> Deferred:
-        """Return the answer of a request that is not carried out, and whose client learns it after the time of the effect."""
+        """Return the answer of a request that is not carried out, and whose client learns it after the time
+        of the effect.
+        """
         late = Deferred()
         self._pass_on(refusal, late, lambda answer: answer, effect)
         return late
@@ -359,7 +370,9 @@ class FaultyRequests:
         return lambda answer: answer
 
     def _corrupted(self, fault: Fault, effect: Effect, version: int, answer: Answer) -> Answer:
-        """Flip the last bit of the first batch of the topic that the fault names; take the strike back if there is none."""
+        """Flip the last bit of the first batch of the topic that the fault names; take the strike back if
+        there is none.
+        """
         from gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import, and seldom needed
 
         whole = bytearray(_whole(answer))
@@ -406,7 +419,9 @@ def _decoded(api_key: int, version: int, frame: memoryview, position: int) -> An
 
 
 def _note_refused(refusals: Refusals, version: int, frame: memoryview, position: int, effect: Effect) -> None:
-    """Note that a Produce was refused, as its handler would, so that no later batch is stored before one that is sent again."""
+    """Note that a Produce was refused, as its handler would, so that no later batch is stored before one that
+    is sent again.
+    """
     if is_flexible(PRODUCE, version):
         position = skip_tagged_fields(frame, position)
     request, _ = produce_reader(version)(frame, position)

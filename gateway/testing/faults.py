@@ -1,4 +1,5 @@
-"""Faults that a test orders: each strikes the requests that it names, some of them, and tells how often it did.
+"""Faults that a test orders: each strikes the requests that it names, some of them, and tells how often it
+did.
 
     with broker.faults.drop_answer(api="Produce", topic="orders", times=2) as fault:
         run_application()
@@ -29,7 +30,9 @@ class Parts(Protocol):
     """The parts of a broker that a test may break. All coroutines run in the broker's event loop."""
 
     def fill_disk(self, is_full: bool) -> None:
-        """Let the disk seem to have no room, or the room that it has; a broker that runs notices with `check_disk`."""
+        """Let the disk seem to have no room, or the room that it has; a broker that runs notices with
+        `check_disk`.
+        """
 
     async def take_offline(self, topic: str, partition: int) -> None:
         """Let a partition fail as after a failed write. Raises LookupError."""
@@ -48,7 +51,9 @@ class Parts(Protocol):
 
 
 class Run(Protocol):
-    """Runs a coroutine in the broker's thread, and returns its result; runs nothing and returns None if the broker is stopped and `is_optional`."""
+    """Runs a coroutine in the broker's thread, and returns its result; runs nothing and returns None if the
+    broker is stopped and `is_optional`.
+    """
 
     def __call__(self, work: Callable[[], Awaitable[object]], *, is_optional: bool = False) -> object: ...
 
@@ -106,11 +111,13 @@ class Faults:
         carries_out: bool = False,
         milliseconds: int = 0,
     ) -> Fault:
-        """Refuse requests with an error, such as "NOT_ENOUGH_REPLICAS", as Kafka answers a whole request with one error.
+        """Refuse requests with an error, such as "NOT_ENOUGH_REPLICAS", as Kafka answers a whole request with
+        one error.
 
-        With `carries_out` the request is carried out first, as before Kafka's NOT_ENOUGH_REPLICAS_AFTER_APPEND and
-        REQUEST_TIMED_OUT. With `milliseconds` the client learns of the refusal later; what it sends behind the request
-        meanwhile is carried out. Raises ValueError for a name that is no error of Kafka.
+        With `carries_out` the request is carried out first, as before Kafka's
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND and REQUEST_TIMED_OUT. With `milliseconds` the client learns of the
+        refusal later; what it sends behind the request meanwhile is carried out. Raises ValueError for a name
+        that is no error of Kafka.
         """
         kind = Kind.ERROR_AFTER if carries_out else Kind.ERROR
         effect = Effect(kind, _time(milliseconds), error_code(code))
@@ -133,7 +140,9 @@ class Faults:
     def corrupt(
         self, *, topic: str | None = None, client: str | None = None, times: int = 1, after: int = 0
     ) -> Fault:
-        """Flip one bit of the records in answers to fetches, so that their CRC does not match. Answers without records are spared."""
+        """Flip one bit of the records in answers to fetches, so that their CRC does not match. Answers
+        without records are spared.
+        """
         return self.order(Effect(Kind.CORRUPT), Choice("Fetch", topic, client), times=times, after=after)
 
     def throttle(
@@ -151,7 +160,9 @@ class Faults:
         return self.order(effect, Choice(api, topic, client), times=times, after=after)
 
     def not_leader(self, *, topic: str | None = None, times: int = 1, after: int = 0) -> Fault:
-        """Refuse Produce requests with NOT_LEADER_OR_FOLLOWER, after which a client asks who leads the partition now."""
+        """Refuse Produce requests with NOT_LEADER_OR_FOLLOWER, after which a client asks who leads the
+        partition now.
+        """
         return self.error(
             ErrorCode.not_leader_or_follower, api="Produce", topic=topic, times=times, after=after
         )
@@ -178,7 +189,8 @@ class Faults:
         times: int = 100,
         kinds: Collection[Kind] | None = None,
     ) -> Fault:
-        """Let the share `rate` of the requests fail, each in a way that the `seed` chooses: at most `times`, three in a row.
+        """Let the share `rate` of the requests fail, each in a way that the `seed` chooses: at most `times`,
+        three in a row.
 
         The same requests in the same order meet the same faults. The text of the fault names the seed.
         Clients retry after each of these faults; a sound application loses nothing. Raises ValueError.
@@ -200,10 +212,11 @@ class Faults:
 
     @contextmanager
     def partition_offline(self, topic: str, partition: int = 0) -> Iterator[Fault]:
-        """Take a partition offline, as after a failed write: clients get KAFKA_STORAGE_ERROR. Recover it at the end.
+        """Take a partition offline, as after a failed write: clients get KAFKA_STORAGE_ERROR. Recover it at
+        the end.
 
-        What was not flushed stays, because the disk has not failed. The fault counts the requests to the topic meanwhile.
-        Raises LookupError if there is no such partition.
+        What was not flushed stays, because the disk has not failed. The fault counts the requests to the
+        topic meanwhile. Raises LookupError if there is no such partition.
         """
         self._run(lambda: self._parts.take_offline(topic, partition))
         try:
@@ -214,7 +227,8 @@ class Faults:
 
     @contextmanager
     def disk_full(self) -> Iterator[Fault]:
-        """Let the disk seem to be full: producers are refused until the end of the block, and nothing is lost.
+        """Let the disk seem to be full: producers are refused until the end of the block, and nothing is
+        lost.
 
         The fault counts the Produce requests meanwhile.
         """
@@ -228,16 +242,19 @@ class Faults:
             self._run(self._parts.check_disk, is_optional=True)
 
     def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer in all partitions, as after `producer.id.expiration.ms`; return in how many it was known.
+        """Forget a producer in all partitions, as after `producer.id.expiration.ms`; return in how many it
+        was known.
 
-        Its next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as Kafka does.
+        Its next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as
+        Kafka does.
         """
         count = self._run(lambda: self._parts.expire_producer(producer_id))
         assert isinstance(count, int)
         return count
 
     def fence(self, transactional_id: str) -> None:
-        """Fence the producer of a transactional id, and abort its open transaction, as another producer with this id would.
+        """Fence the producer of a transactional id, and abort its open transaction, as another producer with
+        this id would.
 
         Raises LookupError if there is no such transactional id.
         """
@@ -322,8 +339,8 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What happens to one request. `error` is the error of ERROR and ERROR_AFTER, `delay_ms` the time of DELAY and THROTTLE, and that
-    of an error whose answer comes late.
+    """What happens to one request. `error` is the error of ERROR and ERROR_AFTER, `delay_ms` the time of
+    DELAY and THROTTLE, and that of an error whose answer comes late.
     """
 
     kind: Kind
@@ -356,7 +373,9 @@ def error_code(code: ErrorCode | str) -> ErrorCode:
 # Random effects from a seed: the same requests in the same order meet the same faults.
 
 MOST_IN_A_ROW: Final = 3
-"""Requests of a kind that are struck one after the other; the next one is spared, so that a client that retries gets on."""
+"""Requests of a kind that are struck one after the other; the next one is spared, so that a client that
+retries gets on.
+"""
 DELAY_MS: Final = 50
 _ANY: Final = (Effect(Kind.DROP_ANSWER), Effect(Kind.CLOSE), Effect(Kind.DELAY, DELAY_MS))
 _OF_COORDINATORS: Final = (
@@ -459,7 +478,9 @@ Pick = Callable[[RequestFacts], Effect | None]
 
 
 class Fault:
-    """One order. It strikes the requests of its choice after the first `after`, at most `times` of them, until `end`."""
+    """One order. It strikes the requests of its choice after the first `after`, at most `times` of them,
+    until `end`.
+    """
 
     def __init__(self, text: str, choice: Choice, pick: Pick, *, after: int = 0, times: int = EVER) -> None:
         """`text` says for people what the fault does. Raises ValueError for numbers that are too low."""

@@ -1,4 +1,6 @@
-"""Looks into a running broker, and does there what needs no client. All methods run in the broker's event loop."""
+"""Looks into a running broker, and does there what needs no client. All methods run in the broker's event
+loop.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Inside:
         if error is not None:
             reason = error.message or error.error_code.name.upper()
             raise ValueError(f"topic {name!r} can't be created: {reason}")
-        # The first use flushes a log for its directory's sake. After that, what a power cut leaves is no chance.
+        # The first use flushes a log for its directory's sake. After that, what a power cut leaves is no
+        # chance.
         list(self._partitions(name))
         await services.partitions.flusher.idle()
 
@@ -54,11 +57,15 @@ class Inside:
         return sorted(name for name in registry.by_name if not name.startswith("__"))
 
     async def records(self, topic: str) -> list[StoredRecord]:
-        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no such topic."""
+        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no
+        such topic.
+        """
         return [record for each in self._partitions(topic) for record in committed_records(each)]
 
     async def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no such topic."""
+        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no
+        such topic.
+        """
         return [row for each in self._partitions(topic) for row in producers_of(each)]
 
     async def groups(self) -> dict[str, str]:
@@ -188,7 +195,9 @@ class _ShiftedClock:
 
 
 class BrokerClock:
-    """The clock of one broker. Retention, transactions, sessions and all else of the broker follow it; clients do not."""
+    """The clock of one broker. Retention, transactions, sessions and all else of the broker follow it;
+    clients do not.
+    """
 
     def __init__(self, advance: Callable[[float], None]) -> None:
         """`advance` moves the broker's clocks by seconds, and returns when what is due has begun."""

@@ -31,7 +31,9 @@ class StoredRecord(NamedTuple):
 
 
 class StoredProducer(NamedTuple):
-    """A producer that a partition remembers. Its next batch must begin with the sequence after `last_sequence`."""
+    """A producer that a partition remembers. Its next batch must begin with the sequence after
+    `last_sequence`.
+    """
 
     topic: str
     partition: int
@@ -96,7 +98,9 @@ _HEADER_BYTES: Final = 8
 
 
 def fetched_records(frame: bytes, version: int) -> Iterator[tuple[str | UUID, int, int]]:
-    """Yield the topic, by name or by id, and the start and end of the records of each partition that has some."""
+    """Yield the topic, by name or by id, and the start and end of the records of each partition that has
+    some.
+    """
     position = _HEADER_BYTES + (1 if is_flexible(_FETCH, version) else 0)
     answer, _ = entity_reader(response_type(_FETCH, version))(frame, position)
     for topic in answer.responses:
@@ -131,7 +135,9 @@ class Reordered(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """What is wrong with stored records. A value is `lost` or `doubled` once for each record that is missing or too many."""
+    """What is wrong with stored records. A value is `lost` or `doubled` once for each record that is missing
+    or too many.
+    """
 
     lost: Sequence[Value]
     doubled: Sequence[Value]
@@ -151,7 +157,8 @@ class Differences(NamedTuple):
 def differences(stored: Sequence[StoredRecord], expected: Iterable[Value]) -> Differences:
     """Return how stored records differ from the values that were sent.
 
-    `expected` are the values in the order in which they were sent. In each partition the records must have this order.
+    `expected` are the values in the order in which they were sent. In each partition the records must have
+    this order.
     """
     wanted = list(expected)
     have = Counter(record.value for record in stored)

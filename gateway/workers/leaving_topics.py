@@ -1,8 +1,9 @@
-"""The removed topics whose directories a worker may still use. Until all have left, no new topic may have the name.
+"""The removed topics whose directories a worker may still use. Until all have left, no new topic may have the
+name.
 
-A partition's directory has the name of its topic, and a worker that learns late of the deletion works by that name: it appends, begins
-segments, and renames the directory. So the name is free only when each worker that led partitions of the topic has let their logs go and
-taken their directories away, or is dead.
+A partition's directory has the name of its topic, and a worker that learns late of the deletion works by that
+name: it appends, begins segments, and renames the directory. So the name is free only when each worker that
+led partitions of the topic has let their logs go and taken their directories away, or is dead.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class _Leaving:
 
 
 class LeavingTopics:
-    """The removed topics that workers still have, by name. A name is in here once: no topic gets it before all workers have left."""
+    """The removed topics that workers still have, by name. A name is in here once: no topic gets it before
+    all workers have left.
+    """
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -71,5 +74,7 @@ class LeavingTopics:
             del self._topics[name]
 
     def users(self, names: Iterable[str]) -> dict[str, list[int]]:
-        """Return which workers still use directories of removed topics with these names; free names are not in it."""
+        """Return which workers still use directories of removed topics with these names; free names are not
+        in it.
+        """
         return {name: sorted(self._topics[name].partitions) for name in names if name in self._topics}

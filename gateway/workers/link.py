@@ -28,7 +28,9 @@ class SupervisorLink(asyncio.Protocol):
     def __init__(self) -> None:
         """Begin without a connection."""
         self.changes: deque[Change] = deque()
-        """The changes that are not folded in yet, in the order of the log. The supervisor sends no more than the log has."""
+        """The changes that are not folded in yet, in the order of the log. The supervisor sends no more than
+        the log has.
+        """
         self.when_changed: Callable[[], None] = lambda: None
         self._frames = Frames(from_supervisor)
         self._transport: asyncio.WriteTransport | None = None
@@ -54,7 +56,9 @@ class SupervisorLink(asyncio.Protocol):
             self._transport.write(encode(message))
 
     async def commit(self, end_offset: int, records: list[bytes]) -> Refused | None:
-        """Ask for a change of the log, which ends at `end_offset`; return None once the change is among `changes`, or why it is not."""
+        """Ask for a change of the log, which ends at `end_offset`; return None once the change is among
+        `changes`, or why it is not.
+        """
         if self._lost.done():
             return Refused(0, GONE)
         self._numbers += 1
@@ -134,7 +138,9 @@ class WorkerJournal:
                     self.when_removed(removed)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
-        """Have the supervisor append the records right behind those of the image, and fold them in. Raises StorageFailed."""
+        """Have the supervisor append the records right behind those of the image, and fold them in. Raises
+        StorageFailed.
+        """
         refused = await self._link.commit(
             self.folded.end_offset, [encode_record(record) for record in records]
         )
@@ -155,7 +161,9 @@ OF_OTHERS: Final = -1
 
 
 class Commit(msgspec.Struct, tag="commit", frozen=True):
-    """A worker asks to append encoded metadata records, if the log still ends at `end_offset`. The answer has the same number."""
+    """A worker asks to append encoded metadata records, if the log still ends at `end_offset`. The answer has
+    the same number.
+    """
 
     number: int
     end_offset: int
@@ -163,7 +171,9 @@ class Commit(msgspec.Struct, tag="commit", frozen=True):
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """A worker serves: the advertised address of each listener by its name, and the addresses that it is bound to."""
+    """A worker serves: the advertised address of each listener by its name, and the addresses that it is
+    bound to.
+    """
 
     endpoints: dict[str, tuple[str, int]]
     bound: list[str]
@@ -174,7 +184,9 @@ class Alive(msgspec.Struct, tag="alive", frozen=True):
 
 
 class Left(msgspec.Struct, tag="left", frozen=True):
-    """A worker has carried out the deletion of a topic: it has let the topic's logs go, and uses their directories no more."""
+    """A worker has carried out the deletion of a topic: it has let the topic's logs go, and uses their
+    directories no more.
+    """
 
     topic_id: uuid.UUID
 
@@ -197,7 +209,9 @@ class Change(msgspec.Struct, tag="change", frozen=True):
 
 
 class Refused(msgspec.Struct, tag="refused", frozen=True):
-    """A commit was not carried out: another change was first, and was sent before; or `error` says what failed."""
+    """A commit was not carried out: another change was first, and was sent before; or `error` says what
+    failed.
+    """
 
     number: int
     error: str | None = None

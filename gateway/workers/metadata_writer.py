@@ -1,7 +1,8 @@
-"""The one writer of the metadata log of a data directory that several workers share: the process that supervises them.
+"""The one writer of the metadata log of a data directory that several workers share: the process that
+supervises them.
 
-A worker asks for a change, and every worker is told each change that is durable, in the order of the log. So the log needs no lock, and
-no worker can leave a torn batch in it. Everything here waits for the disk.
+A worker asks for a change, and every worker is told each change that is durable, in the order of the log. So
+the log needs no lock, and no worker can leave a torn batch in it. Everything here waits for the disk.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class MetadataWriter:
         self._now_ms = now_ms
         self._storage, self._root = storage, root
         self._files: str | None = None
-        """The directory in which nobody else writes recovery points; None while the log shares them with other logs."""
+        """The directory in which nobody else writes recovery points; None while the log shares them with
+        other logs.
+        """
         self._environment = LogEnvironment(storage)
         self._environment.damage.load(storage, self._environment.durability, root, files)
         directory = f"{root}/{METADATA_DIRECTORY}"
@@ -82,7 +85,9 @@ class MetadataWriter:
         """Called with each topic that a durable change removes, before `when_changed`."""
 
     def keep_facts_in(self, files: str) -> None:
-        """Keep the recovery point and the damage of this log in a directory of its own from now on. Raises OSError, IncompatibleFormat."""
+        """Keep the recovery point and the damage of this log in a directory of its own from now on. Raises
+        OSError, IncompatibleFormat.
+        """
         self._files = files
         self._environment.damage.load(self._storage, self._environment.durability, self._root, files)
         self.checkpoint()
@@ -90,7 +95,8 @@ class MetadataWriter:
     def checkpoint(self) -> None:
         """Write the recovery point if it has moved. Raises OSError.
 
-        Without it, a start would take a damaged batch for one that a crash has torn, and cut off all batches behind it.
+        Without it, a start would take a damaged batch for one that a crash has torn, and cut off all batches
+        behind it.
         """
         if self._files is not None and self.log.recovery_point != self._checkpointed:
             point = self.log.recovery_point
@@ -113,7 +119,8 @@ class MetadataWriter:
             self.append(encoded)
 
     def append(self, records: Sequence[bytes]) -> None:
-        """Make encoded records durable in one batch, and fold them in. Raises LogError, OSError; then nothing is folded in.
+        """Make encoded records durable in one batch, and fold them in. Raises LogError, OSError; then nothing
+        is folded in.
 
         Whoever decides on the image calls `catch_up` first.
         """
@@ -127,7 +134,8 @@ class MetadataWriter:
     def catch_up(self) -> None:
         """Recover the log after a failed flush, and fold in what is found. Raises LogError, OSError.
 
-        After a failed flush nobody knows whether the records are in the log. A decision on the image without them may contradict them.
+        After a failed flush nobody knows whether the records are in the log. A decision on the image without
+        them may contradict them.
         """
         if self.log.offline:
             self.log.reopen(self._now_ms())

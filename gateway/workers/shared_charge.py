@@ -159,7 +159,9 @@ class SharedCharge:
 
 
 WAIT_LIMIT_S: Final = 10.0
-"""How long the creation of a topic waits for its name; then it fails, and the client tries again. Other changes of the worker wait behind it."""
+"""How long the creation of a topic waits for its name; then it fails, and the client tries again. Other
+changes of the worker wait behind it.
+"""
 
 
 class _Waiting(NamedTuple):
@@ -238,7 +240,9 @@ class Commits:
         self._leaving.left(worker.node_id, topic_id)
 
     def look(self, now_s: float) -> None:
-        """Take away what dead workers have left, and look again at the commits that wait. Call this after anything has happened."""
+        """Take away what dead workers have left, and look again at the commits that wait. Call this after
+        anything has happened.
+        """
         if self._leaving:
             alive = [worker.node_id for worker in self._workers.values()]
             for directory in self._leaving.left_by_the_dead(alive):
@@ -254,7 +258,9 @@ class Commits:
 
 
 STOP_LIMIT_S: Final = 30.0
-"""How long the workers concerned have to stop cleanly. Then those that are left are killed, and the moves are tried again."""
+"""How long the workers concerned have to stop cleanly. Then those that are left are killed, and the moves are
+tried again.
+"""
 RETRY_S: Final = 5.0
 """The pause before moves are tried again that have failed."""
 
@@ -279,7 +285,9 @@ class Moves:
     """At most one round of moves at a time. The supervisor stops and starts the workers."""
 
     def __init__(self, metadata: MetadataWriter, node_ids: Collection[int], hand_on: HandOn) -> None:
-        """Take the metadata; `hand_on` copies the facts about partitions from the files of one worker to those of another."""
+        """Take the metadata; `hand_on` copies the facts about partitions from the files of one worker to
+        those of another.
+        """
         self._metadata = metadata
         self._node_ids = node_ids
         self._hand_on = hand_on
@@ -312,7 +320,9 @@ class Moves:
         return self._awaited if now_s > self._until_s else ()
 
     def ended(self, node_id: int, now_s: float, *, is_clean: bool) -> bool:
-        """Note that a worker has ended, and carry the moves out once all have; return whether the round is over."""
+        """Note that a worker has ended, and carry the moves out once all have; return whether the round is
+        over.
+        """
         self._awaited.discard(node_id)
         self._is_clean = self._is_clean and is_clean
         if self._awaited:

@@ -1,7 +1,8 @@
-"""A data directory under several workers: the process that supervises them shares it out, and makes it one again.
+"""A data directory under several workers: the process that supervises them shares it out, and makes it one
+again.
 
-Both happen while no worker runs, under the lock of the directory. The workers inherit the lock, so that nobody else opens the directory
-while any of them lives.
+Both happen while no worker runs, under the lock of the directory. The workers inherit the lock, so that
+nobody else opens the directory while any of them lives.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ def share_of(
     is_again: bool = False,
     tells_of_metadata: bool = False,
 ) -> DirectoryShare:
-    """Return the partitions of a worker: those that it leads in the image, and the `strays`, if it is the worker that tidies up.
+    """Return the partitions of a worker: those that it leads in the image, and the `strays`, if it is the
+    worker that tidies up.
 
-    A worker that is started again deletes what its earlier process has left to be deleted. It can't tell that from what others delete.
+    A worker that is started again deletes what its earlier process has left to be deleted. It can't tell that
+    from what others delete.
     """
 
     def owns(topic: str, partition: int) -> bool:
@@ -72,10 +75,11 @@ def share_of(
 def make_whole(
     storage: Storage, root: Path, now_ms: Callable[[], int], *, without_metadata: bool = False
 ) -> None:
-    """Make the directory that of one process again, if several workers had it last. The caller holds its lock.
+    """Make the directory that of one process again, if several workers had it last. The caller holds its
+    lock.
 
-    `without_metadata`: nobody knows the leaders, so every log is checked from its recovery point. Raises LogError, IncompatibleFormat,
-    OSError, UnknownRecordError.
+    `without_metadata`: nobody knows the leaders, so every log is checked from its recovery point. Raises
+    LogError, IncompatibleFormat, OSError, UnknownRecordError.
     """
     if not is_shared(storage, str(root)):
         return
@@ -94,10 +98,11 @@ def make_whole(
 def recover_whole(
     storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int], *, for_repair: bool = False
 ) -> None:
-    """Take the lock of a directory that several workers had last, and make it whole. Does nothing to any other directory.
+    """Take the lock of a directory that several workers had last, and make it whole. Does nothing to any
+    other directory.
 
-    A repair does so, too, where the metadata is damaged. Raises DirectoryLocked, LogError, IncompatibleFormat, OSError,
-    UnknownRecordError.
+    A repair does so, too, where the metadata is damaged. Raises DirectoryLocked, LogError,
+    IncompatibleFormat, OSError, UnknownRecordError.
     """
     if not is_shared(storage, str(root)):
         return
@@ -123,8 +128,8 @@ class SharedDirectory:
         self._storage, self._root, self._now_ms = storage, root, now_ms
         self._first_id = node_id
         self.strays: frozenset[tuple[str, int]] = frozenset()
-        """The partitions with a directory and without a topic when the directory was shared out. A worker that looks for itself would
-        take one that another worker has just created for one of them.
+        """The partitions with a directory and without a topic when the directory was shared out. A worker
+        that looks for itself would take one that another worker has just created for one of them.
         """
         if not storage.exists(str(root / METADATA_DIRECTORY)):
             self._create()
@@ -145,7 +150,9 @@ class SharedDirectory:
             directory.close(clean=True)
 
     def share_out(self, brokers: Sequence[RegisterBrokerRecord]) -> None:
-        """Make these workers the only brokers, spread the leaders, and give each worker its files. Raises LogError, OSError."""
+        """Make these workers the only brokers, spread the leaders, and give each worker its files. Raises
+        LogError, OSError.
+        """
         metadata = self.metadata
         metadata.change(list(seats(metadata.image, brokers)))
         node_ids = [broker.broker_id for broker in brokers]
@@ -168,7 +175,9 @@ class SharedDirectory:
         _write_seen(self._storage, seen, [own_files(self._root, node_id) for node_id in node_ids])
 
     def take_away(self, left: LeftDirectory) -> None:
-        """Take away the directory of a removed partition whose worker is dead. What fails is left to the next start."""
+        """Take away the directory of a removed partition whose worker is dead. What fails is left to the next
+        start.
+        """
         try:
             kept = take_away(self._storage, str(self._root), *left)
         except (OSError, IncompatibleFormat) as error:
@@ -183,12 +192,16 @@ class SharedDirectory:
             )
 
     def hand_on(self, leader: int, to: int, keys: Collection[tuple[str, int]]) -> None:
-        """Give the facts about partitions that move to their new leader. Raises OSError, IncompatibleFormat, StorageFailed."""
+        """Give the facts about partitions that move to their new leader. Raises OSError, IncompatibleFormat,
+        StorageFailed.
+        """
         source, target = (str(own_files(self._root, node_id)) for node_id in (leader, to))
         hand_on(self._storage, LocalDurability(self._storage), str(self._root), keys, source, target)
 
     def close(self) -> None:
-        """Make the directory whole after all workers have ended, and release it. Raises LogError, IncompatibleFormat, OSError."""
+        """Make the directory whole after all workers have ended, and release it. Raises LogError,
+        IncompatibleFormat, OSError.
+        """
         try:
             self.metadata.close()
             make_whole(self._storage, self._root, self._now_ms)

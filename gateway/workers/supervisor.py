@@ -32,11 +32,15 @@ SETTLED_S: Final = 5.0
 MOST_DEATHS: Final = 3
 """Deaths of one worker in a row, each soon after its start. The next one ends the supervisor."""
 PAUSE_S: Final = 0.2
-"""The pause before a worker is started again that has died soon after its start; twice as long before the next try."""
+"""The pause before a worker is started again that has died soon after its start; twice as long before the
+next try.
+"""
 RETRY_S: Final = 1.0
 """The pause before the next try where the system has no room for a process."""
 STOP_LIMIT_S: Final = 180.0
-"""How long a stop waits for the workers; then it kills those that are left, and they are recovered by the next start."""
+"""How long a stop waits for the workers; then it kills those that are left, and they are recovered by the
+next start.
+"""
 TICK_S: Final = 0.5
 
 
@@ -64,7 +68,9 @@ class Supervisor:
         self._is_announced = False
 
     def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
-        """Run the workers until SIGTERM or SIGINT; call `announce` once all of them serve. Raises WorkersFailed, LogError, OSError."""
+        """Run the workers until SIGTERM or SIGINT; call `announce` once all of them serve. Raises
+        WorkersFailed, LogError, OSError.
+        """
         self._unstarted.extend(self._charge.begin(self._workers))
         with Signals() as signals:
             try:
@@ -82,7 +88,9 @@ class Supervisor:
             raise WorkersFailed(self._failure)
 
     def _end_all(self) -> None:
-        """Kill the workers that an unexpected error has left: nobody may make the directory whole while a worker runs."""
+        """Kill the workers that an unexpected error has left: nobody may make the directory whole while a
+        worker runs.
+        """
         for worker in self._workers.values():
             worker.kill()
             worker.await_end()
@@ -137,7 +145,8 @@ class Supervisor:
                 worker.kill()
         elif self._is_silent(worker, now_s):
             logger.error(
-                "worker %d (pid %d) gave no sign of life for %.1f s (seqgate.workers.timeout.ms) and is killed",
+                "worker %d (pid %d) gave no sign of life for %.1f s (seqgate.workers.timeout.ms) and is "
+                "killed",
                 worker.number,
                 worker.pid,
                 self._timeout_s,
@@ -212,7 +221,9 @@ class Supervisor:
             del self._due_s[number]
 
     def _bury(self, worker: WorkerProcess, code: int, now_s: float) -> None:
-        """Do what follows from the end of a worker: wait for the others while all stop; otherwise start it again."""
+        """Do what follows from the end of a worker: wait for the others while all stop; otherwise start it
+        again.
+        """
         if worker.connection.fileno() >= 0:
             self._read(worker)  # its last words
         self._forget(worker)
@@ -234,7 +245,8 @@ class Supervisor:
         logger.error("worker %d (pid %d) is dead: %s", worker.number, worker.pid, _how(worker, code))
         if deaths > MOST_DEATHS:
             self._fail(
-                f"worker {worker.number} has died {deaths} times soon after its start, at last so: {_how(worker, code)}",
+                f"worker {worker.number} has died {deaths} times soon after its start, at last so: "
+                f"{_how(worker, code)}",
                 now_s,
             )
             return
@@ -277,16 +289,20 @@ def _how(worker: WorkerProcess, code: int) -> str:
 
 
 class Closable(Protocol):
-    """What a worker inherits, and must close: a worker learns of its supervisor's death by the end of a stream that nobody else has."""
+    """What a worker inherits, and must close: a worker learns of its supervisor's death by the end of a
+    stream that nobody else has.
+    """
 
     def close(self) -> None: ...
 
 
 def fork_worker(run: Callable[[], int], inherited: Iterable[Closable]) -> int:
-    """Return the pid of a new process that calls `run`, and exits with what it returns. This process must have one thread.
+    """Return the pid of a new process that calls `run`, and exits with what it returns. This process must
+    have one thread.
 
-    SIGTERM and SIGINT wait in the new process until `run` unblocks them: it has the handlers of this process first, which would lose a
-    signal, and then none, so that a signal would kill it. Raises OSError when the system has no room for a process.
+    SIGTERM and SIGINT wait in the new process until `run` unblocks them: it has the handlers of this process
+    first, which would lose a signal, and then none, so that a signal would kill it. Raises OSError when the
+    system has no room for a process.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -320,7 +336,9 @@ def fork_worker(run: Callable[[], int], inherited: Iterable[Closable]) -> int:
 
 
 class Signals:
-    """Takes SIGTERM, SIGINT and SIGCHLD inside of a `with` block. Afterwards the process ignores the first two: it ends."""
+    """Takes SIGTERM, SIGINT and SIGCHLD inside of a `with` block. Afterwards the process ignores the first
+    two: it ends.
+    """
 
     def __init__(self) -> None:
         """Take nothing yet."""

@@ -1,4 +1,6 @@
-"""One worker as its supervisor sees it: the process, the stream to it, and when it gave the last sign of life."""
+"""One worker as its supervisor sees it: the process, the stream to it, and when it gave the last sign of
+life.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ class WorkerProcess:
             del self._unsent[:sent]
 
     def read(self, now_s: float) -> Iterator[FromWorker]:
-        """Yield the messages that came. Raises EOFError when the worker has closed the stream, or sent nonsense."""
+        """Yield the messages that came. Raises EOFError when the worker has closed the stream, or sent
+        nonsense.
+        """
         try:
             data = self.connection.recv(READ_BYTES)
         except BlockingIOError:
@@ -94,7 +98,9 @@ class WorkerProcess:
             raise EOFError from error
 
     def asks(self, now_s: float) -> bool:
-        """Ask a worker that serves for a sign of life, if the last ping was PING_EVERY_S ago; return whether it was."""
+        """Ask a worker that serves for a sign of life, if the last ping was PING_EVERY_S ago; return whether
+        it was.
+        """
         if self.ready is None or now_s - self._pinged_at_s < PING_EVERY_S:
             return False
         self._pinged_at_s = now_s
@@ -135,11 +141,15 @@ class WorkerProcess:
 # themselves.
 
 RunGateway = Callable[[Config, int, socket.socket], int]
-"""Runs the gateway of a worker in its own process, with its number and its stream to the supervisor; returns the exit code."""
+"""Runs the gateway of a worker in its own process, with its number and its stream to the supervisor; returns
+the exit code.
+"""
 
 
 class BucketCharge:
-    """Nothing but the directories of the caches: gateways register, watch and replace each other in the bucket."""
+    """Nothing but the directories of the caches: gateways register, watch and replace each other in the
+    bucket.
+    """
 
     def __init__(self, root: Path, configs: Mapping[int, Config], run_gateway: RunGateway) -> None:
         """Take the data directory, and the settings of each worker by its number."""
@@ -197,7 +207,8 @@ class Charge(Protocol):
     """The port to a data directory, or a bucket, that all workers of one supervisor share."""
 
     def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
-        """Prepare the first start; return the workers that start together, each group once the groups before it serve.
+        """Prepare the first start; return the workers that start together, each group once the groups before
+        it serve.
 
         `workers` are those whose processes live, by number, from now on. Raises LogError, OSError.
         """
@@ -206,7 +217,9 @@ class Charge(Protocol):
         """Return the node id of a worker."""
 
     def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
-        """Return what the process of a worker runs; it has this end of the stream to the supervisor. `is_again`: all have served before."""
+        """Return what the process of a worker runs; it has this end of the stream to the supervisor.
+        `is_again`: all have served before.
+        """
 
     def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:
         """Take a message that is not about the process itself."""
@@ -215,7 +228,9 @@ class Charge(Protocol):
         """Send clients to a worker that serves; return whether that is done. It is tried again otherwise."""
 
     def to_stop(self, now_s: float) -> Collection[int]:
-        """Return the workers that must stop, and are started again later. Call this only while all workers serve."""
+        """Return the workers that must stop, and are started again later. Call this only while all workers
+        serve.
+        """
 
     def late(self, now_s: float) -> Collection[int]:
         """Return the workers of `to_stop` that should have ended, and are killed."""

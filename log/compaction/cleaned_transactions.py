@@ -63,10 +63,11 @@ class CleanedTransactions:
     def end(
         self, producer_id: int, offset: int, marker: EndMarker | None
     ) -> tuple[bool, AbortedTransaction | None]:
-        """Take in a control batch. Return whether its transaction has no batches left, and the index entry that must stay.
+        """Take in a control batch. Return whether its transaction has no batches left, and the index entry
+        that must stay.
 
-        `marker` is None for a batch that an earlier cleaning emptied. The entry belongs into the transaction index of the
-        marker's segment.
+        `marker` is None for a batch that an earlier cleaning emptied. The entry belongs into the transaction
+        index of the marker's segment.
         """
         self._begin(offset)
         if marker is None:
@@ -93,7 +94,9 @@ CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 
 def read_cleaned_offsets(storage: Storage, root: str) -> dict[tuple[str, int], int]:
-    """Return the offsets by topic and partition; none if the file is missing or unreadable. Raises IncompatibleFormat."""
+    """Return the offsets by topic and partition; none if the file is missing or unreadable. Raises
+    IncompatibleFormat.
+    """
     path = f"{root}/{CLEANER_OFFSETS}"
     if not storage.exists(path):
         return {}

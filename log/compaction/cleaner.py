@@ -105,10 +105,11 @@ def clean(
     salt: bytes,
     report: Callable[[CleanedSegment], None],
 ) -> CleaningFinished:
-    """Clean the log of the job, and report each cleaned segment when it is durable. `salt` is for the offset map.
+    """Clean the log of the job, and report each cleaned segment when it is durable. `salt` is for the offset
+    map.
 
-    Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType when the log can't be cleaned, ValueError without
-    room for a key, OSError. `*.cleaned` files that were written and not reported then stay behind.
+    Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType when the log can't be cleaned, ValueError
+    without room for a key, OSError. `*.cleaned` files that were written and not reported then stay behind.
     """
     return _Cleaner(storage, job, throttle, salt, report).run()
 
@@ -304,7 +305,9 @@ class _Aborted:
         self.entries: dict[int, list[AbortedTransaction]] = {}
 
     def beginning_in(self, base_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
-        """Yield the transactions that begin in [base_offset, end_offset); for the first segment also earlier ones."""
+        """Yield the transactions that begin in [base_offset, end_offset); for the first segment also earlier
+        ones.
+        """
         start = -1 if base_offset == self.first_base_offset else base_offset
         for passed in [known for known in self.entries if known < base_offset]:
             del self.entries[passed]
@@ -418,7 +421,9 @@ class _Output:
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _MAX_SEGMENTS: Final = 100
-"""Segments in one group; further ones begin a new group. One step of the event loop removes all of a group, four files each."""
+"""Segments in one group; further ones begin a new group. One step of the event loop removes all of a group,
+four files each.
+"""
 
 
 class SourceSegment(NamedTuple):
@@ -496,7 +501,9 @@ def _done(job: CleaningJob, send: Callable[[CleaningReport], None]) -> CleaningR
 
 
 def _die_with(parent_id: int) -> None:
-    """Kill this process when its parent ends. Only Linux can; elsewhere this process ends after its present job."""
+    """Kill this process when its parent ends. Only Linux can; elsewhere this process ends after its present
+    job.
+    """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_id:
@@ -536,7 +543,8 @@ LastOfProducer = tuple[int, int]
 class KeptRecords:
     """The rules of one cleaning, applied to the batches of a log in order. Times in ms.
 
-    `producers` are the remembered producers of the partition. `round_end_offset` (exclusive) is where the cleaning ends.
+    `producers` are the remembered producers of the partition. `round_end_offset` (exclusive) is where the
+    cleaning ends.
     """
 
     offset_map: OffsetMap
@@ -636,7 +644,8 @@ _FREE: Final = bytes(8)
 
 
 class OffsetMap:
-    """At most `capacity` keys with their newest offsets. `latest_offset` is the last offset that the map accounts for.
+    """At most `capacity` keys with their newest offsets. `latest_offset` is the last offset that the map
+    accounts for.
 
     The kernel allocates the memory as it is written to.
     """
@@ -644,12 +653,15 @@ class OffsetMap:
     __slots__ = ("_hash", "_memory", "_slots", "capacity", "latest_offset", "size")
 
     def __init__(self, memory_bytes: int, *, load_factor: float = 0.9, salt: bytes = b"") -> None:
-        """Reserve at most `memory_bytes`, and use the share `load_factor` of the slots. Raises ValueError without room for a key."""
+        """Reserve at most `memory_bytes`, and use the share `load_factor` of the slots. Raises ValueError
+        without room for a key.
+        """
         self._slots = memory_bytes // ENTRY_BYTES
         self.capacity = min(int(self._slots * load_factor), self._slots - 1)
         if self.capacity < 1:
             raise ValueError(
-                f"{memory_bytes} bytes with a load factor of {load_factor} hold no key; give the offset map more memory"
+                f"{memory_bytes} bytes with a load factor of {load_factor} hold no key; give the offset map "
+                "more memory"
             )
         self._memory = mmap.mmap(-1, self._slots * ENTRY_BYTES)
         self._hash = blake2b(digest_size=_HASH_BYTES, key=salt)
@@ -683,7 +695,9 @@ class OffsetMap:
         self._memory.close()
 
     def _find(self, key: bytes) -> tuple[bytes, int, bytes]:
-        """Return the hash of `key`, the position of its slot (or of the free slot for it), and the slot's content."""
+        """Return the hash of `key`, the position of its slot (or of the free slot for it), and the slot's
+        content.
+        """
         hasher = self._hash.copy()
         hasher.update(key)
         digest = hasher.digest()

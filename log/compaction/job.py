@@ -21,7 +21,9 @@ from log.files.file_names import LOG_SUFFIX, offset_name
 from log.segments.transaction_index import AbortedTransaction
 
 JOB_VERSION: Final = 1
-"""Raised with every change of these messages: after an upgrade the process may start from newer files than the gateway."""
+"""Raised with every change of these messages: after an upgrade the process may start from newer files than
+the gateway.
+"""
 
 
 class JobSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -34,7 +36,9 @@ class JobSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobLimits(msgspec.Struct, frozen=True):
-    """The limits of one cleaning: memory for the offset map, bytes per read, and disk bytes per second (0: no limit)."""
+    """The limits of one cleaning: memory for the offset map, bytes per read, and disk bytes per second (0: no
+    limit).
+    """
 
     map_bytes: int
     map_load_factor: float
@@ -45,9 +49,9 @@ class JobLimits(msgspec.Struct, frozen=True):
 class CleaningJob(msgspec.Struct, frozen=True):
     """The cleaning of one log, made by `log.cleaning.begin_cleaning`. Times in ms, end offsets exclusive.
 
-    `segments` are all segments from the log's start to `round_end_offset`. The offsets from `first_dirty_offset` on were not
-    cleaned before. `producers` are (producer_id, last_offset, producer_epoch) of the remembered producers. `token` makes the
-    names of the written files unique.
+    `segments` are all segments from the log's start to `round_end_offset`. The offsets from
+    `first_dirty_offset` on were not cleaned before. `producers` are (producer_id, last_offset,
+    producer_epoch) of the remembered producers. `token` makes the names of the written files unique.
     """
 
     directory: str
@@ -132,7 +136,8 @@ def decode_job(frame: bytes) -> CleaningJob:
     version = msgspec.msgpack.decode(frame, type=_JobVersion).version
     if version != JOB_VERSION:
         raise UnknownJobVersion(
-            f"the gateway sent a cleaning job of version {version}, and the process that cleans reads version "
+            f"the gateway sent a cleaning job of version {version}, and the process that cleans reads "
+            "version "
             f"{JOB_VERSION}; restart the gateway"
         )
     return _decode_job(frame)
@@ -180,10 +185,11 @@ def cleanable(
     decided_end_offset: int,
     now_ms: int,
 ) -> Cleanable:
-    """Return the cleanable range of a log, from facts about its closed segments. Offsets with `end` in their names are exclusive.
+    """Return the cleanable range of a log, from facts about its closed segments. Offsets with `end` in their
+    names are exclusive.
 
-    `clean_end_offset` is where the last cleaning ended, None before the first. Segments that end after `decided_end_offset` are
-    not cleaned.
+    `clean_end_offset` is where the last cleaning ended, None before the first. Segments that end after
+    `decided_end_offset` are not cleaned.
     """
     first_dirty = log_start_offset if clean_end_offset is None else clean_end_offset
     is_wrong = not log_start_offset <= first_dirty <= log_end_offset

@@ -1,4 +1,5 @@
-"""Swaps cleaned segments in for their sources, so that a crash leaves either the sources or the cleaned segment.
+"""Swaps cleaned segments in for their sources, so that a crash leaves either the sources or the cleaned
+segment.
 
 | step                                                  | what a crash leaves                                      |
 |-------------------------------------------------------|----------------------------------------------------------|
@@ -9,12 +10,14 @@
 | the directory is made durable                         | the new one                                              |
 | `*.swap` is renamed to the final names                | the new one                                              |
 
-A `.log.swap` was whole when it got its name, so a start finishes the swap: it deletes the sources whose offsets the new segment's
-batches cover, and rebuilds the indexes. A source after the last kept batch may so come back. The next cleaning cleans it again,
-because the end of this cleaning was not recorded yet. If the `.log.swap` was damaged since and its sources are still there, the
-start deletes the `.log.swap` instead. A cleaned segment without batches may be right, but so looks one that was cut between two
-batches. The cleaned indexes tell them apart: they were durable before the log got its name.
-Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`. The two directory flushes are ours: renames may reach the disk in any order.
+A `.log.swap` was whole when it got its name, so a start finishes the swap: it deletes the sources whose
+offsets the new segment's batches cover, and rebuilds the indexes. A source after the last kept batch may so
+come back. The next cleaning cleans it again, because the end of this cleaning was not recorded yet. If the
+`.log.swap` was damaged since and its sources are still there, the start deletes the `.log.swap` instead. A
+cleaned segment without batches may be right, but so looks one that was cut between two batches. The cleaned
+indexes tell them apart: they were durable before the log got its name. Source: Kafka's
+`LocalLog.replaceSegments`, `LogLoader`. The two directory flushes are ours: renames may reach the disk in any
+order.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ _logger = logging.getLogger(__name__)
 class SwapTicket:
     """A swap that has begun: the cleaned segment replaces its source segments in two steps.
 
-    A step is a method that makes file names durable, in any thread, and then a function that runs in the log's thread:
+    A step is a method that makes file names durable, in any thread, and then a function that runs in the
+    log's thread:
 
     step   method         on success                            on failure
     1      read_and_run   `replace_sources` of `log.cleaning`   `abandon_swap`
@@ -83,7 +87,9 @@ class SwapTicket:
         self.generation = generation
 
     def read_and_run(self) -> None:
-        """Read the indexes of the cleaned segment, and make the names in the directory durable. Raises OSError."""
+        """Read the indexes of the cleaned segment, and make the names in the directory durable. Raises
+        OSError.
+        """
         for suffix in self.cleaned.suffixes:
             if suffix != LOG_SUFFIX:
                 path = swap_path(self._directory, self.cleaned.base_offset, suffix)
@@ -96,7 +102,9 @@ class SwapTicket:
 
 
 def rename_to_swap(storage: Storage, directory: str, cleaned: CleanedSegment, token: str) -> None:
-    """Take the first step: rename `*.cleaned` to `*.swap`. Raises OSError, after deleting the renamed files if possible."""
+    """Take the first step: rename `*.cleaned` to `*.swap`. Raises OSError, after deleting the renamed files
+    if possible.
+    """
     try:
         for suffix in reversed(cleaned.suffixes):
             storage.rename(
@@ -128,7 +136,9 @@ def swap_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def delete_cleaned(storage: Storage, directory: str, token: str) -> None:
-    """Delete the `*.cleaned` files of the cleaning with this token, if the directory is still there. Raises OSError."""
+    """Delete the `*.cleaned` files of the cleaning with this token, if the directory is still there. Raises
+    OSError.
+    """
     end = f".{token}{CLEANED_SUFFIX}"
     with contextlib.suppress(FileNotFoundError):
         for name in storage.list_directory(directory):
@@ -139,8 +149,8 @@ def delete_cleaned(storage: Storage, directory: str, token: str) -> None:
 def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[str]) -> set[int]:
     """Finish the swaps that a crash interrupted, at a start, and delete the files of unfinished cleanings.
 
-    `names` are the files of the directory. Returns the base offsets of segments whose indexes were deleted and must be rebuilt.
-    Raises OSError.
+    `names` are the files of the directory. Returns the base offsets of segments whose indexes were deleted
+    and must be rebuilt. Raises OSError.
     """
     storage = environment.storage
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -216,7 +226,9 @@ def _delete_files(storage: Storage, directory: str, base_offset: int, suffixes: 
 def _is_all_there(
     storage: Storage, directory: str, base_offset: int, contents: _Contents, names: Collection[str]
 ) -> bool:
-    """Return whether the sound batches are all batches that the cleaned segment's indexes know. Raises OSError."""
+    """Return whether the sound batches are all batches that the cleaned segment's indexes know. Raises
+    OSError.
+    """
     offset_entries = _cleaned_contents(
         storage, directory, offset_name(base_offset, OFFSET_INDEX_SUFFIX), names
     )
@@ -249,7 +261,8 @@ def _has_batch_that_ends_with(storage: Storage, file: DataFile, contents: _Conte
 
 
 def _cleaned_contents(storage: Storage, directory: str, name: str, names: Collection[str]) -> list[bytes]:
-    """Return the contents that cleanings wrote for the file `name`, under its `.swap` name or its `.cleaned` names.
+    """Return the contents that cleanings wrote for the file `name`, under its `.swap` name or its `.cleaned`
+    names.
 
     The file was renamed before its log, but that rename may not have reached the disk.
     """

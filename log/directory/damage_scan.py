@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 
 class DamagedPartition(NamedTuple):
-    """A partition and its damaged ranges, in ascending order. All batches below `durable_end_offset` were durable."""
+    """A partition and its damaged ranges, in ascending order. All batches below `durable_end_offset` were
+    durable.
+    """
 
     name: str
     durable_end_offset: int
@@ -47,7 +49,9 @@ class DamagedPartition(NamedTuple):
 
 
 def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
-    """Check every batch below the recovery points; yield the partitions with damage. Raises OSError, IncompatibleFormat."""
+    """Check every batch below the recovery points; yield the partitions with damage. Raises OSError,
+    IncompatibleFormat.
+    """
     ends = durable_ends(storage, root)
     registers = []
     for files in _places(storage, root):
@@ -65,9 +69,11 @@ def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
 
 
 def durable_ends(storage: Storage, root: str) -> dict[str, int]:
-    """Return the offsets below which partitions are durable, by directory. Raises OSError, IncompatibleFormat.
+    """Return the offsets below which partitions are durable, by directory. Raises OSError,
+    IncompatibleFormat.
 
-    Of two workers that have a point for one name, nobody knows here which of them had the present log: the lower point is sure.
+    Of two workers that have a point for one name, nobody knows here which of them had the present log: the
+    lower point is sure.
     """
     ends: dict[str, int] = {}
     for files in _places(storage, root):
@@ -77,7 +83,9 @@ def durable_ends(storage: Storage, root: str) -> dict[str, int]:
 
 
 def _places(storage: Storage, root: str) -> list[str]:
-    """Return the directories with recovery points: that of one process, or those of several workers that were killed."""
+    """Return the directories with recovery points: that of one process, or those of several workers that were
+    killed.
+    """
     shared = f"{root}/{WORKERS}"
     return (
         [f"{shared}/{name}" for name in storage.list_directory(shared)] if storage.exists(shared) else [root]

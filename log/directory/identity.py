@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 _BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, "lost+found"})
-"""The names in a directory whose first start ended before `meta.properties` was durable, and that of a new file system."""
+"""The names in a directory whose first start ended before `meta.properties` was durable, and that of a new
+file system.
+"""
 
 
 class Identity(NamedTuple):
@@ -44,7 +46,8 @@ class Identity(NamedTuple):
 
 
 def check_ownership(storage: Storage, root: str) -> None:
-    """Check that the directory is missing, empty, or a gateway's: one that has `meta.properties`. Raises IncompatibleFormat, OSError.
+    """Check that the directory is missing, empty, or a gateway's: one that has `meta.properties`. Raises
+    IncompatibleFormat, OSError.
 
     A sweep would take the files of others for orphaned ones.
     """
@@ -59,7 +62,9 @@ def check_ownership(storage: Storage, root: str) -> None:
 
 
 def check_empty(storage: Storage, root: str) -> None:
-    """Check that the directory is missing, or has no files but those of a first start. Raises IncompatibleFormat, OSError."""
+    """Check that the directory is missing, or has no files but those of a first start. Raises
+    IncompatibleFormat, OSError.
+    """
     if not storage.exists(root):
         return
     others = sorted(set(storage.list_directory(root)) - _BEFORE_META)
@@ -70,7 +75,8 @@ def check_empty(storage: Storage, root: str) -> None:
 def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> Identity:
     """Return the identity of a data directory, a fresh one for a new directory. Raises OSError.
 
-    Raises IncompatibleFormat, before changing any file, if the directory belongs to another node or to a later release.
+    Raises IncompatibleFormat, before changing any file, if the directory belongs to another node or to a
+    later release.
     """
     path = f"{root}/{META}"
     if not storage.exists(path):
@@ -80,7 +86,8 @@ def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: i
     fields = read_properties(storage, path)
     if fields.get("node.id") != str(node_id):
         raise IncompatibleFormat(
-            f"The data in {root} belongs to node.id {fields.get('node.id')}, this gateway is node.id {node_id}."
+            f"The data in {root} belongs to node.id {fields.get('node.id')}, this gateway is node.id "
+            f"{node_id}."
         )
     identity = Identity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
     check_versions(storage, root)
@@ -126,8 +133,8 @@ _COPIED_AT_ONCE_BYTES: Final = 1024 * 1024
 def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: int) -> None:
     """Remove the damaged ranges from a partition, durably. Raises OSError.
 
-    A crash leaves each segment as it was, or already without its damaged ranges. The data directory must be locked and
-    cleanly stopped, so that all data behind the damage is durable.
+    A crash leaves each segment as it was, or already without its damaged ranges. The data directory must be
+    locked and cleanly stopped, so that all data behind the damage is durable.
     """
     directory = f"{root}/{partition.name}"
     environment = LogEnvironment(storage)

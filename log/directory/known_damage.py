@@ -43,11 +43,13 @@ def known_cut_bytes(directory: LogDirectory) -> Iterator[tuple[str, int, CutByte
 
 
 class DirectoryShare(NamedTuple):
-    """The partitions that a process opens, and the directory of its own files: its lock, checkpoints, clean stop and damage.
+    """The partitions that a process opens, and the directory of its own files: its lock, checkpoints, clean
+    stop and damage.
 
-    No other process opens, creates or removes the directory of a partition with a name that this one uses: who serves partitions of a new
-    topic under an old name sees to that. Only a process that `takes_leftovers` deletes what an earlier process left to be deleted.
-    `others_delete`: processes run that have renamed some of that themselves, and delete it after a delay.
+    No other process opens, creates or removes the directory of a partition with a name that this one uses:
+    who serves partitions of a new topic under an old name sees to that. Only a process that `takes_leftovers`
+    deletes what an earlier process left to be deleted. `others_delete`: processes run that have renamed some
+    of that themselves, and delete it after a delay.
     """
 
     files: Path
@@ -56,7 +58,9 @@ class DirectoryShare(NamedTuple):
     others_delete: bool = False
     is_whole: bool = False
     tells_of: str | None = None
-    """The directory with the files of a process that answers no commands: this one lists what was cut off there."""
+    """The directory with the files of a process that answers no commands: this one lists what was cut off
+    there.
+    """
 
     def due_ms(self, now_ms: int, config: LogConfig) -> int:
         """Return when leftovers may be deleted."""

@@ -63,7 +63,8 @@ _UNKNOWN: Final = StoredLog(None, None, 0)
 class LogDirectory:
     """All partition logs of one data directory. Use it in one thread only.
 
-    `get` opens a log on first use. A start opens, and so checks, only logs whose files have changed since the last clean stop.
+    `get` opens a log on first use. A start opens, and so checks, only logs whose files have changed since the
+    last clean stop.
     """
 
     def __init__(
@@ -104,11 +105,13 @@ class LogDirectory:
         durability: Durability | None = None,
         share: DirectoryShare | None = None,
     ) -> LogDirectory:
-        """Lock the directory, find its logs, and recover those that need it. Without `durability` the local disk is the truth.
+        """Lock the directory, find its logs, and recover those that need it. Without `durability` the local
+        disk is the truth.
 
-        Logs use `config` until they get the settings of their topics. With a `share` only its partitions are found, and only its files are
-        locked. Raises DirectoryLocked, OSError, and, before changing any file, IncompatibleFormat: a later release wrote a file, or the
-        directory belongs to another node or to no gateway, or several workers had it last.
+        Logs use `config` until they get the settings of their topics. With a `share` only its partitions are
+        found, and only its files are locked. Raises DirectoryLocked, OSError, and, before changing any file,
+        IncompatibleFormat: a later release wrote a file, or the directory belongs to another node or to no
+        gateway, or several workers had it last.
         """
         check_ownership(storage, str(path))
         if share is None:
@@ -153,13 +156,17 @@ class LogDirectory:
         )
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
-        """Return whether the log is unchanged since its clean stop. Only a start after a crash compares the sizes of the log's files."""
+        """Return whether the log is unchanged since its clean stop. Only a start after a crash compares the
+        sizes of the log's files.
+        """
         if stored.topic_id is None or self.environment.damage.is_lost:
             return False
         return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
 
     def _recover(self, key: tuple[str, int]) -> int:
-        """Open the log. Return the bytes cut off. If the disk fails or a later release wrote the log, the next `get` retries."""
+        """Open the log. Return the bytes cut off. If the disk fails or a later release wrote the log, the
+        next `get` retries.
+        """
         try:
             log = self.get(*key)
         except (IncompatibleFormat, OSError) as error:
@@ -194,7 +201,8 @@ class LogDirectory:
         self._opening.is_serving = True
 
     def begin_recovery(self, key: tuple[str, int]) -> Recovery | None:
-        """Return the recovery of a stored log, to run in a thread and give to `end_recovery`; None for any other log.
+        """Return the recovery of a stored log, to run in a thread and give to `end_recovery`; None for any
+        other log.
 
         Until `end_recovery` no other log may have the same name. Raises OSError, IncompatibleFormat.
         """
@@ -208,7 +216,9 @@ class LogDirectory:
         return recovery
 
     def end_recovery(self, key: tuple[str, int], recovery: Recovery) -> None:
-        """Note what a recovery found, unless it failed or the log was deleted meanwhile. Then `get` opens the log."""
+        """Note what a recovery found, unless it failed or the log was deleted meanwhile. Then `get` opens the
+        log.
+        """
         self._recovering.discard(key)
         stop = recovery.stop
         if stop is not None and key in self._stored:
@@ -221,8 +231,9 @@ class LogDirectory:
     def get(self, topic: str, partition: int, *, is_mended: bool = True) -> PartitionLog | None:
         """Return the log of a partition, and open the log if necessary; None without one.
 
-        Raises OSError, IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run first.
-        With `is_mended` the topic id of the last clean stop replaces a damaged one; without it damage is an error.
+        Raises OSError, IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run
+        first. With `is_mended` the topic id of the last clean stop replaces a damaged one; without it damage
+        is an error.
         """
         key = topic, partition
         log = self._logs.get(key)
@@ -254,7 +265,8 @@ class LogDirectory:
         return len(self._logs) + len(self._stored)
 
     def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> PartitionLog:
-        """Create an empty log, durable with its first flush. Raises OSError, ValueError if the partition has a log already.
+        """Create an empty log, durable with its first flush. Raises OSError, ValueError if the partition has
+        a log already.
 
         Raises StorageFailed if `is_name_taken`.
         """
@@ -263,7 +275,8 @@ class LogDirectory:
             raise ValueError(f"{topic}-{partition} exists already")
         if self.is_name_taken(topic, partition):
             raise StorageFailed(
-                f"The name {topic}-{partition} is free for a new log once {RECOVERY_POINTS} is written without the old one; retry later"
+                f"The name {topic}-{partition} is free for a new log once {RECOVERY_POINTS} is written "
+                "without the old one; retry later"
             )
         directory = str(self.path / f"{topic}-{partition}")
         # An earlier process may have died before it forgot a deleted log of this name.
@@ -297,9 +310,11 @@ class LogDirectory:
         return self._set_aside(str(self.path / f"{topic}-{partition}"))
 
     def take_in(self, topic: str, partition: int, staged: str, recovery_point: int) -> None:
-        """Take a directory with the files of a partition in place of what is here; the log must be recovered as after a crash.
+        """Take a directory with the files of a partition in place of what is here; the log must be recovered
+        as after a crash.
 
-        For a cache only: the new name is not durable. Raises OSError, and StorageFailed while a thread recovers the log of the name.
+        For a cache only: the new name is not durable. Raises OSError, and StorageFailed while a thread
+        recovers the log of the name.
         """
         key, directory = (topic, partition), str(self.path / f"{topic}-{partition}")
         if self._is_recovering(key):
@@ -316,13 +331,17 @@ class LogDirectory:
         return target
 
     def is_name_taken(self, topic: str, partition: int) -> bool:
-        """Return whether a new log may not have this name yet: a thread recovers the log that had it, or a checkpoint must come first."""
+        """Return whether a new log may not have this name yet: a thread recovers the log that had it, or a
+        checkpoint must come first.
+        """
         key = topic, partition
         is_unknown = key not in self._logs and key not in self._stored
         return self._is_recovering(key) or (is_unknown and self._recovery_points.has(key))
 
     def uses(self, topic: str, partition: int) -> bool:
-        """Return whether this process has a log of this name, open or not, or a thread recovers one that it had."""
+        """Return whether this process has a log of this name, open or not, or a thread recovers one that it
+        had.
+        """
         key = topic, partition
         return key in self._logs or key in self._stored or self._is_recovering(key)
 
@@ -349,8 +368,8 @@ class LogDirectory:
         return self._logs.get((topic, partition))
 
     def delete_stray(self, topic: str, partition: int) -> None:
-        """Delete the directory of a partition that the metadata does not have, even if its log is unknown. Raises
-        OSError.
+        """Delete the directory of a partition that the metadata does not have, even if its log is unknown.
+        Raises OSError.
         """
         key = topic, partition
         if key in self._logs or key in self._stored:
@@ -359,7 +378,8 @@ class LogDirectory:
             self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms())
 
     def delete_pending(self, now_ms: int) -> int:
-        """Delete up to FILES_PER_STEP files whose delay is over, in this thread. Return the number of files deleted.
+        """Delete up to FILES_PER_STEP files whose delay is over, in this thread. Return the number of files
+        deleted.
 
         A gateway that serves requests prepares and completes tickets of `environment.deletions` instead.
         """
@@ -378,7 +398,9 @@ class LogDirectory:
         return self._recovery_points.gather(self._logs, self._stored)
 
     def write_checkpoint(self) -> None:
-        """Write the recovery points that were gathered last, and rebuilt indexes. Any thread may call. Raises OSError."""
+        """Write the recovery points that were gathered last, and rebuilt indexes. Any thread may call. Raises
+        OSError.
+        """
         self._recovery_points.write()
         self.environment.rebuilt_indexes.write(self._durability)
 
@@ -427,8 +449,8 @@ _THREADS: Final = 8
 def close_logs(
     durability: Durability, path: str, logs: Sequence[PartitionLog], *, clean: bool
 ) -> list[tuple[CleanStop | None, int]]:
-    """Close the logs. Return each log's clean stop, or None, and its recovery point, in the same order. Never raises
-    OSError.
+    """Close the logs. Return each log's clean stop, or None, and its recovery point, in the same order. Never
+    raises OSError.
     """
     flush = _begin_common_flush(durability, path) if clean and len(logs) >= MANY else None
     if flush is not None:
@@ -448,7 +470,9 @@ def _begin_common_flush(durability: Durability, path: str) -> FileSystemFlush | 
 
 
 def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tuple[CleanStop | None, int]]:
-    """Close with one flush for the indexes and snapshots of all logs. A log with unflushed records gets its own flush."""
+    """Close with one flush for the indexes and snapshots of all logs. A log with unflushed records gets its
+    own flush.
+    """
     closed = []
     for log in logs:
         durable_end_offset = log.recovery_point
@@ -485,8 +509,8 @@ def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:
 
 
 class Opening:
-    """Opens logs. While the gateway serves, a log whose files are not as a clean stop recorded them must be recovered in
-    a thread first.
+    """Opens logs. While the gateway serves, a log whose files are not as a clean stop recorded them must be
+    recovered in a thread first.
 
     Logs use `config` until they get the settings of their topics.
     """
@@ -507,7 +531,8 @@ class Opening:
         self._lists = lists
 
     def metadata_of(self, directory: str, known: uuid.UUID | None) -> bytes | None:
-        """Return the sound content of a partition's `partition.metadata`; None without one. Raises OSError, IncompatibleFormat.
+        """Return the sound content of a partition's `partition.metadata`; None without one. Raises OSError,
+        IncompatibleFormat.
 
         In place of a damaged topic id it has `known`, the topic id of the clean stop before this start.
         """
@@ -568,7 +593,9 @@ class Opening:
 
 
 def start_summary(count: int, checked: int, cut: int, *, was_clean: bool) -> str:
-    """Return the log line about a start: the number of partitions, how many were checked, and the bytes cut off."""
+    """Return the log line about a start: the number of partitions, how many were checked, and the bytes cut
+    off.
+    """
     if was_clean:
         return f"clean stop: partitions {count}, no record data read"
     if not count:

@@ -1,4 +1,5 @@
-"""Deletes partitions in two steps, as Kafka does: rename the directory to `*-delete` at once, delete its files later.
+"""Deletes partitions in two steps, as Kafka does: rename the directory to `*-delete` at once, delete its
+files later.
 
 Source: Kafka's `LogManager.asyncDelete`, `UnifiedLog.logDeleteDirName`.
 """
@@ -45,16 +46,19 @@ class PartitionDeletion:
         self._queue.add(target, due_ms, is_directory=True)
 
     def set_aside(self, directory: str) -> str:
-        """Rename a partition's directory, so that no log uses the files and a person can inspect them. Raises OSError.
+        """Rename a partition's directory, so that no log uses the files and a person can inspect them. Raises
+        OSError.
 
         Returns the new path, not durable yet. Kafka calls such a directory stray.
         """
         return rename_away(self._storage, directory, STRAY_SUFFIX)
 
     def discard_unfinished(self, directory: str) -> bool:
-        """Remove a directory without a topic id, or set it aside if it holds records; return whether it was set aside. Raises OSError.
+        """Remove a directory without a topic id, or set it aside if it holds records; return whether it was
+        set aside. Raises OSError.
 
-        The topic id is durable before any record is acknowledged: such records never were, or somebody changed the directory.
+        The topic id is durable before any record is acknowledged: such records never were, or somebody
+        changed the directory.
         """
         files = self._storage.list_files(directory)
         if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
@@ -72,7 +76,8 @@ class PartitionDeletion:
 
 def rename_away(storage: Storage, directory: str, suffix: str) -> str:
     """Rename a partition's directory to a unique name with this suffix; return the new path. Raises OSError."""
-    # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too long.
+    # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too
+    # long.
     path = Path(directory)
     target = str(path.parent / f"{path.name[:_LONGEST_NAME_KEPT]}.{uuid.uuid4().hex}{suffix}")
     storage.rename(directory, target)

@@ -1,7 +1,8 @@
 """The checkpoint of recovery points: the offset below which each log of a data directory is durable.
 
-After a crash, a start checks each log from its recovery point on. So the entry of a deleted log must not apply to a
-later log of the same name: the name is free again when a checkpoint without the deleted log is durable.
+After a crash, a start checks each log from its recovery point on. So the entry of a deleted log must not
+apply to a later log of the same name: the name is free again when a checkpoint without the deleted log is
+durable.
 """
 
 from __future__ import annotations
@@ -33,19 +34,27 @@ FEW_DELETED: Final = 1000
 
 
 class RecoveryPoints:
-    """Gathers the recovery points of all logs, and writes them when they have changed. Only `write` may run in any thread."""
+    """Gathers the recovery points of all logs, and writes them when they have changed. Only `write` may run
+    in any thread.
+    """
 
     def __init__(self, environment: LogEnvironment, root: str, files: str | None = None) -> None:
-        """Take the data directory, and the directory of the checkpoint if that is another one. `read` reads the checkpoint."""
+        """Take the data directory, and the directory of the checkpoint if that is another one. `read` reads
+        the checkpoint.
+        """
         self._environment = environment
         self._storage = environment.storage
         self._root = root
         self._files = root if files is None else files
         self._path = f"{self._files}/{RECOVERY_POINTS}"
         self._gathered: tuple[Mapping[Key, StoredLog], Mapping[Key, int]] = {}, {}
-        """The last gathered entries: the logs that were closed by then, and the recovery points of the open ones."""
+        """The last gathered entries: the logs that were closed by then, and the recovery points of the open
+        ones.
+        """
         self._gathered_at: tuple[int, int, int] | None = None
-        """The moves of durable ends, and the number of open and of closed logs, when the entries were gathered."""
+        """The moves of durable ends, and the number of open and of closed logs, when the entries were
+        gathered.
+        """
         self._written: dict[Key, int] = {}
         self._written_of: object = None
         """The gathered entries that the file has."""
@@ -60,7 +69,9 @@ class RecoveryPoints:
         self._lock = threading.Lock()
 
     def read(self) -> dict[Key, int]:
-        """Return the points of the checkpoint; none without a readable one. Raises OSError, IncompatibleFormat."""
+        """Return the points of the checkpoint; none without a readable one. Raises OSError,
+        IncompatibleFormat.
+        """
         if not self._storage.exists(self._path):
             # No log is compacted before the recovery points were written once. So if there are offsets of
             # compaction, the recovery points were lost.
@@ -76,7 +87,9 @@ class RecoveryPoints:
         return dict(points)
 
     def gather(self, opened: Mapping[Key, PartitionLog], stored: dict[Key, StoredLog]) -> Iterator[None]:
-        """Gather the points unless none has moved, and yield now and then so that the caller can do other work between."""
+        """Gather the points unless none has moved, and yield now and then so that the caller can do other
+        work between.
+        """
         present = self._environment.durable_ends.moves, len(opened), len(stored)
         if present == self._gathered_at:
             return
@@ -116,8 +129,8 @@ class RecoveryPoints:
     def has(self, key: Key) -> bool:
         """Return whether a checkpoint must be written before another log may have the name.
 
-        The checkpoint has a point of the log that had the name, or will have it with the next `write`; or the directory of that
-        log was set aside, and a crash could lose the name under which it is kept.
+        The checkpoint has a point of the log that had the name, or will have it with the next `write`; or the
+        directory of that log was set aside, and a crash could lose the name under which it is kept.
         """
         return self._is_in_checkpoint(key) or key in self._set_aside
 
@@ -132,7 +145,8 @@ class RecoveryPoints:
         return not names <= set(logs)
 
     def write(self) -> None:
-        """Write the points that were gathered last, and make the names of directories that were set aside durable. Raises OSError.
+        """Write the points that were gathered last, and make the names of directories that were set aside
+        durable. Raises OSError.
 
         The file has the points of closed logs too, so that a damaged `stored-logs` loses no recovery point.
         """
@@ -152,11 +166,11 @@ class RecoveryPoints:
             self._written_of = gathered
 
     def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:
-        """Write the recovery points of all logs when the gateway stops, including those of logs that were closed
-        before. Raises OSError.
+        """Write the recovery points of all logs when the gateway stops, including those of logs that were
+        closed before. Raises OSError.
 
-        Keeps the points of logs that are missing, but were not deleted: a start that is refused for a missing log writes this, too,
-        and must leave the evidence.
+        Keeps the points of logs that are missing, but were not deleted: a start that is refused for a missing
+        log writes this, too, and must leave the evidence.
         """
         missing = {
             key: point

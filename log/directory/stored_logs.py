@@ -92,10 +92,11 @@ class StoredLog(NamedTuple):
 
 
 def read_stored_logs(storage: Storage, durable: DurableFiles, root: str) -> tuple[dict[str, StoredLog], bool]:
-    """Return the stored logs of the last clean stop, by partition directory, and whether the last stop was clean.
+    """Return the stored logs of the last clean stop, by partition directory, and whether the last stop was
+    clean.
 
-    Removes the file of the clean stop, so that only the next clean stop vouches for the logs again. Raises IncompatibleFormat
-    for a file of a later release, OSError.
+    Removes the file of the clean stop, so that only the next clean stop vouches for the logs again. Raises
+    IncompatibleFormat for a file of a later release, OSError.
     """
     marker, kept = f"{root}/{CLEAN_SHUTDOWN}", f"{root}/{STORED_LOGS}"
     found = _read(storage, marker)
@@ -110,18 +111,24 @@ def read_stored_logs(storage: Storage, durable: DurableFiles, root: str) -> tupl
 
 
 def peek_stored_logs(storage: Storage, root: str) -> dict[str, StoredLog]:
-    """Return the stored logs of the last clean stop, by partition directory, changing no file. Raises IncompatibleFormat, OSError."""
+    """Return the stored logs of the last clean stop, by partition directory, changing no file. Raises
+    IncompatibleFormat, OSError.
+    """
     return _read(storage, f"{root}/{CLEAN_SHUTDOWN}") or _read(storage, f"{root}/{STORED_LOGS}") or {}
 
 
 def stopped_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog], bool]:
-    """Return what `peek_stored_logs` does, and whether the last stop was clean. Raises IncompatibleFormat, OSError."""
+    """Return what `peek_stored_logs` does, and whether the last stop was clean. Raises IncompatibleFormat,
+    OSError.
+    """
     is_clean = _read(storage, f"{root}/{CLEAN_SHUTDOWN}") is not None
     return peek_stored_logs(storage, root), is_clean
 
 
 def check_stored_logs(storage: Storage, root: str) -> None:
-    """Check that this release reads the versions of both files, changing neither. Raises IncompatibleFormat, OSError."""
+    """Check that this release reads the versions of both files, changing neither. Raises IncompatibleFormat,
+    OSError.
+    """
     for name in (CLEAN_SHUTDOWN, STORED_LOGS):
         path = f"{root}/{name}"
         if storage.exists(path):
@@ -162,7 +169,9 @@ def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
 def write_stored_logs(
     durable: DurableFiles, root: str, logs: Mapping[str, StoredLog], *, all_clean: bool
 ) -> None:
-    """Write the facts of each log that closed cleanly, as `.kafka_cleanshutdown` if all logs did. Raises OSError."""
+    """Write the facts of each log that closed cleanly, as `.kafka_cleanshutdown` if all logs did. Raises
+    OSError.
+    """
     rows = {
         name: (
             stored.topic_id.hex,
@@ -184,7 +193,9 @@ def write_stored_logs(
 
 
 def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:
-    """Return whether a partition's files still have the topic id and the sizes of the clean stop. Raises OSError."""
+    """Return whether a partition's files still have the topic id and the sizes of the clean stop. Raises
+    OSError.
+    """
     stop = stored.stop
     if stop is None:
         return False
@@ -212,7 +223,9 @@ BUCKET_SESSION: Final = "bucket-session"
 RESIDENCY: Final = "residency"
 """Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
 WORKERS: Final = "workers"
-"""The directory with the files of each worker, while several processes have the data directory; see `log.sharing`."""
+"""The directory with the files of each worker, while several processes have the data directory; see
+`log.sharing`.
+"""
 STAGING: Final = ".backup"
 """The directory with second names of all files that a backup copies; see `log.staging`."""
 STAGING_LOCK: Final = ".backup.lock"
@@ -239,7 +252,9 @@ KNOWN_NAMES: Final = frozenset(
 
 
 def check_versions(storage: Storage, root: str) -> None:
-    """Check that this release reads the files of the directory, before it changes any. Raises IncompatibleFormat, OSError."""
+    """Check that this release reads the files of the directory, before it changes any. Raises
+    IncompatibleFormat, OSError.
+    """
     check_stored_logs(storage, root)
     for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
         path = f"{root}/{name}"
@@ -251,5 +266,6 @@ def check_is_whole(storage: Storage, root: str) -> None:
     """Check that no worker has files of its own in the directory. Raises IncompatibleFormat."""
     if storage.exists(f"{root}/{WORKERS}"):
         raise IncompatibleFormat(
-            f"several workers had {root} last and were killed; start a gateway on it, and stop the gateway, first"
+            f"several workers had {root} last and were killed; start a gateway on it, and stop the gateway, "
+            "first"
         )

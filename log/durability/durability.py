@@ -41,13 +41,19 @@ class Durability(DurableFiles, Protocol):
     """Makes the tickets of one round durable. Knows no log; may be called in several worker threads at once."""
 
     max_shares: int
-    """The most parts into which the tickets of one round may be divided; 1 where one object holds a whole round."""
+    """The most parts into which the tickets of one round may be divided; 1 where one object holds a whole
+    round.
+    """
     rounds_overlap: bool
-    """Whether a round may begin before the previous round has ended. If so, a ticket leaves out the data of tickets in flight."""
+    """Whether a round may begin before the previous round has ended. If so, a ticket leaves out the data of
+    tickets in flight.
+    """
 
     @property
     def kept_writes(self) -> KeptWrites | None:
-        """The batches that are kept in memory until a round takes them; None where rounds do not need their bytes."""
+        """The batches that are kept in memory until a round takes them; None where rounds do not need their
+        bytes.
+        """
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.
@@ -56,7 +62,8 @@ class Durability(DurableFiles, Protocol):
         """
 
     def settle(self, file: DataFile) -> None:
-        """Persist the bytes of an open data file before a check reads them, so that the check finds what is durable.
+        """Persist the bytes of an open data file before a check reads them, so that the check finds what is
+        durable.
 
         Raises OSError.
         """
@@ -65,7 +72,8 @@ class Durability(DurableFiles, Protocol):
         """Note the segment files that this process has just written as a whole, from a place that keeps them."""
 
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
-        """Return one flush for everything written below `path` until it runs; None where files are flushed one by one.
+        """Return one flush for everything written below `path` until it runs; None where files are flushed
+        one by one.
 
         Raises OSError.
         """
@@ -107,8 +115,8 @@ class LocalDurability:
             # The whole partition may have been deleted meanwhile. Then its files were released.
             if not all(file.closing for file in ticket.data):
                 raise
-        # The captures of a deleted partition write nothing, because its log was closed before. So any missing file is
-        # an error.
+        # The captures of a deleted partition write nothing, because its log was closed before. So any missing
+        # file is an error.
         for capture in ticket.captures:
             capture.write(self)
         if ticket.last is not None:
@@ -146,8 +154,8 @@ class LocalDurability:
         self._storage.fsync_directory(os.path.dirname(path))  # noqa: PTH120 - paths are plain strings here
 
     def ensure(self, path: str, content: bytes) -> None:
-        """Fsync the file, read it back from the disk, and write it again if the disk holds something else. Raises
-        OSError.
+        """Fsync the file, read it back from the disk, and write it again if the disk holds something else.
+        Raises OSError.
 
         After a failed flush the page cache shows what the disk never got, and another flush reports success.
         """
@@ -198,12 +206,12 @@ class FileRange(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FlushTicket:
-    """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data, files,
-    directories, captures.
+    """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data,
+    files, directories, captures.
 
-    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so neither the
-    limit of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation` changes nothing when
-    it completes, because the log was reloaded since.
+    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so
+    neither the limit of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation`
+    changes nothing when it completes, because the log was reloaded since.
     """
 
     place: LogPlace
@@ -228,9 +236,13 @@ class FlushTicket:
     """Directories in which names changed."""
     captures: list[Capture] = field(default_factory=list)
     last: LogStartCapture | None = None
-    """The capture that is written after everything else: the log start offset of a removal. Flushes have none."""
+    """The capture that is written after everything else: the log start offset of a removal. Flushes have
+    none.
+    """
     ranges: Sequence[FileRange] = ()
-    """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there are none."""
+    """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there
+    are none.
+    """
 
     @property
     def size_bytes(self) -> int:
@@ -239,7 +251,9 @@ class FlushTicket:
 
     @property
     def is_small(self) -> bool:
-        """Whether the ticket has only a few records in one file, so that a flush takes the shortest possible time."""
+        """Whether the ticket has only a few records in one file, so that a flush takes the shortest possible
+        time.
+        """
         return (
             self.size_bytes <= SMALL_BYTES
             and len(self.data) == 1
@@ -247,11 +261,15 @@ class FlushTicket:
         )
 
     def is_just_written(self) -> bool:
-        """Return whether all ranges are among the last bytes written, so that they come from memory. Call this on the event loop."""
+        """Return whether all ranges are among the last bytes written, so that they come from memory. Call
+        this on the event loop.
+        """
         return all(self.storage.was_just_written(part.file, part.position) for part in self.ranges)
 
     def read(self, part: FileRange, position: int, size_bytes: int) -> bytes:
-        """Return bytes of one of the ranges; any thread may call. Raises OSError, also if the file has fewer bytes."""
+        """Return bytes of one of the ranges; any thread may call. Raises OSError, also if the file has fewer
+        bytes.
+        """
         storage, file = self.storage, part.file
         content = (
             storage.read_pinned(file, size_bytes, position)
@@ -274,7 +292,9 @@ class CachedDurability:
     rounds_overlap = True
 
     def __init__(self, storage: Storage, kept_writes: KeptWrites | None = None) -> None:
-        """Create for the storage that holds the files. Without `kept_writes` rounds read all batches from their files."""
+        """Create for the storage that holds the files. Without `kept_writes` rounds read all batches from
+        their files.
+        """
         self._storage = storage
         self.kept_writes = kept_writes
         self._rebuilt: set[str] = set()
@@ -298,10 +318,11 @@ class CachedDurability:
         return None
 
     def write_side_files(self, ticket: FlushTicket, written: list[tuple[str, bytes]]) -> None:
-        """Write the side files of a ticket, and append the name and content of each to `written`, for an object; any thread may call.
+        """Write the side files of a ticket, and append the name and content of each to `written`, for an
+        object; any thread may call.
 
-        The object must have the records of the ticket before. `written` has the log start offset too, which this does not
-        write. Raises OSError; what was written so far is in `written`.
+        The object must have the records of the ticket before. `written` has the log start offset too, which
+        this does not write. Raises OSError; what was written so far is in `written`.
         """
         files = _Recorded(self, written)
         for path in ticket.paths:
@@ -323,9 +344,11 @@ class CachedDurability:
         """Do nothing: a lost file is built from the bucket again."""
 
     def settle(self, file: DataFile) -> None:
-        """Drop the file from the page cache, but for the first check of a file that was just built from the bucket. Raises OSError.
+        """Drop the file from the page cache, but for the first check of a file that was just built from the
+        bucket. Raises OSError.
 
-        Such a file has no failed write behind it. Dropped, most of it would be written to the disk and read again at once.
+        Such a file has no failed write behind it. Dropped, most of it would be written to the disk and read
+        again at once.
         """
         if file.path in self._rebuilt:
             self._rebuilt.remove(file.path)
@@ -337,7 +360,9 @@ class CachedDurability:
         self._rebuilt.update(paths)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a temporary file next to the old one, then rename it over the old one. Raises OSError, NoRoom."""
+        """Write a temporary file next to the old one, then rename it over the old one. Raises OSError,
+        NoRoom.
+        """
         temporary = path + ".tmp"
         try:
             self._storage.write_file(temporary, content)

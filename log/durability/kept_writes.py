@@ -1,7 +1,9 @@
-"""Keeps large batches in memory from their write until an object has them, so that nobody reads them back from their files.
+"""Keeps large batches in memory from their write until an object has them, so that nobody reads them back
+from their files.
 
-A producer's batch is a view of the request's memory, which lives as long as the view. So a large batch is kept without a copy. A batch
-that is not kept is read from its file, as all are that are small: reading costs little, and their requests share memory that is used again.
+A producer's batch is a view of the request's memory, which lives as long as the view. So a large batch is
+kept without a copy. A batch that is not kept is read from its file, as all are that are small: reading costs
+little, and their requests share memory that is used again.
 """
 
 from __future__ import annotations
@@ -39,11 +41,14 @@ class KeptBatch(NamedTuple):
 class KeptWrites:
     """The batches that are kept, by file and ascending by position. Any thread may call.
 
-    At the limit of memory, batches are dropped of the file that has had some for the longest time. They are read from the file instead.
+    At the limit of memory, batches are dropped of the file that has had some for the longest time. They are
+    read from the file instead.
     """
 
     def __init__(self, *, least_bytes: int, max_bytes: int) -> None:
-        """Keep batches of at least `least_bytes`; smaller ones may lie in memory that is used again. Keep up to `max_bytes` of them."""
+        """Keep batches of at least `least_bytes`; smaller ones may lie in memory that is used again. Keep up
+        to `max_bytes` of them.
+        """
         self._least_bytes = least_bytes
         self._max_bytes = max_bytes
         self._files: dict[DataFile, deque[KeptBatch]] = {}
@@ -59,7 +64,9 @@ class KeptWrites:
         end_offset: int,
         pieces: tuple[bytes, memoryview],
     ) -> None:
-        """Keep a batch that was just written at the end of the file, if it is large. The arguments are as in `KeptBatch`."""
+        """Keep a batch that was just written at the end of the file, if it is large. The arguments are as in
+        `KeptBatch`.
+        """
         head, rest = pieces
         size_bytes = len(head) + len(rest)
         if not self._least_bytes <= size_bytes <= self._max_bytes:
@@ -75,7 +82,9 @@ class KeptWrites:
             self.size_bytes += size_bytes
 
     def next_in(self, part: FileRange) -> KeptBatch | None:
-        """Return the first batch of the range that is kept. Batches of the file before the range are kept no longer."""
+        """Return the first batch of the range that is kept. Batches of the file before the range are kept no
+        longer.
+        """
         with self._lock:
             self._drop_below(part.file, part.position)
             batches = self._files.get(part.file)

@@ -1,7 +1,7 @@
 """Persists the log start offset of one partition, in a file in Kafka's checkpoint format.
 
-Kafka keeps the log start offsets of all partitions in one file and writes that file once a minute. Here each offset is durable
-before the first segment below it is removed.
+Kafka keeps the log start offsets of all partitions in one file and writes that file once a minute. Here each
+offset is durable before the first segment below it is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class LogStart:
         self._file = SideFile(durable_offset)
 
     def advance(self, offset: int, files: DurableFiles) -> None:
-        """Persist the offset by `files` unless a later offset is durable already. Any thread may call. Does nothing when closed.
+        """Persist the offset by `files` unless a later offset is durable already. Any thread may call. Does
+        nothing when closed.
 
         Raises OSError.
         """

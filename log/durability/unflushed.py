@@ -39,14 +39,15 @@ _FILES_PINNED_AT_ONCE: Final = 64
 
 
 class Unflushed:
-    """The durable end of a log, and everything after that end that waits for a flush: data, files, directories, captures.
+    """The durable end of a log, and everything after that end that waits for a flush: data, files,
+    directories, captures.
 
-    Only `complete` and `confirm` move `durable_end_offset`. A ticket in flight may still fail, so each new ticket repeats the
-    files, directories and captures of all tickets in flight.
+    Only `complete` and `confirm` move `durable_end_offset`. A ticket in flight may still fail, so each new
+    ticket repeats the files, directories and captures of all tickets in flight.
 
-    Where rounds overlap, tickets become objects, which are confirmed in order. Then a ticket for a round repeats nothing: it has
-    the ranges of files that no earlier ticket has. A ticket for something else (`counts_out`) has no ranges: whoever makes
-    it durable waits for rounds up to its end offset first.
+    Where rounds overlap, tickets become objects, which are confirmed in order. Then a ticket for a round
+    repeats nothing: it has the ranges of files that no earlier ticket has. A ticket for something else
+    (`counts_out`) has no ranges: whoever makes it durable waits for rounds up to its end offset first.
     """
 
     __slots__ = (
@@ -72,7 +73,9 @@ class Unflushed:
         self._sent = Sent() if durability.rounds_overlap else None
         self.place = place
         self.generation = 0
-        """The number of times that the log was reloaded or closed. Tickets of an earlier generation are ignored."""
+        """The number of times that the log was reloaded or closed. Tickets of an earlier generation are
+        ignored.
+        """
         self.first_flush_pending = False
         """Whether the names of directory and first segment are not durable yet."""
         self.durable_end_offset = 0
@@ -88,7 +91,8 @@ class Unflushed:
     def reset(self, segments: SegmentList, loaded_end_offset: int) -> None:
         """Start over with a log that was just loaded: all of it is durable.
 
-        Where rounds overlap, that is so at the first load only. After an outage objects still decide what is durable.
+        Where rounds overlap, that is so at the first load only. After an outage objects still decide what is
+        durable.
         """
         self._forget()
         self._flushed = segments.active.base_offset, segments.active.size_bytes
@@ -100,10 +104,13 @@ class Unflushed:
             self._sent.move(segments, loaded_end_offset)
 
     def check_sent(self, segments: SegmentList, loaded_end_offset: int) -> None:
-        """Check that a log which was loaded again has everything that objects have or may have. Raises StorageFailed, OSError."""
+        """Check that a log which was loaded again has everything that objects have or may have. Raises
+        StorageFailed, OSError.
+        """
         if self._sent is not None and not self._sent.is_in(segments, loaded_end_offset):
             raise StorageFailed(
-                f"{self.place} ends at offset {loaded_end_offset} on the local disk, and the bucket was sent records up to "
+                f"{self.place} ends at offset {loaded_end_offset} on the local disk, and the bucket was sent "
+                "records up to "
                 f"{self._sent.end_offset}: restart the gateway to rebuild the partition from the bucket"
             )
 
@@ -123,7 +130,9 @@ class Unflushed:
 
     @property
     def is_durable(self) -> bool:
-        """Whether all files except the data are durable: none waits for a ticket or for the completion of one."""
+        """Whether all files except the data are durable: none waits for a ticket or for the completion of
+        one.
+        """
         return not self.has_files and not any(
             ticket.paths or ticket.directories or ticket.captures for ticket in self._out
         )
@@ -144,7 +153,9 @@ class Unflushed:
         self._directories.append(directory)
 
     def add_capture(self, capture: Capture, replaced: Capture | None = None) -> None:
-        """Add a side file to the next ticket. If no ticket has taken `replaced` yet, this capture takes its place."""
+        """Add a side file to the next ticket. If no ticket has taken `replaced` yet, this capture takes its
+        place.
+        """
         if replaced is not None and replaced in self._captures:
             self._captures.remove(replaced)
         self._captures.append(capture)
@@ -152,10 +163,11 @@ class Unflushed:
     def prepare(
         self, segments: SegmentList, log_end_offset: int, leader_epoch: int, *, counts_out: bool = False
     ) -> FlushTicket | None:
-        """Return a ticket for everything that is not durable; None when there is nothing to flush. Raises OSError.
+        """Return a ticket for everything that is not durable; None when there is nothing to flush. Raises
+        OSError.
 
-        With `counts_out`, work that is already in tickets in flight counts as well, because the caller can't wait for
-        those tickets. Give each ticket back once, to `take_back`.
+        With `counts_out`, work that is already in tickets in flight counts as well, because the caller can't
+        wait for those tickets. Give each ticket back once, to `take_back`.
         """
         active, sent = segments.active, self._sent
         ranges: Sequence[FileRange] = ()
@@ -205,8 +217,8 @@ class Unflushed:
     def _next(
         self, sent: Sent, segments: SegmentList, log_end_offset: int, counts_out: bool
     ) -> tuple[list[DataFile], list[str], list[str], list[Capture], Sequence[FileRange]] | None:
-        """Return what the next ticket has where rounds overlap: files to pin, paths, directories, captures and ranges; None
-        when there is nothing.
+        """Return what the next ticket has where rounds overlap: files to pin, paths, directories, captures
+        and ranges; None when there is nothing.
         """
         if counts_out:
             if not (self.durable_end_offset < log_end_offset or self.has_files or self._out):
@@ -270,8 +282,8 @@ class Unflushed:
             self._storage.descriptors.unpin(file)
 
     def complete(self, ticket: FlushTicket) -> bool:
-        """Move the durable end after a successful ticket. Return False if the log was reloaded since the ticket was
-        made.
+        """Move the durable end after a successful ticket. Return False if the log was reloaded since the
+        ticket was made.
         """
         if ticket.generation != self.generation:
             self.confirm(ticket)
@@ -283,15 +295,17 @@ class Unflushed:
         return True
 
     def confirm(self, ticket: FlushTicket) -> None:
-        """Move the durable end though the log is offline or was reloaded: an object has the records. Does nothing where the
-        local disk alone has them.
+        """Move the durable end though the log is offline or was reloaded: an object has the records. Does
+        nothing where the local disk alone has them.
         """
         if self._sent is not None:
             self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
             self._ends.moves += 1
 
     def failed(self, ticket: FlushTicket, *, has_records: bool) -> None:
-        """Note whether objects have the records of a ticket that failed. If not, later tickets of the log must fail, too."""
+        """Note whether objects have the records of a ticket that failed. If not, later tickets of the log
+        must fail, too.
+        """
         if has_records:
             self.confirm(ticket)
         elif self._sent is not None:
@@ -321,7 +335,9 @@ class Sent:
         return -1 if self.end is None else self.end.offset
 
     def move(self, segments: SegmentList, end_offset: int) -> None:
-        """Move the end to the end of the log: a ticket has all of it, or objects had all of it when the log was loaded."""
+        """Move the end to the end of the log: a ticket has all of it, or objects had all of it when the log
+        was loaded.
+        """
         self.end = SentEnd(end_offset, segments.active.base_offset, segments.active.size_bytes)
 
     def size_bytes(self, segments: SegmentList) -> int:
@@ -351,14 +367,18 @@ class Sent:
         return ranges
 
     def give_back(self, ticket: FlushTicket) -> None:
-        """Take the end back to where a ticket began whose bytes will be in no object. Later tickets must be given back, too."""
+        """Take the end back to where a ticket began whose bytes will be in no object. Later tickets must be
+        given back, too.
+        """
         if ticket.ranges and self.end is not None:
             first = ticket.ranges[0]
             if first.first_offset < self.end.offset:
                 self.end = SentEnd(first.first_offset, first.segment_base, first.position)
 
     def is_in(self, segments: SegmentList, log_end_offset: int) -> bool:
-        """Return whether a log that was loaded again has every byte that tickets have taken, at its old position. Raises OSError."""
+        """Return whether a log that was loaded again has every byte that tickets have taken, at its old
+        position. Raises OSError.
+        """
         assert self.end is not None
         offset, segment_base, position = self.end
         if offset > log_end_offset:
@@ -377,7 +397,9 @@ class Capture(Protocol):
     """The content of one side file at one moment."""
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the side file by `files`; called in any thread, once all data that it describes is durable. Raises OSError."""
+        """Persist the side file by `files`; called in any thread, once all data that it describes is durable.
+        Raises OSError.
+        """
 
     def saved(self) -> None:
         """Record that `write` has succeeded; called in the thread of the log."""
@@ -386,7 +408,8 @@ class Capture(Protocol):
 class SideFile:
     """Guards the writes of one kind of side file in a directory, while the log is open.
 
-    Captures are numbered, or have an offset that only grows. A late capture, after a newer one was written, writes nothing.
+    Captures are numbered, or have an offset that only grows. A late capture, after a newer one was written,
+    writes nothing.
     """
 
     __slots__ = ("_closed", "_lock", "_number", "_written")

@@ -1,8 +1,8 @@
 """Small text files in Kafka's checkpoint formats, each beginning with a version line.
 
-`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`: version 0, count, then `topic partition offset` lines.
-`leader-epoch-checkpoint`: version 0, count, then `leader_epoch start_offset` lines. `partition.metadata`: version 0, topic id,
-and in a log of a topic that deduplicates `deduplication_start: 0`.
+`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`: version 0, count, then `topic partition
+offset` lines. `leader-epoch-checkpoint`: version 0, count, then `leader_epoch start_offset` lines.
+`partition.metadata`: version 0, topic id, and in a log of a topic that deduplicates `deduplication_start: 0`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def decode_offsets(content: bytes, name: str) -> dict[tuple[str, int], int]:
-    """Return offsets by (topic, partition). Raises CorruptCheckpoint, IncompatibleFormat; `name` is for the messages."""
+    """Return offsets by (topic, partition). Raises CorruptCheckpoint, IncompatibleFormat; `name` is for the
+    messages.
+    """
     try:
         rows = [line.split(" ") for line in _decode(content, name)]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
@@ -55,9 +57,11 @@ def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: uuid.UUID, *, names_from_start: bool = False) -> bytes:
-    """Return the content of `partition.metadata`: the id in Kafka's base64 form, and lines that Kafka and old releases ignore.
+    """Return the content of `partition.metadata`: the id in Kafka's base64 form, and lines that Kafka and old
+    releases ignore.
 
-    `names_from_start` says that producer names are tracked from offset 0 on, because the log began in a topic that deduplicates.
+    `names_from_start` says that producer names are tracked from offset 0 on, because the log began in a topic
+    that deduplicates.
     """
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
     names = f"{_NAMES_FROM_START}\n" if names_from_start else ""
@@ -65,7 +69,8 @@ def encode_partition_metadata(topic_id: uuid.UUID, *, names_from_start: bool = F
 
 
 def tracks_names_from_start(content: bytes) -> bool:
-    """Return whether a `partition.metadata` says, or may have said before a crash cut it, that names are tracked from offset 0.
+    """Return whether a `partition.metadata` says, or may have said before a crash cut it, that names are
+    tracked from offset 0.
 
     Whole files end with a checksum. Old releases wrote two lines and no checksum.
     """
@@ -90,7 +95,9 @@ def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
 
 
 def check_checkpoint(content: bytes, name: str) -> None:
-    """Check that this release reads the version of a checkpoint. A damaged one passes. Raises IncompatibleFormat."""
+    """Check that this release reads the version of a checkpoint. A damaged one passes. Raises
+    IncompatibleFormat.
+    """
     try:
         _decode(content, name)
     except (CorruptCheckpoint, ValueError):

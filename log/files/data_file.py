@@ -77,7 +77,9 @@ class Place(NamedTuple):
 
 
 class NotCached(Exception):
-    """Reading these places would wait for the disk. This is no OSError, because nothing is wrong with the file."""
+    """Reading these places would wait for the disk. This is no OSError, because nothing is wrong with the
+    file.
+    """
 
     def __init__(self, places: Sequence[Place]) -> None:
         """Take the places that must be read into the page cache first."""
@@ -111,7 +113,8 @@ class Refusing(threading.local):
 
 @contextmanager
 def without_fetching(storage: Sparse) -> Iterator[None]:
-    """Let this thread's reads of absent bytes raise NotCached inside of the `with` block. Reads of the local disk wait as ever.
+    """Let this thread's reads of absent bytes raise NotCached inside of the `with` block. Reads of the local
+    disk wait as ever.
 
     The block must not await.
     """
@@ -132,7 +135,9 @@ _READ_WRITE: Final = os.O_RDWR | os.O_CLOEXEC
 
 
 class Descriptors:
-    """The open data files of a `Storage`. All methods raise OSError, and belong to the thread of the storage's owner."""
+    """The open data files of a `Storage`. All methods raise OSError, and belong to the thread of the
+    storage's owner.
+    """
 
     __slots__ = ("__weakref__", "_disk", "_open", "_outliving", "_pinned", "limit", "reads_ahead")
 
@@ -141,7 +146,8 @@ class Descriptors:
         self._disk = disk
         self.limit = limit
         self.reads_ahead = not disk.tells_cached
-        """Whether the kernel may read ahead in files that are opened from now on; see `log.files.page_cache`."""
+        """Whether the kernel may read ahead in files that are opened from now on; see `log.files.page_cache`.
+        """
         self._open: dict[DataFile, None] = {}
         self._outliving = 0
         self._pinned = 0
@@ -214,7 +220,9 @@ class Descriptors:
         file.pins += 1
 
     def pin_as(self, file: DataFile, path: str) -> None:
-        """Pin a new file whose bytes still have the name `path`; the caller renames them to the file's own name later."""
+        """Pin a new file whose bytes still have the name `path`; the caller renames them to the file's own
+        name later.
+        """
         self._adopt(file, self._descriptor_of(path, _READ_WRITE))
         self._pinned += 1
         file.pins = 1
@@ -240,10 +248,11 @@ class Descriptors:
         self._disk.close(descriptor)
 
     def retire(self, file: DataFile, *, for_readers: bool = False) -> None:
-        """Close the file for good. Its name may soon belong to another file, and a read must never return that file's bytes.
+        """Close the file for good. Its name may soon belong to another file, and a read must never return
+        that file's bytes.
 
-        With `for_readers` readers that have begun may finish, even after the file's name is gone. At most `limit` retired files
-        are kept open for readers; readers of further files fail.
+        With `for_readers` readers that have begun may finish, even after the file's name is gone. At most
+        `limit` retired files are kept open for readers; readers of further files fail.
         """
         if for_readers and file.readers and self._outliving < self.limit:
             with contextlib.suppress(OSError):

@@ -1,8 +1,10 @@
-"""Queues the deletions of one data directory: files of removed segments, and directories of removed partitions.
+"""Queues the deletions of one data directory: files of removed segments, and directories of removed
+partitions.
 
-The owner's thread prepares a step, any thread runs the step, and the owner's thread completes it, as with a flush. A rename is
-quick, but freeing the space of a large file is slow, so call `DeletionTicket.run` in another thread.
-Source: Kafka's `LocalLog.deleteSegmentFiles` and `LogManager.deleteLogs`, which delete in a scheduler thread.
+The owner's thread prepares a step, any thread runs the step, and the owner's thread completes it, as with a
+flush. A rename is quick, but freeing the space of a large file is slow, so call `DeletionTicket.run` in
+another thread. Source: Kafka's `LocalLog.deleteSegmentFiles` and `LogManager.deleteLogs`, which delete in a
+scheduler thread.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class DeletionTicket:
         max_files: int,
         max_bytes: int,
     ) -> None:
-        """Take the entries to delete: at most `max_files` files, and no further file once `max_bytes` are freed."""
+        """Take the entries to delete: at most `max_files` files, and no further file once `max_bytes` are
+        freed.
+        """
         self.entries = entries
         self.files = 0
         """The number of files deleted."""
@@ -86,9 +90,11 @@ class DeletionTicket:
         self.size_bytes += size_bytes
 
     def _delete_directory(self, path: str) -> bool:
-        """Delete files of a directory up to the bounds, then the directory itself. Return whether the directory is gone.
+        """Delete files of a directory up to the bounds, then the directory itself. Return whether the
+        directory is gone.
 
-        Persist the directory's new name first. Otherwise a crash could bring the partition back with some of its files.
+        Persist the directory's new name first. Otherwise a crash could bring the partition back with some of
+        its files.
         """
         self._durable.sync(directories=[str(Path(path).parent)])
         room = self._max_files - self.files
@@ -106,7 +112,8 @@ class DeletionTicket:
 
 
 class DeletionQueue:
-    """The paths to delete, each with the time (ms) from which deletion is allowed. Use it in the thread of the logs only.
+    """The paths to delete, each with the time (ms) from which deletion is allowed. Use it in the thread of
+    the logs only.
 
     The queue has one entry per file of a removed segment and per directory of a removed partition.
     """
@@ -143,7 +150,9 @@ class DeletionQueue:
         max_files: int,
         max_bytes: int = _NO_LIMIT,
     ) -> DeletionTicket | None:
-        """Return the next step; None when nothing is due, or deleted files stay for a backup. Give the ticket back to `complete`."""
+        """Return the next step; None when nothing is due, or deleted files stay for a backup. Give the ticket
+        back to `complete`.
+        """
         if storage.keeps_deleted:
             return None
         entries: list[_Waiting] = []

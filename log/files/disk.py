@@ -1,8 +1,9 @@
 # ruff: noqa: PTH102, PTH116 - paths are plain strings here, as in the storage
 """The one module that opens data files, with the system calls that the storage needs.
 
-`Disk` declares the calls, `SystemDisk` makes them. Tests use a simulated disk instead, which can fail, or lose bytes that were
-never flushed. A descriptor is an integer that only the disk that returned it understands.
+`Disk` declares the calls, `SystemDisk` makes them. Tests use a simulated disk instead, which can fail, or
+lose bytes that were never flushed. A descriptor is an integer that only the disk that returned it
+understands.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
-"""Only the owner reads the data, whatever the umask of the process is: records, names of users and their credentials."""
+"""Only the owner reads the data, whatever the umask of the process is: records, names of users and their
+credentials.
+"""
 
 _PUNCH_HOLE: Final = 0x03
 """FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of Linux's fallocate(2)."""
@@ -34,7 +37,8 @@ _PUNCH_HOLE: Final = 0x03
 class FileEntry(NamedTuple):
     """An entry of a directory. The size is 0 if the entry is a directory itself.
 
-    The inode and the time in ns tell whether a file is the one that had the same name before; 0 where the disk does not know them.
+    The inode and the time in ns tell whether a file is the one that had the same name before; 0 where the
+    disk does not know them.
     """
 
     name: str
@@ -46,7 +50,9 @@ class FileEntry(NamedTuple):
 
 
 class Disk(Protocol):
-    """Calls as in the module `os`, with positional arguments. All may be called from any thread, and raise OSError."""
+    """Calls as in the module `os`, with positional arguments. All may be called from any thread, and raise
+    OSError.
+    """
 
     @property
     def tells_cached(self) -> bool:
@@ -70,7 +76,9 @@ class Disk(Protocol):
         """Cut the file to this size, or extend the file with zeros."""
 
     def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:
-        """Make a hole: free the space of these bytes, which read as zeros from now on. The size of the file stays."""
+        """Make a hole: free the space of these bytes, which read as zeros from now on. The size of the file
+        stays.
+        """
 
     def fdatasync(self, descriptor: int, /) -> None:
         """Make the file's bytes and size durable, not its name."""
@@ -91,7 +99,9 @@ class Disk(Protocol):
         """
 
     def lock(self, descriptor: int, /) -> None:
-        """Lock the file for this process, until the descriptor is closed. Raises OSError when another process holds the lock."""
+        """Lock the file for this process, until the descriptor is closed. Raises OSError when another process
+        holds the lock.
+        """
 
     # --- page cache; see log.files.page_cache
 
@@ -99,16 +109,22 @@ class Disk(Protocol):
         """Prepare an open file for `is_cached` and `read_cached`, which need read-ahead to be off."""
 
     def is_cached(self, descriptor: int, position: int, size_bytes: int, /) -> bool:
-        """Return whether the bytes can be read without waiting. Raises page_cache.Untold if the system can't say."""
+        """Return whether the bytes can be read without waiting. Raises page_cache.Untold if the system can't
+        say.
+        """
 
     def read_cached(self, descriptor: int, buffer: memoryview, position: int, /) -> int:
-        """Read into the buffer and return the number of bytes; -1 if the read would wait. Raises page_cache.Untold."""
+        """Read into the buffer and return the number of bytes; -1 if the read would wait. Raises
+        page_cache.Untold.
+        """
 
     def bring_in(self, descriptor: int, position: int, size_bytes: int, /) -> int:
         """Wait until the bytes are in the page cache. Return how many of the bytes exist."""
 
     def drop_cached(self, descriptor: int, position: int, size_bytes: int, /) -> None:
-        """Drop the durable pages of the bytes from the page cache. A size of 0 stands for the rest of the file."""
+        """Drop the durable pages of the bytes from the page cache. A size of 0 stands for the rest of the
+        file.
+        """
 
     # --- file names
 
@@ -190,7 +206,9 @@ class SystemDisk:
 
     @staticmethod
     def punch(descriptor: int, position: int, size_bytes: int) -> None:
-        """Make a hole, by Linux's fallocate. Raises OSError (EOPNOTSUPP) on other systems, and on file systems without holes."""
+        """Make a hole, by Linux's fallocate. Raises OSError (EOPNOTSUPP) on other systems, and on file
+        systems without holes.
+        """
         fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
         if fallocate is None:
             raise OSError(errno.EOPNOTSUPP, "this system can't punch holes into files")
@@ -279,12 +297,16 @@ class SystemDisk:
 
 
 class FileSystemFlush:
-    """One flush of a whole file system, much faster than one flush per file when many files were written. Call `run` once."""
+    """One flush of a whole file system, much faster than one flush per file when many files were written.
+    Call `run` once.
+    """
 
     __slots__ = ("_descriptor", "_disk", "_syncfs")
 
     def __init__(self, disk: Disk, path: str, syncfs: Callable[[int], None]) -> None:
-        """Open the directory of the path. The kernel reports errors of later writes to an already open descriptor only."""
+        """Open the directory of the path. The kernel reports errors of later writes to an already open
+        descriptor only.
+        """
         self._disk = disk
         self._syncfs = syncfs
         self._descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,4 +1,5 @@
-"""The operations that make files durable outside of a log's flush; `log.durability.durability` carries them out.
+"""The operations that make files durable outside of a log's flush; `log.durability.durability` carries them
+out.
 
 A start, a repair and the process that compacts call them for files that no ticket carries. They say what must
 be durable and in which order. The durability decides whether the local disk must know: another one may keep
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class NoRoom(OSError):
-    """The disk has no room for the new content of a file. The file has its old content still, and nothing is in doubt."""
+    """The disk has no room for the new content of a file. The file has its old content still, and nothing is
+    in doubt.
+    """
 
 
 class DurableFiles(Protocol):
-    """Persists files and names. Any thread may call, but no method belongs on the event loop. All methods raise OSError."""
+    """Persists files and names. Any thread may call, but no method belongs on the event loop. All methods
+    raise OSError.
+    """
 
     def sync(
         self,
@@ -35,7 +40,9 @@ class DurableFiles(Protocol):
         """
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace the file's content atomically and durably: a crash leaves the old content or the new. Raises NoRoom."""
+        """Replace the file's content atomically and durably: a crash leaves the old content or the new.
+        Raises NoRoom.
+        """
 
     def ensure(self, path: str, content: bytes) -> None:
         """Make sure that a file which was read as `content` is durable with that content."""

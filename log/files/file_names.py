@@ -29,7 +29,9 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 CLEANED_SUFFIX: Final = ".cleaned"
 """The suffix of files that a cleaning is writing. A start deletes such files."""
 SWAP_SUFFIX: Final = ".swap"
-"""The suffix of a whole cleaned segment, perhaps the only copy of its records. A start swaps such a segment in."""
+"""The suffix of a whole cleaned segment, perhaps the only copy of its records. A start swaps such a segment
+in.
+"""
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 TELLS: Final = all(hasattr(os, name) for name in ("RWF_NOWAIT", "preadv", "posix_fadvise", "sendfile"))
 """Whether this system reports what is cached; a file system may still refuse."""
 GRAIN_BYTES: Final = 256 << 10
-"""Bytes per sampled page: the kernel fills and empties the cache in runs of many pages, so one page stands for the run."""
+"""Bytes per sampled page: the kernel fills and empties the cache in runs of many pages, so one page stands
+for the run.
+"""
 _REFUSALS: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 _one_byte: Final = (bytearray(1),)
 
@@ -46,8 +48,8 @@ def be_asked(descriptor: int) -> None:
 def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
     """Return whether `size_bytes` bytes from `position` on can be read without waiting for the disk.
 
-    At least one of the bytes must be in the file. Checks one page per GRAIN_BYTES, and the last page. Raises Untold if the
-    file system does not report what is cached, and OSError.
+    At least one of the bytes must be in the file. Checks one page per GRAIN_BYTES, and the last page. Raises
+    Untold if the file system does not report what is cached, and OSError.
     """
     last = position + size_bytes - 1
     try:
@@ -65,7 +67,8 @@ def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
 
 
 def read(descriptor: int, buffer: memoryview, position: int) -> int:
-    """Read into the buffer from `position` on, and return the number of bytes; -1 if the read would wait for the disk.
+    """Read into the buffer from `position` on, and return the number of bytes; -1 if the read would wait for
+    the disk.
 
     Raises Untold, OSError.
     """
@@ -85,8 +88,8 @@ def read(descriptor: int, buffer: memoryview, position: int) -> int:
 def bring_in(descriptor: int, position: int, size_bytes: int) -> int:
     """Wait until the bytes are in the page cache, and return how many of the bytes exist. Raises OSError.
 
-    One call requests all bytes, so that the disk gets few large requests. Then sendfile moves the bytes to /dev/null, without
-    copying them into this process.
+    One call requests all bytes, so that the disk gets few large requests. Then sendfile moves the bytes to
+    /dev/null, without copying them into this process.
     """
     os.posix_fadvise(descriptor, position, size_bytes, os.POSIX_FADV_WILLNEED)
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -103,7 +106,8 @@ def bring_in(descriptor: int, position: int, size_bytes: int) -> int:
 
 
 def drop(descriptor: int, position: int, size_bytes: int) -> None:
-    """Drop the bytes' pages from the page cache: whole pages that are on the disk. Does nothing on systems that can't.
+    """Drop the bytes' pages from the page cache: whole pages that are on the disk. Does nothing on systems
+    that can't.
 
     Raises OSError.
     """
@@ -113,9 +117,9 @@ def drop(descriptor: int, position: int, size_bytes: int) -> None:
 
 BLOCK_BYTES: Final = 1 << 20
 BLOCKS_EVICTED: Final = 2
-"""Blocks that are evicted together, those with the numbers 2n and 2n + 1. Bytes that sendfile gave to a socket are the pages of the page
-cache until the peer has read them, and a hole that covers a part of a page, or of a large folio (at most 2 MiB, aligned), writes zeros into
-it. So a hole covers whole folios.
+"""Blocks that are evicted together, those with the numbers 2n and 2n + 1. Bytes that sendfile gave to a
+socket are the pages of the page cache until the peer has read them, and a hole that covers a part of a page,
+or of a large folio (at most 2 MiB, aligned), writes zeros into it. So a hole covers whole folios.
 """
 _DIGITS: Final = 20
 
@@ -127,7 +131,9 @@ class SegmentKey(NamedTuple):
     partition: int
     base_offset: int
     generation: int = 0
-    """The oldest manifest of the partition that has the same bytes: an older one may have the segment before a compaction."""
+    """The oldest manifest of the partition that has the same bytes: an older one may have the segment before
+    a compaction.
+    """
 
 
 def blocks_of(position: int, size_bytes: int) -> range:
@@ -143,7 +149,9 @@ class SparseFile:
     def __init__(self, path: str) -> None:
         """Begin with all blocks resident, and without a segment in the bucket."""
         self.path: str | None = path
-        """The path of the file; None after the file was deleted. Then readers that still have it open can't fetch its absent blocks."""
+        """The path of the file; None after the file was deleted. Then readers that still have it open can't
+        fetch its absent blocks.
+        """
         self.key: SegmentKey | None = None
         """The closed segment of the bucket with the same bytes. A file without one stays resident."""
         self.size_bytes = 0
@@ -151,7 +159,9 @@ class SparseFile:
         self.absent = 0
         """Bit n is set while block n is absent."""
         self.used: list[int] = []
-        """When each block was last read, by a count of reads; blocks at the end that nobody read are left out."""
+        """When each block was last read, by a count of reads; blocks at the end that nobody read are left
+        out.
+        """
         self.readers = 0
         """Reads under way. Nothing is evicted meanwhile."""
         self.pins = 0
@@ -284,12 +294,16 @@ class SparseFiles:
 
 
 def is_segment_name(name: str) -> bool:
-    """Return whether a file name is that of a segment's log file, also while the file is swapped in or waits for its deletion."""
+    """Return whether a file name is that of a segment's log file, also while the file is swapped in or waits
+    for its deletion.
+    """
     return name.startswith(LOG_SUFFIX, _DIGITS) and name[_DIGITS + len(LOG_SUFFIX) :][:1] in {"", "."}
 
 
 def is_live(path: str | None) -> bool:
-    """Return whether this is the path of a segment of a log, and neither of a removed segment nor of a removed partition."""
+    """Return whether this is the path of a segment of a log, and neither of a removed segment nor of a
+    removed partition.
+    """
     if path is None or not path.endswith(LOG_SUFFIX):
         return False
     return parse_partition_directory(path.rsplit("/", 2)[-2]) is not None

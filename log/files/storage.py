@@ -1,11 +1,12 @@
 # ruff: noqa: PTH120 - paths are plain strings here
 """Reads and writes the files of one data directory, on a `Disk` (log.files.disk) that makes the system calls.
 
-A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.data_file) opens when needed. Tests put a simulated
-disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`, `forget_cached` of a pinned file, `bring_in`,
-`drop_cached` and the methods that take paths may be called from another thread than the owner's. An owner that must not wait for the
-disk sets `waits` to False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another
-thread must read into the page cache first.
+A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.data_file) opens when needed.
+Tests put a simulated disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`,
+`forget_cached` of a pinned file, `bring_in`, `drop_cached` and the methods that take paths may be called from
+another thread than the owner's. An owner that must not wait for the disk sets `waits` to False while it
+reads. Bytes that are not in the page cache then raise NotCached, with the places that another thread must
+read into the page cache first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
-"""Paths remembered as read into the page cache, directory entry and inode included; the oldest is forgotten."""
+"""Paths remembered as read into the page cache, directory entry and inode included; the oldest is forgotten.
+"""
 _OPEN_APART: Final = 16
 """Data files that a storage of another thread keeps open."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
@@ -55,11 +57,15 @@ class Storage:
         self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
         self.descriptors = Descriptors(disk, max_open_files)
         self.waits = True
-        """Whether `read` and `check_brought_in` may wait for the disk; if False, they raise NotCached instead."""
+        """Whether `read` and `check_brought_in` may wait for the disk; if False, they raise NotCached
+        instead.
+        """
         self.tells_cached = disk.tells_cached
         """Whether the system reports what is in the page cache. If not, everything counts as cached."""
         self.keeps_deleted = False
-        """Whether old snapshots and files that wait for their deletion stay, because a backup gives the files second names."""
+        """Whether old snapshots and files that wait for their deletion stay, because a backup gives the files
+        second names.
+        """
         self._bytes_written = 0
         self._brought_in: dict[str, None] = {}
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -71,7 +77,9 @@ class Storage:
         return Storage(_OPEN_APART, self._disk)
 
     def with_holes(self) -> Storage:
-        """Return a storage on the same disk whose segment files may have holes. Nothing may have been opened yet."""
+        """Return a storage on the same disk whose segment files may have holes. Nothing may have been opened
+        yet.
+        """
         return Storage(self.descriptors.limit, SparseDisk(self._disk))
 
     # --- data files
@@ -81,7 +89,9 @@ class Storage:
         self.descriptors.create(file)
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
-        """Write the buffers one after the other at `position` with one system call. Return the bytes written, perhaps fewer."""
+        """Write the buffers one after the other at `position` with one system call. Return the bytes written,
+        perhaps fewer.
+        """
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self.descriptors.open(file)
@@ -94,7 +104,9 @@ class Storage:
         return count
 
     def read(self, file: DataFile, size_bytes: int, position: int) -> bytes:
-        """Return up to `size_bytes` bytes at `position`, fewer at the end of the file. Raises NotCached unless `waits`."""
+        """Return up to `size_bytes` bytes at `position`, fewer at the end of the file. Raises NotCached
+        unless `waits`.
+        """
         if not self.waits and self.tells_cached and not self.was_just_written(file, position):
             return self._read_cached(file, size_bytes, position)
         descriptor = file.descriptor
@@ -108,7 +120,9 @@ class Storage:
         return self._pread(file.descriptor, size_bytes, position)
 
     def read_by_name(self, path: str, size_bytes: int, position: int) -> bytes:
-        """Return up to `size_bytes` bytes of a file that may be closed; any thread may call, and waits for the disk."""
+        """Return up to `size_bytes` bytes of a file that may be closed; any thread may call, and waits for
+        the disk.
+        """
         descriptor = self._disk.open(path, _READ)
         try:
             return self._pread(descriptor, size_bytes, position)
@@ -116,7 +130,9 @@ class Storage:
             self._disk.close(descriptor)
 
     def send(self, file: DataFile, socket_descriptor: int, position: int, size_bytes: int) -> int:
-        """Send up to `size_bytes` from `position` on to a non-blocking socket by sendfile. Return the bytes sent."""
+        """Send up to `size_bytes` from `position` on to a non-blocking socket by sendfile. Return the bytes
+        sent.
+        """
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self.descriptors.open(file)
@@ -130,7 +146,9 @@ class Storage:
         )
 
     def fdatasync(self, file: DataFile) -> None:
-        """Make the file's bytes durable. After one failure every later call fails: a second fsync would report false success."""
+        """Make the file's bytes durable. After one failure every later call fails: a second fsync would
+        report false success.
+        """
         if file.failed:
             raise OSError(errno.EIO, "an earlier flush of this file failed", file.path)
         try:
@@ -142,15 +160,17 @@ class Storage:
     def forget_cached(self, file: DataFile) -> None:
         """Drop the file from the page cache, so that later reads return what is on the disk.
 
-        After a failed flush the page cache may hold bytes that the disk never got. The kernel drops only flushed pages, so
-        `fdatasync` the file first.
+        After a failed flush the page cache may hold bytes that the disk never got. The kernel drops only
+        flushed pages, so `fdatasync` the file first.
         """
         self._disk.drop_cached(file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), 0, 0)
 
     # --- the page cache
 
     def is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
-        """Return whether these bytes, at least one, can be read without waiting for the disk. Checks samples only."""
+        """Return whether these bytes, at least one, can be read without waiting for the disk. Checks samples
+        only.
+        """
         if not self.tells_cached or self.was_just_written(file, position):
             return True
         if file.retired and file.descriptor < 0:
@@ -173,7 +193,8 @@ class Storage:
             self.waits = waits
 
     def check_brought_in(self, paths: Iterable[str]) -> None:
-        """Raise NotCached if one of these files was not read into the page cache lately. Does nothing if `waits`.
+        """Raise NotCached if one of these files was not read into the page cache lately. Does nothing if
+        `waits`.
 
         Meant for files that are seldom read, and then as a whole.
         """
@@ -193,7 +214,8 @@ class Storage:
     def bring_in(self, place: Place) -> int:
         """Read a place into the page cache. Return how many bytes of the place exist.
 
-        This also works for a cleaned segment whose swap is not over, and for a removed segment until its file is deleted.
+        This also works for a cleaned segment whose swap is not over, and for a removed segment until its file
+        is deleted.
         """
         disk = self._disk
         descriptor = self._open_any(place.path, place.path + SWAP_SUFFIX, place.path + DELETED_SUFFIX)
@@ -282,7 +304,9 @@ class Storage:
             self._disk.close(descriptor)
 
     def fsync_path(self, path: str) -> None:
-        """Make a file written by `write_file` durable. Only `log.durability` calls the fsyncs, and decides whether to."""
+        """Make a file written by `write_file` durable. Only `log.durability` calls the fsyncs, and decides
+        whether to.
+        """
         self._sync_name(path, _READ)
 
     def fsync_directory(self, path: str) -> None:
@@ -297,7 +321,9 @@ class Storage:
             self._disk.close(descriptor)
 
     def begin_syncfs(self, path: str) -> FileSystemFlush | None:
-        """Return a flush of everything written to the file system of `path` until the flush runs; None without syncfs."""
+        """Return a flush of everything written to the file system of `path` until the flush runs; None
+        without syncfs.
+        """
         syncfs = self._disk.find_syncfs()
         return None if syncfs is None else FileSystemFlush(self._disk, path, syncfs)
 
@@ -315,7 +341,9 @@ class Storage:
             self._disk.unlink(path)
 
     def make_directories(self, path: str) -> list[str]:
-        """Create the directory and its missing parents. Return the directories that got a name, which is not durable yet."""
+        """Create the directory and its missing parents. Return the directories that got a name, which is not
+        durable yet.
+        """
         if self._disk.is_directory(path):
             return []
         parent = os.path.dirname(path) or "."
@@ -376,7 +404,8 @@ class Storage:
         except OSError as error:
             self._disk.close(descriptor)
             raise DirectoryLocked(
-                f"{os.path.dirname(path)} is in use by another process; stop that one first, or choose another data directory"
+                f"{os.path.dirname(path)} is in use by another process; stop that one first, or choose "
+                "another data directory"
             ) from error
         self._locks[path] = descriptor
 

@@ -66,11 +66,12 @@ _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
 """The number of refused records that an answer lists; the error message counts the others."""
 _NAMED_RECORDS: Final = 10_000
-"""The most records of a refused batch that are decoded to list those with a wrong timestamp. Of a larger batch, only the timestamps
-in the header are reported.
+"""The most records of a refused batch that are decoded to list those with a wrong timestamp. Of a larger
+batch, only the timestamps in the header are reported.
 """
 _NAMED_BYTES: Final = 8 << 20
-"""The most decompressed bytes of a refused batch that are decoded to list the records with a wrong timestamp."""
+"""The most decompressed bytes of a refused batch that are decoded to list the records with a wrong timestamp.
+"""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
@@ -78,9 +79,10 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
 ) -> BatchHeader:
     """Return the header of the one batch in `records`, after all checks that need no state of the partition.
 
-    Bytes after the batch that are no whole batch are ignored, as in Kafka. Where the records are decoded, the header gets
-    their largest timestamp; where the stored max_timestamp differs, `stamp` must correct the bytes.
-    Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge, InvalidTimestamp, UnsupportedCompressionType.
+    Bytes after the batch that are no whole batch are ignored, as in Kafka. Where the records are decoded, the
+    header gets their largest timestamp; where the stored max_timestamp differs, `stamp` must correct the
+    bytes. Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge, InvalidTimestamp,
+    UnsupportedCompressionType.
     """
     available = len(records)
     if available < HEADER_BYTES:
@@ -132,7 +134,9 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
 
 
 def check_frame(records: memoryview) -> None:
-    """Check, by the frame alone, that the bytes are one batch of magic 2. Raises CorruptRecord, MalformedBatch."""
+    """Check, by the frame alone, that the bytes are one batch of magic 2. Raises CorruptRecord,
+    MalformedBatch.
+    """
     available = len(records)
     if available < HEADER_BYTES:
         _refuse_short(records)
@@ -155,18 +159,22 @@ def is_transactional_frame(records: memoryview) -> bool:
 
 
 def _check_frame_magic(codec: int, records: memoryview) -> None:
-    """Refuse records that do not begin with their codec's magic bytes; only deep validation decompresses the records."""
+    """Refuse records that do not begin with their codec's magic bytes; only deep validation decompresses the
+    records.
+    """
     magic = FRAME_MAGIC.get(codec, b"")
     if records[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
         raise InvalidRecord(
-            f"The header of the batch says compression codec {codec}, but the records do not begin as that codec's data."
+            f"The header of the batch says compression codec {codec}, but the records do not begin as that "
+            "codec's data."
         )
 
 
 def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
     """Compare the timestamps of all records with the limits, and correct a wrong max_timestamp in the header.
 
-    The timestamps in the header are only the producer's word. Source: Kafka's `LogValidator`, `DefaultRecordBatch`.
+    The timestamps in the header are only the producer's word. Source: Kafka's `LogValidator`,
+    `DefaultRecordBatch`.
     """
     if batch.attributes & TIMESTAMP_TYPE_FLAG:
         if batch.max_timestamp == NO_TIMESTAMP:
@@ -181,7 +189,9 @@ def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, 
 
 
 def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Decode the timestamps of all records. Raises InvalidTimestamp, InvalidRecord, UnsupportedCompressionType."""
+    """Decode the timestamps of all records. Raises InvalidTimestamp, InvalidRecord,
+    UnsupportedCompressionType.
+    """
     record_errors: list[tuple[int, str]] = []
     max_timestamp = NO_TIMESTAMP
     try:
@@ -195,7 +205,8 @@ def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig,
     except (InvalidRecord, UnsupportedCompressionType):
         if config.examines_timestamps:
             raise
-        # The records can't be decoded. The header's timestamp is out of bounds, and that alone refuses any batch.
+        # The records can't be decoded. The header's timestamp is out of bounds, and that alone refuses any
+        # batch.
         suspect = max(batch.base_timestamp, batch.max_timestamp)
         raise InvalidTimestamp(_complaint(suspect, config, now_ms)) from None
     if record_errors:
@@ -205,7 +216,9 @@ def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig,
 
 
 def _refuse_timestamp_type(batch: BatchHeader, text: str) -> None:
-    """Refuse the batch, and name all its records: the timestamp type is that of each record. Raises InvalidTimestamp."""
+    """Refuse the batch, and name all its records: the timestamp type is that of each record. Raises
+    InvalidTimestamp.
+    """
     raise InvalidTimestamp(
         text, tuple((number, text) for number in range(min(batch.record_count, _RECORD_ERRORS)))
     )
@@ -256,7 +269,8 @@ def _refuse_frame(batch: BatchHeader, available: int) -> None:
         raise CorruptRecord(f"There is no record format of magic {batch.magic}.")
     if batch.size_bytes > available:
         raise MalformedBatch(
-            f"A produce request carries exactly one record batch per partition; this one is cut: {available} of {batch.size_bytes} bytes."
+            f"A produce request carries exactly one record batch per partition; this one is cut: {available} "
+            f"of {batch.size_bytes} bytes."
         )
     if batch.magic != MAGIC:
         raise MalformedBatch(f"Only record batches of magic 2 can be produced, not of magic {batch.magic}.")
@@ -295,7 +309,8 @@ def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
         raise UnsupportedCompressionType(f"There is no compression type {batch.compression}.")
     if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
         raise InvalidRecord(
-            f"The batch has record count {batch.record_count} and last offset delta {batch.last_offset_delta}; "
+            f"The batch has record count {batch.record_count} and last offset delta "
+            f"{batch.last_offset_delta}; "
             f"the count must be positive and one more than the delta."
         )
     if batch.attributes & CONTROL_FLAG and is_client:
@@ -306,10 +321,13 @@ def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
 
 
 def check_countable(batch: BatchHeader, config: LogConfig) -> None:
-    """Refuse a batch with more records than may be decoded: a few hundred bytes can hold millions. Raises InvalidRecord."""
+    """Refuse a batch with more records than may be decoded: a few hundred bytes can hold millions. Raises
+    InvalidRecord.
+    """
     if batch.record_count > config.max_decoded_records:
         raise InvalidRecord(
-            f"The batch has {batch.record_count} records; seqgate.batch.decoded.max.records is {config.max_decoded_records}. "
+            f"The batch has {batch.record_count} records; seqgate.batch.decoded.max.records is "
+            f"{config.max_decoded_records}. "
             "Send smaller batches."
         )
 
@@ -431,7 +449,9 @@ def _varlong(plain: bytes, position: int) -> tuple[int, int]:
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """Return from when on (ms) compaction may drop the tombstones or the marker in the batch; None before a horizon is set."""
+    """Return from when on (ms) compaction may drop the tombstones or the marker in the batch; None before a
+    horizon is set.
+    """
     return header.base_timestamp if header.attributes & DELETE_HORIZON_FLAG else None
 
 
@@ -440,7 +460,8 @@ def rewritten_batch(
 ) -> bytes:
     """Return the batch with only the records `kept`, in order; without records `empty_batch`.
 
-    `new_horizon_ms` becomes the delete horizon. max_timestamp becomes the largest kept timestamp, except under LogAppendTime.
+    `new_horizon_ms` becomes the delete horizon. max_timestamp becomes the largest kept timestamp, except
+    under LogAppendTime.
     """
     if not kept:
         return empty_batch(header)

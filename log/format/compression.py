@@ -1,8 +1,10 @@
-"""Compresses and decompresses the records of a batch: four codecs and "none"; every decompression has a limit.
+"""Compresses and decompresses the records of a batch: four codecs and "none"; every decompression has a
+limit.
 
 A level is Kafka's: gzip 1 to 9 or −1, lz4 1 to 17, zstd −131072 to 22. Snappy and "none" have no levels.
 
-Snappy records arrive as raw blocks or in the framing of the xerial library that Kafka's Java client uses. This module reads both.
+Snappy records arrive as raw blocks or in the framing of the xerial library that Kafka's Java client uses.
+This module reads both.
 """
 
 from __future__ import annotations
@@ -37,13 +39,17 @@ _LZ4_DEFAULT_LEVEL: Final = 9
 """Kafka's default level of lz4. It means the quick compressor; every other level means the strong one."""
 _LZ4_QUICK: Final = 0
 _LZ4_STRONG: Final = range(3, 13)
-"""The levels of the strong compressor in the lz4 library; the library treats lower levels as quick, and higher ones as 12."""
+"""The levels of the strong compressor in the lz4 library; the library treats lower levels as quick, and
+higher ones as 12.
+"""
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 """The header of an lz4 frame: independent blocks of 64 KiB, no checksums."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_END: Final = bytes(4)
 _LZ4_TRAILER_BYTES: Final = 12
-"""The checksum of the last block, the end mark and the checksum of the content, with which the library ends a frame."""
+"""The checksum of the last block, the end mark and the checksum of the content, with which the library ends a
+frame.
+"""
 
 
 class Compression(NamedTuple):
@@ -56,8 +62,8 @@ class Compression(NamedTuple):
 def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> memoryview:
     """Return the plain bytes of `data`.
 
-    Raises InvalidRecord when `data` is damaged, DecompressionLimitReached when the plain bytes would exceed `limit_bytes`, and
-    UnsupportedCompressionType for an id above 4.
+    Raises InvalidRecord when `data` is damaged, DecompressionLimitReached when the plain bytes would exceed
+    `limit_bytes`, and UnsupportedCompressionType for an id above 4.
     """
     if codec == NONE:
         return data
@@ -70,7 +76,9 @@ def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRE
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """Return `data` compressed, in the framing of Kafka's Java client. Raises UnsupportedCompressionType for an id above 4."""
+    """Return `data` compressed, in the framing of Kafka's Java client. Raises UnsupportedCompressionType for
+    an id above 4.
+    """
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
@@ -87,8 +95,8 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
 def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
     """Return a zstd frame, made with the parameters for data of unknown size, as Kafka's stream makes it.
 
-    Those for data of 128 to 256 KiB search matches of four bytes: at level 3 five times as long for random letters, and the frame is
-    larger.
+    Those for data of 128 to 256 KiB search matches of four bytes: at level 3 five times as long for random
+    letters, and the frame is larger.
     """
     import zstandard  # noqa: PLC0415 - a start is mostly imports
 
@@ -99,9 +107,11 @@ def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
 
 
 def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
-    """Return an lz4 frame of blocks that do not depend on each other, because Kafka's reader refuses any other frame.
+    """Return an lz4 frame of blocks that do not depend on each other, because Kafka's reader refuses any
+    other frame.
 
-    The library links the blocks of a frame, or keeps Python's lock while it works. So each block comes from a frame of its own.
+    The library links the blocks of a frame, or keeps Python's lock while it works. So each block comes from a
+    frame of its own.
     """
     parts = [_LZ4_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
@@ -172,7 +182,8 @@ def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
     # Snappy copies at most 64 bytes per 3 bytes of input, so a larger length is wrong.
     if length > 64 * (len(block) + 1):
         raise InvalidRecord(
-            f"a snappy block of {len(block)} bytes claims {length} bytes; a block decompresses to at most 64 times its size"
+            f"a snappy block of {len(block)} bytes claims {length} bytes; a block decompresses to at most 64 "
+            "times its size"
         )
     if length > limit_bytes:
         raise DecompressionLimitReached(f"records decompress to more than {limit_bytes} bytes")

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 _MAX_DIGITS: Final = 18
-"""Digits of a due time; longer text counts as no due time. 18 digits fit an int64 and reach the year 31 million."""
+"""Digits of a due time; longer text counts as no due time. 18 digits fit an int64 and reach the year 31
+million.
+"""
 _ATTRIBUTES_BYTES: Final = 1
 
 
@@ -49,7 +51,8 @@ def due_values(
 ) -> list[tuple[int, bytes | None]]:
     """Return (offset_delta, value of the header) of each record of the batch that has the header `name`.
 
-    Records without the header cost next to nothing. Raises InvalidRecord for damage, UnsupportedCompressionType.
+    Records without the header cost next to nothing. Raises InvalidRecord for damage,
+    UnsupportedCompressionType.
     """
     plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
     data = bytes(plain)
@@ -72,7 +75,8 @@ def due_values(
         if has_header:
             if not last_delta < offset_delta <= batch.last_offset_delta:
                 raise InvalidRecord(
-                    f"a record has offset delta {offset_delta}; it must be above {last_delta} and at most {batch.last_offset_delta}"
+                    f"a record has offset delta {offset_delta}; it must be above {last_delta} and at most "
+                    f"{batch.last_offset_delta}"
                 )
             last_delta = offset_delta
             found.append((offset_delta, value))
@@ -89,7 +93,9 @@ def _read(
     records_before: int,
     headers_before: int,
 ) -> tuple[int, bool, bytes | None, int]:
-    """Return (offset_delta, whether the header is there, the header's value, count of all headers) of one record."""
+    """Return (offset_delta, whether the header is there, the header's value, count of all headers) of one
+    record.
+    """
     _, position = read_varlong(plain, start + _ATTRIBUTES_BYTES)
     offset_delta, position = read_varint(plain, position)
     size, position = read_varint(plain, position)  # skip the key next

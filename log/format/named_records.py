@@ -36,9 +36,12 @@ _KEY_AND_VALUE: Final = (0, 1)
 _ALIKE: Final = 8
 """After this many records with the same layout, one regular expression matches the following records."""
 _LAYOUTS_OF_A_BATCH: Final = 8
-"""Patterns compiled for one batch; further records are decoded one by one. Otherwise a batch could cost a compilation per record."""
+"""Patterns compiled for one batch; further records are decoded one by one. Otherwise a batch could cost a
+compilation per record.
+"""
 _REMEMBERED_HEADERS_BYTES: Final = 1024
-"""The largest size of one record's headers that are kept for the next batch or compiled into a pattern; larger headers are decoded each time.
+"""The largest size of one record's headers that are kept for the next batch or compiled into a pattern;
+larger headers are decoded each time.
 
 Keeping and compiling cost memory and time per byte.
 """
@@ -84,8 +87,9 @@ def named_records(
 ) -> list[NamedRecord]:
     """Return the records of the batch that have a producer name and a sequence id, in order.
 
-    A batch without such headers costs one search for the headers' names. A record with incomplete or invalid headers is refused
-    if `is_strict`, otherwise ignored. Raises InvalidRecord for damage and for a refused record, UnsupportedCompressionType.
+    A batch without such headers costs one search for the headers' names. A record with incomplete or invalid
+    headers is refused if `is_strict`, otherwise ignored. Raises InvalidRecord for damage and for a refused
+    record, UnsupportedCompressionType.
     """
     plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
     data = bytes(plain)
@@ -129,7 +133,8 @@ def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in 
             offset_delta, at = (offset_delta >> 1) ^ -(offset_delta & 1), at + 1
         if not last_delta < offset_delta <= highest_delta:
             raise InvalidRecord(
-                f"a record has offset delta {offset_delta}; it must be above {last_delta} and at most {highest_delta}"
+                f"a record has offset delta {offset_delta}; it must be above {last_delta} and at most "
+                f"{highest_delta}"
             )
         last_delta = offset_delta
         for _field in _KEY_AND_VALUE:
@@ -218,7 +223,8 @@ def _read_following(
 ) -> tuple[list[NamedRecord], int]:
     """Return the following records of the same layout, and the position after them.
 
-    Returns none where their offsets have a gap or a sequence id is too large; the caller then decodes them one by one.
+    Returns none where their offsets have a gap or a sequence id is too large; the caller then decodes them
+    one by one.
     """
     texts, offset_delta, end = read_alike(layout, data, position, limit)
     if not texts or _varint(offset_delta, 0)[0] != last_delta + len(texts):
@@ -308,7 +314,8 @@ def _complaint(
         return f"a record has the header {_as_text(here)} without {_as_text(missing)}"
     if not 0 < name[1] - name[0] <= headers.max_name_bytes:
         return (
-            f"the header {_as_text(headers.name)} of a record must hold a producer name of 1 to {headers.max_name_bytes} bytes, "
+            f"the header {_as_text(headers.name)} of a record must hold a producer name of 1 to "
+            f"{headers.max_name_bytes} bytes, "
             f"not {name[1] - name[0]}"
         )
     if epoch is not None and _number(data[slice(*epoch)]) is None:
@@ -329,14 +336,17 @@ def _as_text(header: bytes) -> str:
 
 
 _KEPT: Final = 256
-"""Compiled patterns kept; the least recently used is dropped. Each width of offset delta, sequence id or value needs its own pattern."""
+"""Compiled patterns kept; the least recently used is dropped. Each width of offset delta, sequence id or
+value needs its own pattern.
+"""
 _VARINT: Final = b"[\x80-\xff]{%d}[\x00-\x7f]"
 
 
 class RecordLayout(NamedTuple):
     """The layout of a record from its length to its end.
 
-    Two records with the same layout differ only in timestamp delta, offset delta, the bytes of key and value, and the digits.
+    Two records with the same layout differ only in timestamp delta, offset delta, the bytes of key and value,
+    and the digits.
     """
 
     size: bytes
@@ -363,8 +373,8 @@ def read_alike(
 ) -> tuple[list[bytes], bytes, int]:
     """Read at most `limit` records from `position` on, until a record has another layout.
 
-    Returns (the digits of each record, the offset delta of the last record read, the position after that record).
-    The offset delta is the varint as stored, or empty if the first record has another layout.
+    Returns (the digits of each record, the offset delta of the last record read, the position after that
+    record). The offset delta is the varint as stored, or empty if the first record has another layout.
     """
     texts: list[bytes] = []
     append = texts.append

@@ -1,7 +1,7 @@
 """Rewrites a produced batch in the codec that its topic stores (Kafka's `compression.type`).
 
-The records keep their bytes, and with them offsets and timestamps; all of the header stays but codec, size and CRC.
-Source: Kafka's `LogValidator.validateMessagesAndAssignOffsetsCompressed`, `UnifiedLog.append`.
+The records keep their bytes, and with them offsets and timestamps; all of the header stays but codec, size
+and CRC. Source: Kafka's `LogValidator.validateMessagesAndAssignOffsetsCompressed`, `UnifiedLog.append`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ _ANY_BYTES: Final = 2**31 - 1
 
 
 def recompressed(records: memoryview, compression: Compression, config: LogConfig, now_ms: int) -> bytes:
-    """Return the one batch in `records` in another codec. Needs no state of the partition, so that a thread can call it.
+    """Return the one batch in `records` in another codec. Needs no state of the partition, so that a thread
+    can call it.
 
-    Checks the batch as an append does, because the new CRC would hide damage; `segment.bytes` concerns only the stored batch.
-    Where records must be decoded, for deep validation or their timestamps, that follows with the append.
-    Raises CorruptRecord, InvalidRecord, RecordTooLarge, InvalidTimestamp, UnsupportedCompressionType.
+    Checks the batch as an append does, because the new CRC would hide damage; `segment.bytes` concerns only
+    the stored batch. Where records must be decoded, for deep validation or their timestamps, that follows
+    with the append. Raises CorruptRecord, InvalidRecord, RecordTooLarge, InvalidTimestamp,
+    UnsupportedCompressionType.
     """
     as_sent = replace(config, deep_validation=False, examines_timestamps=False, segment_bytes=_ANY_BYTES)
     batch = check_batch(records, as_sent, now_ms, is_client=True)
@@ -39,7 +41,8 @@ def recompressed(records: memoryview, compression: Compression, config: LogConfi
     size_bytes = HEADER_BYTES + len(payload)
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(
-            f"The batch of {batch.size_bytes} bytes has {size_bytes} bytes in the codec that the topic stores "
+            f"The batch of {batch.size_bytes} bytes has {size_bytes} bytes in the codec that the topic "
+            "stores "
             f"({_NAMES[compression.codec]}); max.message.bytes is {config.max_message_bytes}."
         )
     attributes = batch.attributes & ~COMPRESSION_MASK | compression.codec

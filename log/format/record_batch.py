@@ -1,9 +1,10 @@
 """The header of a record batch, magic 2 (KIP-98).
 
-Layout, big-endian, 61 bytes: base_offset int64, batch_length int32 (bytes after this field), partition_leader_epoch
-int32, magic int8, crc uint32 (CRC-32C of all bytes from 21 on), attributes int16, last_offset_delta int32,
-base_timestamp int64, max_timestamp int64, producer_id int64, producer_epoch int16, base_sequence int32, record_count int32.
-The broker may rewrite the first 16 bytes without touching the CRC. Source: Kafka's `DefaultRecordBatch`.
+Layout, big-endian, 61 bytes: base_offset int64, batch_length int32 (bytes after this field),
+partition_leader_epoch int32, magic int8, crc uint32 (CRC-32C of all bytes from 21 on), attributes int16,
+last_offset_delta int32, base_timestamp int64, max_timestamp int64, producer_id int64, producer_epoch int16,
+base_sequence int32, record_count int32. The broker may rewrite the first 16 bytes without touching the CRC.
+Source: Kafka's `DefaultRecordBatch`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ _pack_after_crc = struct.Struct(">hiqq").pack
 
 
 CORRECTED: Final = -1
-"""The CRC in a header that a check has corrected in memory; the bytes of the batch still have the wrong header."""
+"""The CRC in a header that a check has corrected in memory; the bytes of the batch still have the wrong
+header.
+"""
 
 
 class BatchHeader:
@@ -89,7 +92,9 @@ class BatchHeader:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether a stored batch can have this header: magic 2, room for the header, ascending offsets. The CRC proves the rest."""
+        """Whether a stored batch can have this header: magic 2, room for the header, ascending offsets. The
+        CRC proves the rest.
+        """
         return self.magic == MAGIC and self.size_bytes >= HEADER_BYTES and self.last_offset_delta >= 0
 
     @property
@@ -165,7 +170,9 @@ def sealed(
     record_count: int,
     payload: bytes,
 ) -> bytes:
-    """Return the batch of magic 2 with these fields of the header, its length and CRC, and `payload` after the header."""
+    """Return the batch of magic 2 with these fields of the header, its length and CRC, and `payload` after
+    the header.
+    """
     covered = (
         _pack_covered(
             attributes,

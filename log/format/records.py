@@ -1,7 +1,8 @@
 """Builds and reads the records inside a batch (KIP-98, Kafka's `DefaultRecord`).
 
-A record is: length varint, attributes int8, timestamp_delta varint, offset_delta varint, key and value each as a varint
-length (-1 is null) and bytes, headers as a varint count of (key, nullable value). Varints are zigzag.
+A record is: length varint, attributes int8, timestamp_delta varint, offset_delta varint, key and value each
+as a varint length (-1 is null) and bytes, headers as a varint count of (key, nullable value). Varints are
+zigzag.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
 MAX_HEADERS: Final = 100_000
-"""The most record headers that are decoded in one batch, plus HEADERS_PER_RECORD for each earlier record. A batch with
-more is refused.
+"""The most record headers that are decoded in one batch, plus HEADERS_PER_RECORD for each earlier record. A
+batch with more is refused.
 """
 HEADERS_PER_RECORD: Final = 10
 """Headers by which each decoded record raises the limit of its batch."""
@@ -80,8 +81,8 @@ def build_batch(
 ) -> bytes:
     """Return a record batch of magic 2 with these records at consecutive offsets, CRC included.
 
-    `codec` is none, gzip, snappy, lz4 or zstd. base_timestamp is the first record's timestamp, max_timestamp the largest.
-    Raises ValueError without records or with an unknown codec.
+    `codec` is none, gzip, snappy, lz4 or zstd. base_timestamp is the first record's timestamp, max_timestamp
+    the largest. Raises ValueError without records or with an unknown codec.
     """
     listed = records if isinstance(records, list) else list(records)
     if not listed:
@@ -123,7 +124,8 @@ def iterate_records(batch: Buffer, *, limit_bytes: int = DEFAULT_DECOMPRESSED_BY
     """Yield the records of the batch at the start of `batch`, in order, without checking the CRC.
 
     Under LogAppendTime every record has the batch's max_timestamp. Decompression stops at `limit_bytes`.
-    Raises InvalidRecord on damage and for too many headers, CorruptRecord without a whole header, UnsupportedCompressionType.
+    Raises InvalidRecord on damage and for too many headers, CorruptRecord without a whole header,
+    UnsupportedCompressionType.
     """
     view = memoryview(batch).cast("B")
     header = parse_header(view)
@@ -154,9 +156,11 @@ def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Ite
 
 
 def check_header_count(count: int, record_bytes: int, records_before: int, headers_before: int) -> None:
-    """Refuse a count of headers that a record can't have, or that would take too long to decode. Raises InvalidRecord.
+    """Refuse a count of headers that a record can't have, or that would take too long to decode. Raises
+    InvalidRecord.
 
-    A few compressed bytes can hold millions of headers. The `records_before` in the batch had `headers_before` headers.
+    A few compressed bytes can hold millions of headers. The `records_before` in the batch had
+    `headers_before` headers.
     """
     if not 0 <= count <= record_bytes:
         raise InvalidRecord(f"a record of {record_bytes} bytes can't have {count} headers")
@@ -204,7 +208,8 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the zigzag varint of an int32 at `position`, and the position after the varint. Raises InvalidRecord.
+    """Return the zigzag varint of an int32 at `position`, and the position after the varint. Raises
+    InvalidRecord.
 
     Bits above the 32nd are dropped, as in Kafka's `ByteUtils.readVarint`.
     """
@@ -212,7 +217,8 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the zigzag varint of an int64 at `position`, and the position after the varint. Raises InvalidRecord.
+    """Return the zigzag varint of an int64 at `position`, and the position after the varint. Raises
+    InvalidRecord.
 
     Bits above the 64th are dropped, as in Kafka's `ByteUtils.readVarlong`.
     """

@@ -23,10 +23,11 @@ _MAX_TIMESTAMP: Final = slice(35, 43)
 def stamp(
     batch: BatchHeader, view: memoryview, config: LogConfig, now_ms: int
 ) -> tuple[bytes, memoryview, int]:
-    """Return (head, rest, log_append_time_ms) of a batch; log_append_time_ms is -1 where the producer's timestamps count.
+    """Return (head, rest, log_append_time_ms) of a batch; log_append_time_ms is -1 where the producer's
+    timestamps count.
 
-    The topic sets the timestamp type, whatever the producer wrote. Where the records were decoded, `batch.max_timestamp` is
-    their largest timestamp, and replaces a wrong one in the bytes.
+    The topic sets the timestamp type, whatever the producer wrote. Where the records were decoded,
+    `batch.max_timestamp` is their largest timestamp, and replaces a wrong one in the bytes.
     """
     size_bytes = batch.size_bytes
     if config.message_timestamp_type != "CreateTime" and batch.record_count:

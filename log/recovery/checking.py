@@ -62,7 +62,8 @@ class Checking:
         bases = [segment.base_offset for segment in segments]
         # A segment that ends at the recovery point is checked too, because its indexes were written later.
         first = max(0, bisect_left(bases, self._recovery_point) - 1)
-        # A segment without its index may lack the index of aborted transactions, too, which nobody would miss.
+        # A segment without its index may lack the index of aborted transactions, too, which nobody would
+        # miss.
         first = next(
             (number for number, base in enumerate(bases[:first]) if not self._has_index(base)), first
         )
@@ -95,7 +96,9 @@ class Checking:
         return offset_name(base_offset, OFFSET_INDEX_SUFFIX) in self._listing.files
 
     def _check_from(self, first: int) -> int:
-        """Check the segments from the index `first` on, and remove those after a cut or a gap. Return the log end offset."""
+        """Check the segments from the index `first` on, and remove those after a cut or a gap. Return the log
+        end offset.
+        """
         segments = self._listing.segments
         next_offset = segments[first].base_offset if segments else 0
         # Compaction may have removed the records with which durable epochs began.
@@ -121,7 +124,9 @@ class Checking:
         return next_offset
 
     def _check_segment(self, segment: Segment, next_offset: int, next_base: int) -> int:
-        """Fold in the sound batches of the segment, and set its size to their end. Return the offset after them."""
+        """Fold in the sound batches of the segment, and set its size to their end. Return the offset after
+        them.
+        """
         self._settle(segment)
         listing = self._listing
         known = {found.position: found for found in segment.damage}
@@ -191,7 +196,9 @@ class Checking:
         listing.environment.damage.note(listing.directory, damage, is_durable=True)
 
     def _begin_behind(self, offset: int) -> None:
-        """Begin a segment after one that ends in damage: a scan could not find sound batches after that damage."""
+        """Begin a segment after one that ends in damage: a scan could not find sound batches after that
+        damage.
+        """
         listing = self._listing
         closing = listing.segments[-1]
         self._durability.sync(paths=closing.write_indexes())
@@ -278,8 +285,8 @@ def keep_cut_bytes(
     next_offset: int,
     now_ms: int,
 ) -> None:
-    """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among them, and register the file.
-    Raises OSError.
+    """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among
+    them, and register the file. Raises OSError.
 
     Call this before the bytes are cut off. `next_offset` is the offset that would follow at `position`.
     """
@@ -307,8 +314,10 @@ def keep_cut_bytes(
         ),
     )
     _logger.error(
-        "%s: the %d bytes from position %d on are cut off, because the batch there is damaged, but %d sound batches with %d records "
-        "(offsets %d to %d) follow; if they were acknowledged, damage has lost them, not the crash; the bytes are kept in %s",
+        "%s: the %d bytes from position %d on are cut off, because the batch there is damaged, but %d sound "
+        "batches with %d records "
+        "(offsets %d to %d) follow; if they were acknowledged, damage has lost them, not the crash; the "
+        "bytes are kept in %s",
         segment.file.path,
         end - position,
         position,

@@ -90,7 +90,9 @@ class LoadedLog:
 
 
 def new_log(environment: LogEnvironment, place: LogPlace, config: LogConfig, now_ms: int) -> LoadedLog:
-    """Return the state of a new partition. Writes its topic id and creates its first segment, not durable yet. Raises OSError."""
+    """Return the state of a new partition. Writes its topic id and creates its first segment, not durable
+    yet. Raises OSError.
+    """
     environment.storage.write_file(
         f"{place.directory}/{PARTITION_METADATA}", new_metadata(place, names_from_start=config.deduplicates)
     )
@@ -107,7 +109,9 @@ def new_metadata(place: LogPlace, *, names_from_start: bool) -> bytes:
 
 
 def persist_directory(durable: DurableFiles, place: LogPlace, metadata: bytes) -> None:
-    """Rewrite and persist the `partition.metadata` of a partition, and persist the name of its directory. Raises OSError."""
+    """Rewrite and persist the `partition.metadata` of a partition, and persist the name of its directory.
+    Raises OSError.
+    """
     durable.replace(f"{place.directory}/{PARTITION_METADATA}", metadata)
     durable.sync(directories=[str(Path(place.directory).parent)])
 
@@ -125,8 +129,8 @@ def load_log(
 ) -> LoadedLog:
     """Load the partition in `directory`. Raises OSError, IncompatibleFormat.
 
-    Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files; unless `may_mend`, if files must be written
-    anew. A check and a mend wait for the disk.
+    Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files; unless `may_mend`, if
+    files must be written anew. A check and a mend wait for the disk.
     """
     loader = _Loader(
         Listing(environment, directory, config, now_ms),
@@ -184,7 +188,9 @@ class _Loader:
         self.log_end_offset = 0
         self.bytes_cut = 0
         self.trusted = True
-        """Whether the files are as a clean stop recorded them, so that they need no check. False after `check`."""
+        """Whether the files are as a clean stop recorded them, so that they need no check. False after
+        `check`.
+        """
 
     def trusts(self, clean_stop: CleanStop) -> bool:
         """Return whether the files are unchanged since the clean stop, and take the log end offset from it."""
@@ -218,7 +224,9 @@ class _Loader:
         self.log_end_offset, self.bytes_cut = checking.log_end_offset, checking.bytes_cut
 
     def drop_snapshots_of_lost_batches(self) -> None:
-        """Delete snapshots beyond the log end offset: the log may grow to their offsets again, with other batches."""
+        """Delete snapshots beyond the log end offset: the log may grow to their offsets again, with other
+        batches.
+        """
         files = self.listing.files
         beyond = [
             offset_name(offset, suffix)
@@ -280,7 +288,9 @@ class _Loader:
         self.segments[-1].aborts.hold()
 
     def _not_borne_out(self) -> set[int]:
-        """Return the segments whose transaction index contradicts the log. Raises NeedsRecovery where a check would wait for a bucket."""
+        """Return the segments whose transaction index contradicts the log. Raises NeedsRecovery where a check
+        would wait for a bucket.
+        """
         if self._may_fetch:
             return not_borne_out(self.segments)
         try:
@@ -326,7 +336,9 @@ class _Loader:
 
 
 class Listing:
-    """The segments of a partition and the content of its small files. Making the listing deletes left-over files."""
+    """The segments of a partition and the content of its small files. Making the listing deletes left-over
+    files.
+    """
 
     def __init__(self, environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> None:
         """List the directory, and finish interrupted swaps of compaction. Raises OSError, IncompatibleFormat."""
@@ -378,9 +390,11 @@ class Listing:
             self.segments.append(segment)
 
     def _drop_removed_segments(self) -> None:
-        """Remove segments below the log start offset: a crash may have brought back some removed ones, with gaps between.
+        """Remove segments below the log start offset: a crash may have brought back some removed ones, with
+        gaps between.
 
-        Keep a segment that no producer snapshot covers. Such a segment was never removed, and only it knows its producers.
+        Keep a segment that no producer snapshot covers. Such a segment was never removed, and only it knows
+        its producers.
         """
         if len(self.segments) < 2 or self.segments[1].base_offset > self.log_start_offset:
             return
@@ -436,7 +450,8 @@ class Listing:
 def check_partition(storage: Storage, directory: str, names: Collection[str]) -> None:
     """Check that this release reads the versions of a partition's files, `names`, without changing any.
 
-    Damaged files and unreadable snapshots pass, as the code that loads them handles both. Raises IncompatibleFormat, OSError.
+    Damaged files and unreadable snapshots pass, as the code that loads them handles both. Raises
+    IncompatibleFormat, OSError.
     """
     for name in (LEADER_EPOCHS, LOG_START_OFFSET, DEDUPLICATION_START):
         if name in names:
@@ -475,7 +490,9 @@ def _check_newest(
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """The facts that a clean stop recorded about one partition. They hold only while the files have not changed."""
+    """The facts that a clean stop recorded about one partition. They hold only while the files have not
+    changed.
+    """
 
     log_end_offset: int
     active_base_offset: int

@@ -1,5 +1,5 @@
-"""Restores the producer state of a partition: the newest readable snapshot, then a replay of the batches after
-it.
+"""Restores the producer state of a partition: the newest readable snapshot, then a replay of the batches
+after it.
 
 Source: Kafka's `UnifiedLog.rebuildProducerState`.
 
@@ -48,10 +48,12 @@ def load_producers(
     is_snapshot_durable: bool,
     now_ms: int,
 ) -> ProducerTable:
-    """Return the producer state at the end of `segments`, each with its end offset (exclusive). Raises OSError.
+    """Return the producer state at the end of `segments`, each with its end offset (exclusive). Raises
+    OSError.
 
-    `snapshots` are the offsets of the log's snapshots; the one that is restored is durable afterwards. If no snapshot covers the
-    closed segments, a new one is written. `undecided` records the damaged ranges that the replay passes.
+    `snapshots` are the offsets of the log's snapshots; the one that is restored is durable afterwards. If no
+    snapshot covers the closed segments, a new one is written. `undecided` records the damaged ranges that the
+    replay passes.
     """
     storage, durability = environment.storage, environment.durability
     log_from = segments[0][0].base_offset if segments else 0
@@ -59,7 +61,8 @@ def load_producers(
     start = from_offset or 0
     try:
         if from_offset is not None and not is_snapshot_durable:
-            # The snapshot may be in the page cache only, and soon be the only copy of the producers of deleted segments.
+            # The snapshot may be in the page cache only, and soon be the only copy of the producers of
+            # deleted segments.
             path = f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}"
             durability.ensure(path, storage.read_file(path))
             durability.sync(directories=[directory])
@@ -129,7 +132,9 @@ def _replay_marker(data: bytes, batch: BatchHeader, producers: ProducerTable, no
 
 
 def parts_of(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-    """Yield (position, header) of each batch from `position` on, and the damaged ranges. Raises CorruptRecord, OSError."""
+    """Yield (position, header) of each batch from `position` on, and the damaged ranges. Raises
+    CorruptRecord, OSError.
+    """
     if not segment.damage:
         return segment.batches(position, segment.size_bytes)
     return _around_damage(segment, position)
@@ -171,7 +176,9 @@ class Undecided:
         )
 
     def note(self, segments: Sequence[Segment], producers: ProducerTable) -> list[DamagedRange]:
-        """Write the findings into the segments' ranges, and mark producers that may have written there. Return all ranges."""
+        """Write the findings into the segments' ranges, and mark producers that may have written there.
+        Return all ranges.
+        """
         for segment in segments:
             segment.damage = tuple(self._marked(found) for found in segment.damage)
         damage = [found for segment in segments for found in segment.damage]

@@ -1,7 +1,8 @@
 """Recovers a partition in a worker thread, apart from the log that serves it.
 
-The thread loads the partition as a start after a crash does, persists everything, and notes the facts of a clean stop. The event
-loop then loads the log by these facts: it reads no record that a snapshot covers, and waits for no fsync.
+The thread loads the partition as a start after a crash does, persists everything, and notes the facts of a
+clean stop. The event loop then loads the log by these facts: it reads no record that a snapshot covers, and
+waits for no fsync.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class Recovery:
-    """The recovery of one partition: made on the event loop, run once in any thread, taken back on the event loop."""
+    """The recovery of one partition: made on the event loop, run once in any thread, taken back on the event
+    loop.
+    """
 
     __slots__ = (
         "_apart",
@@ -48,7 +51,8 @@ class Recovery:
     ) -> None:
         """Take the partition, and the content of its `partition.metadata` if that may not be durable.
 
-        `generation` is that of the log which makes the recovery. A later one means that the log was closed meanwhile.
+        `generation` is that of the log which makes the recovery. A later one means that the log was closed
+        meanwhile.
         """
         self._apart = environment.apart()
         self.place = place
@@ -72,7 +76,8 @@ class Recovery:
             stop = self._stop(loaded)
         finally:
             self._release(loaded)
-        # A load rewrites transaction indexes that it can't trust, also after a clean stop. Do that here, so that the log's own load writes nothing.
+        # A load rewrites transaction indexes that it can't trust, also after a clean stop. Do that here, so
+        # that the log's own load writes nothing.
         loaded = self._load(stop)
         self._release(loaded)
         self.stop = stop

@@ -78,7 +78,9 @@ def not_borne_out(segments: Sequence[Segment]) -> set[int]:
 
 
 def _is_abort(segment: Segment, producer_id: int, offset: int) -> bool:
-    """Return whether an abort marker is at this offset. True also where the log is damaged: it can't rebuild the entry there."""
+    """Return whether an abort marker is at this offset. True also where the log is damaged: it can't rebuild
+    the entry there.
+    """
     try:
         found = _batch_of(segment, offset)
     except CorruptRecord:
@@ -95,7 +97,9 @@ def _is_abort(segment: Segment, producer_id: int, offset: int) -> bool:
 
 
 def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> bool:
-    """Return whether a transactional batch of the producer begins at `offset`. True also if it was removed or is damaged."""
+    """Return whether a transactional batch of the producer begins at `offset`. True also if it was removed or
+    is damaged.
+    """
     number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     if number < 0:
         return True
@@ -111,7 +115,9 @@ def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> boo
 
 
 def _batch_of(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
-    """Return the position and header of the first batch that ends at `offset` or later. Raises CorruptRecord, OSError."""
+    """Return the position and header of the first batch that ends at `offset` or later. Raises CorruptRecord,
+    OSError.
+    """
     position = position_of(segment, offset, segment.size_bytes)
     header = segment.header_at(position)
     return (position, header) if header is not None else None
@@ -144,10 +150,12 @@ def rebuild_transaction_indexes(
     snapshots: Sequence[int],
     undecided: Undecided,
 ) -> None:
-    """Rebuild the transaction indexes of the `doubted` segments, some of `segments` and in their order. Raises OSError.
+    """Rebuild the transaction indexes of the `doubted` segments, some of `segments` and in their order.
+    Raises OSError.
 
-    The indexes of closed segments are durable afterwards; the active segment's stays in memory. The transactions that are open
-    where the first doubted segment begins come from the newest earlier of the `snapshots` (offsets), and from the log after it.
+    The indexes of closed segments are durable afterwards; the active segment's stays in memory. The
+    transactions that are open where the first doubted segment begins come from the newest earlier of the
+    `snapshots` (offsets), and from the log after it.
     """
     first, last = doubted[0].base_offset, doubted[-1].base_offset
     table, covered = restore_newest(
@@ -190,7 +198,9 @@ def _write(environment: LogEnvironment, directory: str, doubted: Sequence[Segmen
 
 
 def _known_in_damage(segment: Segment) -> list[AbortedTransaction] | None:
-    """Return the aborts that the segment's present index has in damaged ranges; None without a plausible index."""
+    """Return the aborts that the segment's present index has in damaged ranges; None without a plausible
+    index.
+    """
     if not segment.damage or not segment.aborts.has_any or not has_sane_index(segment, _EVERYWHERE):
         return None
     return [
@@ -216,7 +226,8 @@ class _Follower:
     def read(
         self, segment: Segment, start: int, known: Sequence[AbortedTransaction] | None, *, is_noted: bool
     ) -> None:
-        """Follow the transactions in a segment from the offset `start` on. Add its aborts to the index if `is_noted`.
+        """Follow the transactions in a segment from the offset `start` on. Add its aborts to the index if
+        `is_noted`.
 
         `known` are the aborts whose markers are damaged; None when they are unknown.
         """
@@ -245,7 +256,9 @@ class _Follower:
         *,
         is_noted: bool,
     ) -> None:
-        """Add the aborts in a damaged range from an earlier index. Without such an index all open transactions are undecided."""
+        """Add the aborts in a damaged range from an earlier index. Without such an index all open
+        transactions are undecided.
+        """
         if not is_noted:
             return
         if known is None:

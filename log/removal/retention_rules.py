@@ -31,7 +31,8 @@ NOT_HELD: Final = 2**63 - 1
 class SegmentFacts(NamedTuple):
     """The facts about one segment that the decision needs; `end_offset` is exclusive.
 
-    `largest_timestamp` is the largest timestamp of the records in ms; without timestamps, the file's modification time.
+    `largest_timestamp` is the largest timestamp of the records in ms; without timestamps, the file's
+    modification time.
     """
 
     base_offset: int
@@ -59,7 +60,8 @@ class DeletedSegment(NamedTuple):
 
 
 class RetentionDecision(NamedTuple):
-    """The oldest segments to remove, each with the rule, and the reason why the next segment stays although a rule applies.
+    """The oldest segments to remove, each with the rule, and the reason why the next segment stays although a
+    rule applies.
 
     `kept_because` is empty when no rule applies to the next segment.
     """
@@ -79,11 +81,13 @@ def segments_to_delete(
     high_watermark: int,
     held_from: int = NOT_HELD,
 ) -> RetentionDecision:
-    """Decide which of the oldest segments of a log of `size_bytes` to remove. A limit below 0 keeps segments for ever.
+    """Decide which of the oldest segments of a log of `size_bytes` to remove. A limit below 0 keeps segments
+    for ever.
 
-    `segments` come oldest first and are consumed only as far as needed. Segments are removed from the front and below the high
-    watermark only. The active segment is removed by size or age only, and never while empty. A segment that reaches beyond
-    `held_from` is removed only because of the log start offset, which somebody moved on purpose.
+    `segments` come oldest first and are consumed only as far as needed. Segments are removed from the front
+    and below the high watermark only. The active segment is removed by size or age only, and never while
+    empty. A segment that reaches beyond `held_from` is removed only because of the log start offset, which
+    somebody moved on purpose.
     """
     doomed: list[tuple[SegmentFacts, DeletionReason]] = []
     kept_because = ""
@@ -113,7 +117,8 @@ def segments_to_delete(
 
 
 def remove_segments(environment: LogEnvironment, segments: Iterable[Segment], due_ms: int) -> None:
-    """Rename the segments' files to `*.deleted`, and queue the files for deletion from `due_ms` on. Raises OSError.
+    """Rename the segments' files to `*.deleted`, and queue the files for deletion from `due_ms` on. Raises
+    OSError.
 
     A crash may leave such files behind; loading the log deletes them.
     """

@@ -42,17 +42,25 @@ class DamagedRange(NamedTuple):
     position: int
     """The first damaged byte of the file."""
     size_bytes: int
-    """The bytes up to the next sound batch or the end of the file; 0 where bytes are missing at the end of the file."""
+    """The bytes up to the next sound batch or the end of the file; 0 where bytes are missing at the end of
+    the file.
+    """
     first_offset: int
     end_offset: int
     """The offset after the last damaged offset."""
     is_framed: bool
-    """Whether the header's size and offsets are sound. Then a client that checks the CRC stops at this batch alone."""
+    """Whether the header's size and offsets are sound. Then a client that checks the CRC stops at this batch
+    alone.
+    """
     reason: str
     is_state_unknown: bool = False
-    """Whether a replay of the producers had to pass this range. Then the producers of the lost batches are unknown."""
+    """Whether a replay of the producers had to pass this range. Then the producers of the lost batches are
+    unknown.
+    """
     undecided_from: int = NO_TRANSACTION
-    """The first offset of the earliest transaction whose marker may be in this range; -1 without such a transaction."""
+    """The first offset of the earliest transaction whose marker may be in this range; -1 without such a
+    transaction.
+    """
 
     @property
     def offsets(self) -> int:
@@ -68,7 +76,9 @@ class DamagedRange(NamedTuple):
 
 
 class CutBytes(NamedTuple):
-    """Bytes that a start cut off the end of a log, with sound batches among them, and the file that keeps them."""
+    """Bytes that a start cut off the end of a log, with sound batches among them, and the file that keeps
+    them.
+    """
 
     file_name: str
     """The file in the partition's directory."""
@@ -115,7 +125,9 @@ class _Content(msgspec.Struct):
 
 
 class DamageRegister:
-    """The damaged ranges by partition directory. Before `load` the register is in memory only. Any thread may call."""
+    """The damaged ranges by partition directory. Before `load` the register is in memory only. Any thread may
+    call.
+    """
 
     def __init__(self) -> None:
         """Begin with no known damage."""
@@ -138,10 +150,11 @@ class DamageRegister:
         files: str | None = None,
         tells_of: str | None = None,
     ) -> None:
-        """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat.
+        """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError,
+        IncompatibleFormat.
 
-        `files` is the directory of the file, by default `root`. The cut bytes in the file of `tells_of` are another process's, and are only
-        listed.
+        `files` is the directory of the file, by default `root`. The cut bytes in the file of `tells_of` are
+        another process's, and are only listed.
         """
         if tells_of is not None:
             other = DamageRegister()
@@ -156,7 +169,8 @@ class DamageRegister:
             version = msgspec.json.decode(content, type=_Version).version
             if version > DAMAGED_BATCHES_VERSION:
                 raise IncompatibleFormat(
-                    f"{self._path} has version {version}; this program reads version {DAMAGED_BATCHES_VERSION}."
+                    f"{self._path} has version {version}; this program reads version "
+                    f"{DAMAGED_BATCHES_VERSION}."
                 )
             decoded = msgspec.json.decode(content, type=_Content)
             if not decoded.is_whole():

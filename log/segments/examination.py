@@ -15,10 +15,11 @@ _logger = logging.getLogger(__name__)
 
 
 def examine(environment: SegmentEnvironment, segment: Segment, end_offset: int) -> bool:
-    """Check all batches of a durable segment that ends at `end_offset`. Return whether the check found new damage.
+    """Check all batches of a durable segment that ends at `end_offset`. Return whether the check found new
+    damage.
 
-    The check waits for the disk, once per damaged segment: starting over after each part that is not cached would take longer.
-    Raises OSError, IncompatibleFormat.
+    The check waits for the disk, once per damaged segment: starting over after each part that is not cached
+    would take longer. Raises OSError, IncompatibleFormat.
     """
     scan = SegmentScan(
         segment.read_at,

@@ -76,7 +76,9 @@ class SegmentIndexes:
         self.offset_entries += OFFSET_ENTRY.pack(relative_offset, position)
 
     def add_time(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Add the largest timestamp so far. Ignores -1 and a timestamp that is not larger than the last entry's."""
+        """Add the largest timestamp so far. Ignores -1 and a timestamp that is not larger than the last
+        entry's.
+        """
         last = self.last_time()
         if timestamp_ms > (last[0] if last is not None else -1):
             self.time_entries += TIME_ENTRY.pack(timestamp_ms, relative_offset)
@@ -91,7 +93,9 @@ class SegmentIndexes:
         return timestamp, relative_offset
 
     def entry_for(self, relative_offset: int) -> tuple[int, int] | None:
-        """Return the last (relative_offset, position) whose offset is at most `relative_offset`; None when all are larger."""
+        """Return the last (relative_offset, position) whose offset is at most `relative_offset`; None when
+        all are larger.
+        """
         entries = self.offset_entries
         low = bisect_right(
             _numbers(entries, OFFSET_ENTRY), relative_offset, key=_column(entries, OFFSET_ENTRY, 0)
@@ -105,7 +109,9 @@ class SegmentIndexes:
         return relative_offset, position
 
     def time_entry_for(self, timestamp_ms: int) -> tuple[int, int]:
-        """Return (timestamp, relative offset) from which on to search for a later timestamp; (-1, 0) for the start."""
+        """Return (timestamp, relative offset) from which on to search for a later timestamp; (-1, 0) for the
+        start.
+        """
         entries = self.time_entries
         low = bisect_right(_numbers(entries, TIME_ENTRY), timestamp_ms, key=_column(entries, TIME_ENTRY, 0))
         if not low:
@@ -126,7 +132,9 @@ class SegmentIndexes:
         return self._entry(bisect_right(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)) - 1)
 
     def is_full(self, limit_bytes: int) -> bool:
-        """Return whether an index has reached `segment.index.bytes`. The time index keeps room for one last entry."""
+        """Return whether an index has reached `segment.index.bytes`. The time index keeps room for one last
+        entry.
+        """
         return (
             len(self.offset_entries) > limit_bytes - _OFFSET_BYTES
             or len(self.time_entries) > limit_bytes - 2 * _TIME_BYTES
@@ -229,9 +237,11 @@ class Segment(Protocol):
 def checked_entry(
     segment: Segment, find: Callable[[SegmentIndexes], tuple[int, int] | None]
 ) -> tuple[int, int] | None:
-    """Return the offset index entry that `find` selects, after checking it. Raises OSError, NotCached, CorruptRecord.
+    """Return the offset index entry that `find` selects, after checking it. Raises OSError, NotCached,
+    CorruptRecord.
 
-    Returns None also when the batches themselves are damaged: batches before the damage can be read from the segment's start.
+    Returns None also when the batches themselves are damaged: batches before the damage can be read from the
+    segment's start.
     """
     entry = find(segment.indexes())
     if entry is None or _bears_out(segment, *entry):
@@ -281,7 +291,9 @@ def _bears_out(segment: Segment, relative_offset: int, position: int) -> bool:
 
 
 def position_of(segment: SegmentSegment, offset: int, end: int) -> int:
-    """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies beyond."""
+    """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies
+    beyond.
+    """
     damaged = range_holding(segment.damage, offset) if segment.damage else None
     if damaged is not None:
         return min(damaged.position, end)
@@ -295,7 +307,9 @@ def position_of(segment: SegmentSegment, offset: int, end: int) -> int:
 
 
 def _is_borne_out(segment: SegmentSegment, position: int, batch: BatchHeader, offset: int) -> bool:
-    """Return whether a batch found for an offset inside of it can be right: the next batch begins at a later offset."""
+    """Return whether a batch found for an offset inside of it can be right: the next batch begins at a later
+    offset.
+    """
     behind = position + batch.size_bytes
     if segment.damage and range_at(segment.damage, behind) is not None:
         return True
@@ -321,17 +335,23 @@ def position_before(segment: SegmentSegment, position: int) -> int:
 
 
 def offset_after(segment: SegmentSegment, position: int) -> int | None:
-    """Return the last relative offset of the first indexed batch at or after `position`; None without such an entry."""
+    """Return the last relative offset of the first indexed batch at or after `position`; None without such an
+    entry.
+    """
     entry = checked_entry(segment, lambda indexes: indexes.entry_after(position))
     return entry[0] if entry is not None else None
 
 
 MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of indexes that wait to be written. Further ones are only cached, and are rebuilt again when they are evicted."""
+"""The most bytes of indexes that wait to be written. Further ones are only cached, and are rebuilt again when
+they are evicted.
+"""
 
 
 class RebuiltIndexes:
-    """The contents of rebuilt index files, by the path of their segment. Only `write` may run in another thread."""
+    """The contents of rebuilt index files, by the path of their segment. Only `write` may run in another
+    thread.
+    """
 
     __slots__ = ("_lock", "_waiting", "_waiting_bytes", "_writing", "_writing_path")
 
@@ -373,7 +393,9 @@ class RebuiltIndexes:
                 pass
 
     def write(self, durable: DurableFiles) -> None:
-        """Persist the waiting index files. Files that can't be written stay damaged, and are rebuilt when they are needed again."""
+        """Persist the waiting index files. Files that can't be written stay damaged, and are rebuilt when
+        they are needed again.
+        """
         for segment_path in list(self._waiting):
             with self._writing:
                 with self._lock:

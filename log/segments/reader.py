@@ -1,5 +1,5 @@
-"""Finds batches across the segments of one partition, and remembers the positions where readers and the newest
-flush ended.
+"""Finds batches across the segments of one partition, and remembers the positions where readers and the
+newest flush ended.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class LogReader:
         self._examined: dict[int, int] = {}
         """The sizes that segments had when all of their batches were checked, by base offset."""
         self._flush = -1, _NOWHERE
-        """The log end offset and its position when the newest flush began. The high watermark moves there when the flush ends."""
+        """The log end offset and its position when the newest flush began. The high watermark moves there
+        when the flush ends.
+        """
         self._high_watermark = -1
         self._high_watermark_position = _NOWHERE
 
@@ -93,7 +95,9 @@ class LogReader:
         self._flush = log_end_offset, (active.base_offset, active.size_bytes)
 
     def flush_ended(self, flush: EndedFlush) -> None:
-        """Remember the position where the batches of a flush end that is not the newest: soon the high watermark."""
+        """Remember the position where the batches of a flush end that is not the newest: soon the high
+        watermark.
+        """
         self._flush = flush.end_offset, (flush.active_base_offset, flush.end_position)
 
     def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
@@ -112,8 +116,8 @@ class LogReader:
     ) -> FileRegion | None:
         """Return the batches of one segment from the one that holds `offset` up to `upper_bound` (exclusive).
 
-        The region ends before a damaged range. A damaged batch with sound size and offsets is returned alone; any other damage
-        at `offset` raises CorruptRecord.
+        The region ends before a damaged range. A damaged batch with sound size and offsets is returned alone;
+        any other damage at `offset` raises CorruptRecord.
         """
         index = bisect_right(self._bases, offset) - 1
         while index < len(self._segments):
@@ -179,7 +183,9 @@ class LogReader:
         return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
 
     def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
-        """Return the next undamaged batches at or after `offset`, and the offset after the damage that was skipped."""
+        """Return the next undamaged batches at or after `offset`, and the offset after the damage that was
+        skipped.
+        """
         while offset < log_end_offset:
             damaged = self.damage_at(offset)
             if damaged is None:
@@ -251,8 +257,8 @@ _CHUNK_BYTES: Final = 16 * 1024
 class SegmentList:
     """The segments, ascending by base offset. Batches are appended only to `active`, the last segment.
 
-    Reading raises CorruptRecord, OSError, NotCached (see `Storage`). A removed segment stays readable for readers that have
-    begun to read it.
+    Reading raises CorruptRecord, OSError, NotCached (see `Storage`). A removed segment stays readable for
+    readers that have begun to read it.
     """
 
     __slots__ = (
@@ -295,7 +301,9 @@ class SegmentList:
         return self.size_bytes + self.removed_bytes - self.loaded_bytes
 
     def continue_counts(self, before: SegmentList, cut_records: int) -> None:
-        """Take over what the segments `before` a reopening have counted. The reopening has cut off this many records."""
+        """Take over what the segments `before` a reopening have counted. The reopening has cut off this many
+        records.
+        """
         self.loaded_bytes -= before.appended_bytes
         self.cut_records = before.cut_records + cut_records
 
@@ -323,7 +331,9 @@ class SegmentList:
         return dropped
 
     def place_of(self, base_offsets: list[int]) -> slice | None:
-        """Return the slice of the list that holds these segments; None when one is missing or is the active segment."""
+        """Return the slice of the list that holds these segments; None when one is missing or is the active
+        segment.
+        """
         start = bisect_left(self.bases, base_offsets[0])
         place = slice(start, start + len(base_offsets))
         is_there = self.bases[place] == base_offsets and place.stop < len(self.bases)
@@ -355,7 +365,8 @@ class SegmentList:
         return self.segments[self.number_of(offset) :]
 
     def write_indexes(self, *, may_omit: bool = False) -> list[str]:
-        """Write all indexes of the active segment; return their paths, which are not durable yet. Raises OSError.
+        """Write all indexes of the active segment; return their paths, which are not durable yet. Raises
+        OSError.
 
         With `may_omit`, a small segment that has no offset and time index yet stays without.
         """
@@ -386,10 +397,12 @@ class SegmentList:
     def batches(
         self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its bytes.
+        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its
+        bytes.
 
-        Reads about `chunk_bytes` at a time. With `skips_damage` the batches after a damaged one follow; otherwise damage raises
-        CorruptRecord. A stretch without a whole batch raises CorruptRecord in any case.
+        Reads about `chunk_bytes` at a time. With `skips_damage` the batches after a damaged one follow;
+        otherwise damage raises CorruptRecord. A stretch without a whole batch raises CorruptRecord in any
+        case.
         """
         while offset < end_offset:
             if skips_damage:

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 EVERYWHERE: Final = 2**63 - 1
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_SEARCHED_BYTES: Final = 64 * 1024**3
-"""Bytes whose CRC one search computes. Then the search gives up, and the rest of the file is one damaged range."""
+"""Bytes whose CRC one search computes. Then the search gives up, and the rest of the file is one damaged
+range.
+"""
 _LATER_MAGIC: Final = MAGIC + 1
 """The magic that a later release would write. Any other unknown magic in a durable batch is damage."""
 _OFFSETS_PER_SEGMENT: Final = 2**31
@@ -49,9 +51,10 @@ _OFFSETS_PER_SEGMENT: Final = 2**31
 class SegmentScan:
     """Scans the batches of one segment file, from the file's beginning.
 
-    `kept_below`: batches below this offset were durable, so damage among them is a damaged range. The scan ends before the first
-    unsound batch at or above that offset: a torn tail. `gaps_below`: offsets may be missing up to there, because compaction
-    removes records. `limit`: the base offset of the next segment, if all batches below it were durable.
+    `kept_below`: batches below this offset were durable, so damage among them is a damaged range. The scan
+    ends before the first unsound batch at or above that offset: a torn tail. `gaps_below`: offsets may be
+    missing up to there, because compaction removes records. `limit`: the base offset of the next segment, if
+    all batches below it were durable.
     """
 
     def __init__(
@@ -82,7 +85,9 @@ class SegmentScan:
         """The offset that the next batch must have; after the scan, the end offset of the segment."""
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-        """Yield (position, header) of each sound batch, and the damaged ranges between. Raises OSError, IncompatibleFormat."""
+        """Yield (position, header) of each sound batch, and the damaged ranges between. Raises OSError,
+        IncompatibleFormat.
+        """
         while self.position < self.end:
             yield from self._run()
             if self.position == self.end:
@@ -103,7 +108,9 @@ class SegmentScan:
             yield damaged
 
     def missing(self) -> DamagedRange | None:
-        """Return the durable offsets that are missing at the end of the last segment, after the scan; None without any."""
+        """Return the durable offsets that are missing at the end of the last segment, after the scan; None
+        without any.
+        """
         if self.next_offset >= self._kept_below or self.position < self.end:
             return None
         return DamagedRange(
@@ -119,7 +126,8 @@ class SegmentScan:
     # --- sound batches
 
     def _run(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the sound batches without gaps that are in memory whole: nearly all batches of a log, so in one loop.
+        """Yield the sound batches without gaps that are in memory whole: nearly all batches of a log, so in
+        one loop.
 
         The run ends at the first batch that needs a closer look.
         """
@@ -156,7 +164,9 @@ class SegmentScan:
         return batch if whole is not None and crc_matches(batch, whole) else None
 
     def _fits(self, batch: BatchHeader) -> bool:
-        """Return whether the offsets of a sound batch follow without a gap, or with a gap that cleaning may have left."""
+        """Return whether the offsets of a sound batch follow without a gap, or with a gap that cleaning may
+        have left.
+        """
         if batch.last_offset >= self._limit:
             return False
         if batch.base_offset == self.next_offset:
@@ -170,7 +180,8 @@ class SegmentScan:
         return after is None or not self.next_offset < after.base_offset <= batch.last_offset
 
     def _check_magic(self, highest: int) -> None:
-        """Refuse a batch of a later release, with a magic up to `highest`. Such a batch must be neither cut off nor marked as damaged.
+        """Refuse a batch of a later release, with a magic up to `highest`. Such a batch must be neither cut
+        off nor marked as damaged.
 
         Raises IncompatibleFormat.
         """
@@ -243,7 +254,9 @@ class SegmentScan:
         return "the CRC is wrong"
 
     def _behind(self, position: int, bound: int) -> tuple[int, int] | None:
-        """Return (position, offset) of the sound batch at `position`, or of the file's end; None when neither is there."""
+        """Return (position, offset) of the sound batch at `position`, or of the file's end; None when neither
+        is there.
+        """
         if position == self.end:
             return position, bound
         after = self._sound_at(position)
@@ -258,8 +271,9 @@ class SegmentScan:
     def _search(self, header: BatchHeader | None, bound: int) -> tuple[int, BatchHeader] | None:
         """Return the next sound batch, searched byte by byte; None without one.
 
-        A record may hold the bytes of a batch, so the search prefers likely positions. Best is a batch up to which the damaged
-        batch's CRC is right: only the length was damaged. Next comes a batch that another sound batch follows, then any sound one.
+        A record may hold the bytes of a batch, so the search prefers likely positions. Best is a batch up to
+        which the damaged batch's CRC is right: only the length was damaged. Next comes a batch that another
+        sound batch follows, then any sound one.
         """
         weak = None
         left = MAX_SEARCHED_BYTES
@@ -285,7 +299,9 @@ class SegmentScan:
         return weak
 
     def _ends_at(self, header: BatchHeader, position: int) -> bool:
-        """Return whether the CRC of the batch at the scan's position is right if that batch ends at `position`."""
+        """Return whether the CRC of the batch at the scan's position is right if that batch ends at
+        `position`.
+        """
         if position - self.position < HEADER_BYTES:
             return False
         covered = self._read(self.position + CRC_COVERS_FROM, position - self.position - CRC_COVERS_FROM)
@@ -359,7 +375,9 @@ class Appended(NamedTuple):
     """The offsets of an accepted batch. A duplicate is not written; its result has the original's offsets."""
 
     base_offset: int
-    """The first offset; -1 if all records are duplicates by producer name, as the originals' offsets are not kept."""
+    """The first offset; -1 if all records are duplicates by producer name, as the originals' offsets are not
+    kept.
+    """
     last_offset: int
     """The last offset; -1 in the same case."""
     log_append_time_ms: int
@@ -422,11 +440,14 @@ class FileRegion:
         return Place(self._file.path, self._position + start, size_bytes)
 
     def is_cached(self, start: int, size_bytes: int) -> bool:
-        """Return whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises OSError."""
+        """Return whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises
+        OSError.
+        """
         return self._storage.is_cached(self._file, self._position + start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
-        """Send the bytes from `start` on, all or `size_bytes` of them, to a socket by sendfile. Return how many it took.
+        """Send the bytes from `start` on, all or `size_bytes` of them, to a socket by sendfile. Return how
+        many it took.
 
         Raises BlockingIOError when the socket is full, OSError.
         """
@@ -434,7 +455,9 @@ class FileRegion:
         return self._storage.send(self._file, socket_descriptor, self._position + start, wanted)
 
     def kept(self) -> KeptRegion:
-        """Return a region of the same bytes that stays readable until `release`, even if the segment is removed."""
+        """Return a region of the same bytes that stays readable until `release`, even if the segment is
+        removed.
+        """
         return KeptRegion(
             self._storage, self._file, self._position, self._size_bytes, self.segment_base_offset
         )
@@ -443,8 +466,8 @@ class FileRegion:
 class KeptRegion(FileRegion):
     """A region that a reader reads bit by bit, until `release`.
 
-    The file is lost to the reader when the log is recovered in place, or when too many readers hold removed files. Reading then
-    raises OSError, and never returns other bytes.
+    The file is lost to the reader when the log is recovered in place, or when too many readers hold removed
+    files. Reading then raises OSError, and never returns other bytes.
     """
 
     __slots__ = ("_released",)
@@ -458,15 +481,15 @@ class KeptRegion(FileRegion):
         storage.descriptors.begin_reading(file)
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file is no
-        longer available.
+        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file
+        is no longer available.
         """
         self._check()
         return super().read(start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
-        """Send the bytes from `start` on to a socket, and return how many it took. Raises OSError, also when the file
-        is no longer available.
+        """Send the bytes from `start` on to a socket, and return how many it took. Raises OSError, also when
+        the file is no longer available.
         """
         self._check()
         return super().send(socket_descriptor, start, size_bytes)

@@ -105,7 +105,8 @@ class Segment:
     # --- writing
 
     def must_roll(self, batch: BatchHeader, last_offset: int, config: LogConfig, now_ms: int) -> bool:
-        """Return whether the batch belongs into a new segment: by size, time, full index, or offsets too far apart.
+        """Return whether the batch belongs into a new segment: by size, time, full index, or offsets too far
+        apart.
 
         Raises CorruptRecord, OSError when a needed timestamp can't be read.
         """
@@ -128,10 +129,11 @@ class Segment:
         return waited_ms > after_ms or indexes.is_full(config.segment_index_bytes)
 
     def time_to_roll_ms(self, config: LogConfig, now_ms: int) -> int:
-        """Return from when on (ms) to close the segment even without appends. A time in the future may still be too early.
+        """Return from when on (ms) to close the segment even without appends. A time in the future may still
+        be too early.
 
-        A segment is due when both its first record and the segment itself are older than segment.ms: records may arrive with
-        any age. NEVER for an empty segment. Raises CorruptRecord, OSError.
+        A segment is due when both its first record and the segment itself are older than segment.ms: records
+        may arrive with any age. NEVER for an empty segment. Raises CorruptRecord, OSError.
         """
         if not self.size_bytes:
             return NEVER
@@ -149,7 +151,9 @@ class Segment:
         return min(due_ms + 1, NEVER)
 
     def _roll_after_ms(self, config: LogConfig) -> int:
-        """Return segment.ms less the segment's own share of segment.jitter.ms, which spreads the rolls of many segments."""
+        """Return segment.ms less the segment's own share of segment.jitter.ms, which spreads the rolls of
+        many segments.
+        """
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         return config.segment_ms - (crc32(self.file.path.encode()) % jitter_ms if jitter_ms else 0)
 
@@ -171,8 +175,8 @@ class Segment:
         self.size_bytes += size_bytes
 
     def write_indexes(self, *, may_omit: bool = False) -> list[str]:
-        """Write both index files, with the largest timestamp as the last entry. Return their paths; the caller persists them.
-        With `may_omit`, a small segment without index files stays without.
+        """Write both index files, with the largest timestamp as the last entry. Return their paths; the
+        caller persists them. With `may_omit`, a small segment without index files stays without.
         """
         self._environment.rebuilt_indexes.drop(self.file.path)
         storage = self._environment.storage
@@ -195,7 +199,9 @@ class Segment:
         }
 
     def index_contents(self) -> dict[str, bytes]:
-        """Return the content of the index files by suffix, without a transaction index if no transaction was aborted."""
+        """Return the content of the index files by suffix, without a transaction index if no transaction was
+        aborted.
+        """
         contents = self._offset_and_time_entries()
         aborted = self.aborts.entries
         if aborted is not None:
@@ -216,7 +222,9 @@ class Segment:
         return self._indexes is None and is_written
 
     def hold_indexes(self, contents: Mapping[str, bytes]) -> None:
-        """Keep indexes in memory whose files get their names later, until `become_closed`. `contents` are by suffix."""
+        """Keep indexes in memory whose files get their names later, until `become_closed`. `contents` are by
+        suffix.
+        """
         indexes = SegmentIndexes(contents.get(OFFSET_INDEX_SUFFIX, b""), contents.get(TIME_INDEX_SUFFIX, b""))
         if indexes.is_sane(self.size_bytes):
             self._indexes = indexes
@@ -246,7 +254,8 @@ class Segment:
         return self._offset_of_max_timestamp
 
     def indexes(self) -> SegmentIndexes:
-        """Return both indexes: from memory, or from the disk, or rebuilt when the files are missing or damaged.
+        """Return both indexes: from memory, or from the disk, or rebuilt when the files are missing or
+        damaged.
 
         Raises CorruptRecord, OSError, NotCached (see `Storage`).
         """
@@ -278,7 +287,8 @@ class Segment:
         return known
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
-        """Rebuild both indexes from all batch headers, and return them. `RebuiltIndexes` writes them later, in a thread.
+        """Rebuild both indexes from all batch headers, and return them. `RebuiltIndexes` writes them later,
+        in a thread.
 
         Raises CorruptRecord, OSError, NotCached; the indexes are then read again when needed.
         """
@@ -310,7 +320,8 @@ class Segment:
             raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
 
     def mend_indexes(self) -> None:
-        """Rebuild indexes that contradict the batches, after a flipped bit. Raises CorruptRecord, OSError, NotCached.
+        """Rebuild indexes that contradict the batches, after a flipped bit. Raises CorruptRecord, OSError,
+        NotCached.
 
         If rebuilding fails, the segment keeps the indexes that it had.
         """
@@ -331,7 +342,9 @@ class Segment:
         return self._environment.storage.read(self.file, size_bytes, position)
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """Return the header at `position`, unchecked; None where the file ends within the header. Raises OSError, NotCached."""
+        """Return the header at `position`, unchecked; None where the file ends within the header. Raises
+        OSError, NotCached.
+        """
         data = self.read_at(position, HEADER_BYTES)
         return parse_header(data) if len(data) == HEADER_BYTES else None
 
@@ -347,7 +360,8 @@ class Segment:
     def batches(
         self, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of each batch that starts in [position, end), skipping known damaged ranges.
+        """Yield (position, header) of each batch that starts in [position, end), skipping known damaged
+        ranges.
 
         Raises CorruptRecord at a header that can't be right, OSError.
         """
@@ -357,12 +371,16 @@ class Segment:
         return headers(storage, file, base_offset, position, end, chunk_bytes)
 
     def largest_timestamp(self) -> int:
-        """Return the timestamp for retention: the largest of the records, or without one the file's modification time."""
+        """Return the timestamp for retention: the largest of the records, or without one the file's
+        modification time.
+        """
         largest = self.max_timestamp
         return largest if largest >= 0 else self._environment.storage.modified_ms(self.file.path)
 
     def first_timestamp(self) -> int:
-        """Return the largest timestamp of the first batch; -1 for an empty segment. Raises OSError, CorruptRecord."""
+        """Return the largest timestamp of the first batch; -1 for an empty segment. Raises OSError,
+        CorruptRecord.
+        """
         if self._first_timestamp is not None:
             return self._first_timestamp
         return self._read_first_timestamp() if self.size_bytes else NO_TIMESTAMP
@@ -375,7 +393,9 @@ class Segment:
             self._offset_of_max_timestamp = self.base_offset + relative_offset
 
     def _last_time(self) -> tuple[int, int] | None:
-        """Return the newest entry of the time index. Only that entry is checked: a whole index takes longer than a request may."""
+        """Return the newest entry of the time index. Only that entry is checked: a whole index takes longer
+        than a request may.
+        """
         if self._known_indexes() is None:
             storage, path = self._environment.storage, self.path(TIME_INDEX_SUFFIX)
             storage.check_brought_in((path,))
@@ -408,13 +428,16 @@ class Segment:
 
 
 SMALL_BYTES: Final = 64 * 1024
-"""The size of a segment up to which rebuilding its indexes takes no longer than reading them from two files."""
+"""The size of a segment up to which rebuilding its indexes takes no longer than reading them from two files.
+"""
 
 
 def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:
-    """Return whether index files must be written: the segment is large, or there is a file at one of the paths, which may be older.
+    """Return whether index files must be written: the segment is large, or there is a file at one of the
+    paths, which may be older.
 
-    A segment whose file may have holes always needs them, because a rebuild would fetch its bytes from the bucket.
+    A segment whose file may have holes always needs them, because a rebuild would fetch its bytes from the
+    bucket.
     """
     if segment_bytes > SMALL_BYTES or storage.sparse is not None:
         return True

@@ -35,8 +35,8 @@ def first_not_before(
 ) -> TimestampAndOffset | None:
     """Return the first record from the log start on whose timestamp is `timestamp_ms` or later.
 
-    A batch with more than `max_decoded_records` records is not decoded. For such a batch the offset is its base offset, or the log start
-    offset if that is higher. Raises LogError, OSError, NotCached.
+    A batch with more than `max_decoded_records` records is not decoded. For such a batch the offset is its
+    base offset, or the log start offset if that is higher. Raises LogError, OSError, NotCached.
     """
     _check_timestamps(segments, timestamp_ms)
     for segment in segments:
@@ -58,8 +58,8 @@ def first_of_largest(
 ) -> TimestampAndOffset | None:
     """Return the first record with the largest timestamp of all.
 
-    A batch with more than `max_decoded_records` records is not decoded. For such a batch the result has the largest timestamp and the base
-    offset of its header. Raises LogError, OSError, NotCached.
+    A batch with more than `max_decoded_records` records is not decoded. For such a batch the result has the
+    largest timestamp and the base offset of its header. Raises LogError, OSError, NotCached.
     """
     holding = [segment for segment in segments if segment.size_bytes]
     _check_timestamps(holding)
@@ -100,7 +100,8 @@ def _is_whole(batch: BatchHeader) -> bool:
 def _first_of_largest_in_batch(
     environment: SegmentEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> TimestampAndOffset | None:
-    """Return the first record of the batch with the largest timestamp; None when compaction has emptied the batch.
+    """Return the first record of the batch with the largest timestamp; None when compaction has emptied the
+    batch.
 
     Decodes the records, because without deep validation the header's max_timestamp may be wrong.
     """
@@ -135,7 +136,9 @@ def _in_batch(
 def _records(
     environment: SegmentEnvironment, config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> Iterator[tuple[int, int]]:
-    """Yield (timestamp, offset) of each record of a batch, without decoding the record headers: there may be millions."""
+    """Yield (timestamp, offset) of each record of a batch, without decoding the record headers: there may be
+    millions.
+    """
     data = environment.storage.read(segment.file, batch.size_bytes, position)
     plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes)
     for record in stored_records(batch, plain):

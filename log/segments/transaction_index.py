@@ -32,7 +32,9 @@ ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry of the index. `last_offset` is the marker's offset, `last_stable_offset` its value after the marker."""
+    """An entry of the index. `last_offset` is the marker's offset, `last_stable_offset` its value after the
+    marker.
+    """
 
     first_offset: int
     producer_id: int
@@ -68,7 +70,8 @@ class TransactionIndex:
             yield AbortedTransaction(first_offset, producer_id, last_offset, stable)
 
     def collect(self, offset: int, upper_bound: int, found: list[tuple[int, int]]) -> bool:
-        """Add (producer_id, first_offset) of each transaction that reaches into [offset, upper_bound) to `found`.
+        """Add (producer_id, first_offset) of each transaction that reaches into [offset, upper_bound) to
+        `found`.
 
         Returns whether all are found. If not, a transaction aborted in a later segment may reach there too.
         """
@@ -122,10 +125,11 @@ def add_aborted(segments: SegmentList, aborted: AbortedTransaction) -> None:
 
 
 def aborted_between(segments: SegmentList, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
-    """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset, upper_bound).
+    """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset,
+    upper_bound).
 
-    The transactions come in the order of their markers, which may lie beyond. Without aborted transactions the call costs
-    nothing. Raises OSError.
+    The transactions come in the order of their markers, which may lie beyond. Without aborted transactions
+    the call costs nothing. Raises OSError.
     """
     found: list[tuple[int, int]] = []
     if not segments.aborting:
@@ -141,10 +145,11 @@ def aborted_between(segments: SegmentList, first_offset: int, upper_bound: int) 
 def aborted_in(
     segments: SegmentList, offset: int, region: FileRegion, log_end_offset: int
 ) -> list[tuple[int, int]]:
-    """Return the aborted transactions that a reader of `region`, found for `offset`, must skip. Raises OSError.
+    """Return the aborted transactions that a reader of `region`, found for `offset`, must skip. Raises
+    OSError.
 
-    Some may lie beyond the region, as in Kafka: the last offset of the region is known only from the next entry of the offset
-    index.
+    Some may lie beyond the region, as in Kafka: the last offset of the region is known only from the next
+    entry of the offset index.
     """
     number = bisect_left(segments.bases, region.segment_base_offset)
     relative_offset = offset_after(segments.segments[number], region.end_position)
@@ -156,7 +161,8 @@ def aborted_in(
 
 
 def aborted_from(segments: SegmentList, marker_offset: int, before_offset: int) -> list[AbortedTransaction]:
-    """Return the transactions that begin below `before_offset` and were aborted by markers from `marker_offset` on.
+    """Return the transactions that begin below `before_offset` and were aborted by markers from
+    `marker_offset` on.
 
     Raises OSError.
     """

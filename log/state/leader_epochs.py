@@ -50,7 +50,9 @@ class LeaderEpochs:
             self._entries.pop()
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget leader epochs that ended before the log start offset. The epoch at that offset then begins there."""
+        """Forget leader epochs that ended before the log start offset. The epoch at that offset then begins
+        there.
+        """
         index = bisect_right(self._entries, log_start_offset, key=lambda entry: entry[1])
         if index:
             self._entries[:index] = [(self._entries[index - 1][0], log_start_offset)]
@@ -61,7 +63,9 @@ class LeaderEpochs:
         return self._entries[index - 1][0] if index else UNDEFINED
 
     def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when unknown."""
+        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when
+        unknown.
+        """
         if leader_epoch == UNDEFINED or leader_epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if leader_epoch == self.latest:
@@ -75,7 +79,9 @@ class LeaderEpochs:
 
 
 class LeaderEpochFile:
-    """The leader epochs with their start offsets, and the file. `latest` is the newest leader epoch, -1 without one."""
+    """The leader epochs with their start offsets, and the file. `latest` is the newest leader epoch, -1
+    without one.
+    """
 
     __slots__ = ("_epochs", "_path", "_storage", "latest")
 
@@ -87,13 +93,17 @@ class LeaderEpochFile:
         self.latest = epochs.latest
 
     def begin(self, leader_epoch: int, base_offset: int) -> str:
-        """Begin a leader epoch at an offset and write the file. Return the path, not durable yet. Raises OSError."""
+        """Begin a leader epoch at an offset and write the file. Return the path, not durable yet. Raises
+        OSError.
+        """
         self._epochs.assign(leader_epoch, base_offset)
         self.latest = self._epochs.latest
         return replace(self._storage, self._path, encode_leader_epochs(self._epochs.entries()))
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget leader epochs that ended before the log start offset. The file changes when it is written next."""
+        """Forget leader epochs that ended before the log start offset. The file changes when it is written
+        next.
+        """
         self._epochs.truncate_start(log_start_offset)
 
     def at(self, offset: int) -> int:
@@ -101,5 +111,7 @@ class LeaderEpochFile:
         return self._epochs.at(offset)
 
     def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when unknown."""
+        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when
+        unknown.
+        """
         return self._epochs.end_offset(leader_epoch, log_end_offset)

@@ -1,4 +1,5 @@
-"""The producer names of a partition log: restored from a snapshot, replayed from the log, captured for flushes.
+"""The producer names of a partition log: restored from a snapshot, replayed from the log, captured for
+flushes.
 
 Retention, DeleteRecords or compaction may remove the only record that carries a name. So the log persists the
 names before such a removal. `state/record_rules.py` judges batches by these names.
@@ -71,15 +72,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 REPLAYED_RECORD_BYTES: Final = 100
-"""The least number of bytes that a replayed record counts as. A small compressed record takes as long to decode as a
-large one.
+"""The least number of bytes that a replayed record counts as. A small compressed record takes as long to
+decode as a large one.
 """
 
 
 class Names:
     """The producer names of one log of a topic that deduplicates.
 
-    Calls `on_due(True)` when the log needs a further replay or a snapshot, and `on_due(False)` when no more work is due.
+    Calls `on_due(True)` when the log needs a further replay or a snapshot, and `on_due(False)` when no more
+    work is due.
     """
 
     @property
@@ -108,7 +110,9 @@ class Names:
         self.changed = False
         """Whether names changed since the last capture."""
         self.has_gap = False
-        """Whether unread records were deleted. Then the next flush must write a snapshot: the log can no longer rebuild the names."""
+        """Whether unread records were deleted. Then the next flush must write a snapshot: the log can no
+        longer rebuild the names.
+        """
         self.unsaved_start: int | None = None
         """The offset from which names are tracked, while no side file holds that offset; otherwise None."""
         self._decided_start = decided_start
@@ -122,7 +126,9 @@ class Names:
         self._surplus_names = 0
         """The number of names evicted during a replay because of the limit."""
         self._unsaved_from: int | None = None
-        """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
+        """The offset from which records may have names that are in no durable snapshot; None when all names
+        are saved.
+        """
         self._saved_end = 0
         """The log end offset of the newest durable snapshot."""
         self.pending: NamesCapture | None = None
@@ -154,7 +160,9 @@ class Names:
         return start_offset
 
     def _tracked_from(self, log_start_offset: int, log_end_offset: int, *, is_known: bool) -> int:
-        """Return the offset from which names are tracked, which is decided when the log is deduplicated for the first time."""
+        """Return the offset from which names are tracked, which is decided when the log is deduplicated for
+        the first time.
+        """
         storage, directory = self._storage, self._place.directory
         start_offset = read_start(storage, directory)
         if start_offset is None and began_with_names(storage, directory):
@@ -174,10 +182,13 @@ class Names:
     def begin_replay(
         self, start_offset: int, log_start_offset: int, log_end_offset: int, transactions: Transactions
     ) -> None:
-        """Begin the replay at the offset that `restore` returned, or at the log start. Removed records leave a gap."""
+        """Begin the replay at the offset that `restore` returned, or at the log start. Removed records leave
+        a gap.
+        """
         if start_offset < log_start_offset:
             _logger.warning(
-                "%s: the records from %d to %d were removed unread; producer names that only they carried are forgotten",
+                "%s: the records from %d to %d were removed unread; producer names that only they carried "
+                "are forgotten",
                 self._place,
                 start_offset,
                 log_start_offset - 1,
@@ -193,8 +204,8 @@ class Names:
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:
         """Fold in a batch read from the log. The names of a batch that can't be decoded are not remembered.
 
-        Raises CorruptRecord for a damaged batch. Its names are unknown, so the log accepts no named records until
-        `seqgate repair` removes the batch.
+        Raises CorruptRecord for a damaged batch. Its names are unknown, so the log accepts no named records
+        until `seqgate repair` removes the batch.
         """
         if not crc_matches(batch, view):
             raise CorruptRecord(f"The batch at offset {batch.base_offset} is damaged: its CRC is wrong.")
@@ -219,7 +230,9 @@ class Names:
         self._forget_surplus()
 
     def finish_replay(self, log_end_offset: int, transactions: Transactions, high_watermark: int) -> None:
-        """End the replay, and abort transactions without a marker: compaction may have removed markers meanwhile."""
+        """End the replay, and abort transactions without a marker: compaction may have removed markers
+        meanwhile.
+        """
         self.replay_offset = None
         self._forget_transactions(log_end_offset, transactions, high_watermark)
         if self._surplus_names:
@@ -233,7 +246,9 @@ class Names:
             self._on_due(False)
 
     def _forget_surplus(self) -> None:
-        """Evict the longest idle names beyond the limit, with some slack: names evicted before may come back by a replay."""
+        """Evict the longest idle names beyond the limit, with some slack: names evicted before may come back
+        by a replay.
+        """
         config = self._config
         slack = config.deduplication_snapshot_records
         forgotten = self.table.forget_surplus(
@@ -249,7 +264,8 @@ class Names:
             transaction = transactions.open_transaction(producer_id)
             if transaction is None or transaction.first_offset >= end_offset:
                 _logger.warning(
-                    "%s: the outcome of a transaction of producer %d is unknown; its producer names are not remembered",
+                    "%s: the outcome of a transaction of producer %d is unknown; its producer names are not "
+                    "remembered",
                     self._place,
                     producer_id,
                 )
@@ -274,7 +290,9 @@ class Names:
         now_ms: int,
         high_watermark: int,
     ) -> None:
-        """Fold in a batch that was written. During a replay a marker is left to the replay, which reaches it later."""
+        """Fold in a batch that was written. During a replay a marker is left to the replay, which reaches it
+        later.
+        """
         if batch.is_control:
             if self.replay_offset is None:
                 self._end_transaction(batch, view, high_watermark)
@@ -305,7 +323,9 @@ class Names:
             self._on_due(True)
 
     def raise_epochs(self, advances: Sequence[NameAdvance]) -> None:
-        """Raise the name epochs of a batch that had only duplicates. A snapshot with the new epochs is then due."""
+        """Raise the name epochs of a batch that had only duplicates. A snapshot with the new epochs is then
+        due.
+        """
         self.table.raise_epochs(advances)
         self.changed = True
         self._on_due(True)
@@ -363,16 +383,21 @@ class Names:
         """
         if self._unsaved_from is not None and self._unsaved_from < offset:
             return True
-        # After a gap a start can't know whether a later marker ends a transaction from the snapshot or a newer one.
+        # After a gap a start can't know whether a later marker ends a transaction from the snapshot or a
+        # newer one.
         return self._saved_end < offset and bool(self.table.open_transactions())
 
     @property
     def unsaved_from(self) -> int | None:
-        """The offset from which records may have names that are in no durable snapshot; None when all names are saved."""
+        """The offset from which records may have names that are in no durable snapshot; None when all names
+        are saved.
+        """
         return self._unsaved_from
 
     def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002 - open transactions are saved as such
-        """Capture all names for the next flush; None when nothing changed, or the log is still being replayed."""
+        """Capture all names for the next flush; None when nothing changed, or the log is still being
+        replayed.
+        """
         if not self.is_ready or not (self.changed or self.table.has_forgotten):
             return None
         self.changed = self.has_gap = False
@@ -396,7 +421,9 @@ class Names:
             self.pending = None
 
     def capture_start(self) -> StartCapture | None:
-        """Capture the offset from which names are tracked, for the next flush; None when a side file holds that offset."""
+        """Capture the offset from which names are tracked, for the next flush; None when a side file holds
+        that offset.
+        """
         if self.unsaved_start is None:
             return None
         return StartCapture(self._file, self._place, self.unsaved_start, self._start_saved)
@@ -408,7 +435,8 @@ class Names:
     def is_start_safe(self) -> bool:
         """Whether the next start finds the offset from which names are tracked, also after a crash.
 
-        Otherwise no named record may be written before a flush: a crash could keep the record and lose the offset.
+        Otherwise no named record may be written before a flush: a crash could keep the record and lose the
+        offset.
         """
         return self.unsaved_start is None or self._start_is_implied
 
@@ -464,7 +492,8 @@ class NamesCapture:
         self.number = file.next_number()
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the snapshot by `files`, and delete old ones. Call this once all records below the offset are durable. Raises OSError.
+        """Persist the snapshot by `files`, and delete old ones. Call this once all records below the offset
+        are durable. Raises OSError.
 
         Two captures at one offset share a file name, so an older one must not overwrite a newer one.
         """
@@ -536,7 +565,9 @@ def read_start(storage: Storage, directory: str) -> int | None:
 
 
 def began_with_names(storage: Storage, directory: str) -> bool:
-    """Return whether the log has tracked names from offset 0 on, as its `partition.metadata` says. Raises OSError."""
+    """Return whether the log has tracked names from offset 0 on, as its `partition.metadata` says. Raises
+    OSError.
+    """
     path = f"{directory}/{PARTITION_METADATA}"
     return storage.exists(path) and tracks_names_from_start(storage.read_file(path))
 
@@ -575,20 +606,25 @@ class DerivedState(Protocol):
     """State derived from a log's batches. `replay` and `fold_in` change the state in the same way."""
 
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
-        """Load the newest sound side file. Return the offset from which batches must be replayed. Raises OSError."""
+        """Load the newest sound side file. Return the offset from which batches must be replayed. Raises
+        OSError.
+        """
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:
         """Fold in a batch read from the log. Raises CorruptRecord."""
 
     @property
     def kept_from(self) -> int:
-        """The offset from which neither retention nor backlog expiry may remove records; NOT_KEPT for most states."""
+        """The offset from which neither retention nor backlog expiry may remove records; NOT_KEPT for most
+        states.
+        """
 
     def unsaved_below(self, offset: int) -> bool:
         """Return whether state from records before `offset` is in no durable side file."""
 
     def capture(self, covered_offset: int, log_end_offset: int) -> Capture | None:
-        """Return the capture for the next ticket; None when nothing changed, or the state is not fully replayed.
+        """Return the capture for the next ticket; None when nothing changed, or the state is not fully
+        replayed.
 
         All records below `covered_offset` are decided, and durable when the ticket writes the capture.
         """

@@ -1,7 +1,9 @@
-"""Reads and writes snapshots of a partition's producer state: `<20 digits>.snapshot`, named by their log_end_offset.
+"""Reads and writes snapshots of a partition's producer state: `<20 digits>.snapshot`, named by their
+log_end_offset.
 
-The bytes are in seq_validator's format. A whole snapshot is renamed to its final name. A power cut may still tear the file, which
-its checksum reveals. Then the snapshot before it and a longer replay of the log give the same state.
+The bytes are in seq_validator's format. A whole snapshot is renamed to its final name. A power cut may still
+tear the file, which its checksum reveals. Then the snapshot before it and a longer replay of the log give the
+same state.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def write_snapshot(
 ) -> str:
     """Write the snapshot and delete old ones. Return the path, not durable yet. Raises OSError.
 
-    The newest KEPT_SNAPSHOTS of durable data stay, and all later ones: a crash may take the later snapshots with their data.
+    The newest KEPT_SNAPSHOTS of durable data stay, and all later ones: a crash may take the later snapshots
+    with their data.
     """
     storage = environment.storage
     name = offset_name(log_end_offset, SNAPSHOT_SUFFIX)
@@ -64,11 +67,12 @@ def restore_newest(
     log_from: int = 0,
     is_counted: bool = True,
 ) -> tuple[ProducerTable, int | None]:
-    """Return the table of the newest readable snapshot and its offset; an empty table and None without a snapshot.
+    """Return the table of the newest readable snapshot and its offset; an empty table and None without a
+    snapshot.
 
-    Raises OSError when the disk can't read a newer snapshot and the log, which begins at `log_from`, can't make up for it. An
-    older snapshot would then lack producers, and their retries would be stored twice. Unless `is_counted`, the producers do not
-    count against the limit of remembered producers.
+    Raises OSError when the disk can't read a newer snapshot and the log, which begins at `log_from`, can't
+    make up for it. An older snapshot would then lack producers, and their retries would be stored twice.
+    Unless `is_counted`, the producers do not count against the limit of remembered producers.
     """
     unread: OSError | None = None
     limit = environment.producer_limit if is_counted else None

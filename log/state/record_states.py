@@ -53,7 +53,9 @@ REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
 
 
 class RecordStates:
-    """The names and delays of one log, each None if the topic does not use them, and the rules that judge by them."""
+    """The names and delays of one log, each None if the topic does not use them, and the rules that judge by
+    them.
+    """
 
     __slots__ = (
         "_environment",
@@ -77,18 +79,23 @@ class RecordStates:
         lists: LogLists[Any],
         log: ReplayedLog,
     ) -> None:
-        """Begin without the state of producer names and delayed records; `begin` creates it if the topic's configuration asks for it."""
+        """Begin without the state of producer names and delayed records; `begin` creates it if the topic's
+        configuration asks for it.
+        """
         self._environment = environment
         self._place = place
         self._unflushed = unflushed
         self._lists = lists
-        # A strong reference would close a cycle. Only the garbage collector frees a cycle, and the gateway hides the objects
-        # of open partitions from it, so the memory of deleted partitions would never be freed.
+        # A strong reference would close a cycle. Only the garbage collector frees a cycle, and the gateway
+        # hides the objects of open partitions from it, so the memory of deleted partitions would never be
+        # freed.
         self._log_reference = weakref.ref(log)
         self._loaded_at_ms = 0
         self._names_file = SideFile()
         self._unsaved_start: int | None = None
-        """The offset from which names were tracked when deduplication ended, if no flush had persisted that offset."""
+        """The offset from which names were tracked when deduplication ended, if no flush had persisted that
+        offset.
+        """
         self.names: Names | None = None
         self.delays: Delays | None = None
         self.rules: RecordRules | None = None
@@ -148,8 +155,9 @@ class RecordStates:
     def change(self, config: LogConfig, before: LogConfig) -> None:
         """Use other settings of the topic from now on. Raises OSError, StorageFailed, NotCached.
 
-        A log may be loaded before its topic's settings are known. So if the topic delays records now and did not before, the log is
-        replayed for delayed records. If the log could not be read then, the next call replays it. If deduplication ends, a snapshot keeps the names for when it begins again.
+        A log may be loaded before its topic's settings are known. So if the topic delays records now and did
+        not before, the log is replayed for delayed records. If the log could not be read then, the next call
+        replays it. If deduplication ends, a snapshot keeps the names for when it begins again.
         """
         if self.delays is not None:
             self.delays.apply(config)
@@ -173,7 +181,9 @@ class RecordStates:
         self._make_rules(config)
 
     def alter_delays(self, config: LogConfig) -> None:
-        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
+        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts
+        for later records.
+        """
         environment = self._environment
         delays = self.delays or Delays(environment.storage, self._place, config, environment.delayed_limit, 0)
         # Close the side file first. Otherwise a flush in flight could bring that file back.
@@ -189,8 +199,8 @@ class RecordStates:
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
         """Return the rules' findings about a batch. Raises LogError, OSError.
 
-        If the names are not fully replayed, replay one more slice first. If the limit of delayed records is reached, release the
-        records that are due and judge again.
+        If the names are not fully replayed, replay one more slice first. If the limit of delayed records is
+        reached, release the records that are due and judge again.
         """
         rules = self.rules
         assert rules is not None
@@ -274,7 +284,9 @@ class RecordStates:
         return self.delays
 
     def _begin_delaying(self, config: LogConfig) -> None:
-        """Restore the delayed records from the side file, and replay the log after it. Raises OSError, StorageFailed, NotCached."""
+        """Restore the delayed records from the side file, and replay the log after it. Raises OSError,
+        StorageFailed, NotCached.
+        """
         log, delays = self._log, self._make_delays(config)
         offset = delays.restore(log.log_start_offset, log.log_end_offset)
         try:
@@ -298,7 +310,9 @@ class RecordStates:
             self._lists.delaying.pop(self._log, None)
 
     def capture_delays(self) -> bool:
-        """Capture the waiting records below the durable and decided offset, for the next flush. Return False if all are saved."""
+        """Capture the waiting records below the durable and decided offset, for the next flush. Return False
+        if all are saved.
+        """
         log = self._log
         stable = log.transactions.last_stable_offset(log.high_watermark, log.log_start_offset)
         return self._capture_delays(min(self._unflushed.durable_end_offset, stable))
@@ -315,7 +329,9 @@ class RecordStates:
     # --- producer names
 
     def _begin_deduplicating(self, config: LogConfig) -> None:
-        """Restore the newest snapshot. `replay_names` replays the log after the snapshot later. Raises OSError."""
+        """Restore the newest snapshot. `replay_names` replays the log after the snapshot later. Raises
+        OSError.
+        """
         log, storage = self._log, self._environment.storage
         topic_names = self._environment.names_of(self._place.topic_id)
         names = Names(
@@ -358,7 +374,8 @@ class RecordStates:
             listed.pop(self._log, None)
 
     def replay_names(self, max_bytes: int, now_ms: int) -> bool:
-        """Replay about `max_bytes` more of the log, at least a batch. Return whether the log is fully replayed.
+        """Replay about `max_bytes` more of the log, at least a batch. Return whether the log is fully
+        replayed.
 
         A record counts REPLAYED_RECORD_BYTES at least. Raises StorageFailed.
         """
@@ -384,7 +401,9 @@ class RecordStates:
         return names.is_ready
 
     def capture_names(self) -> bool:
-        """Capture the names for the next flush. Return False if all are saved or not fully replayed. Raises OSError."""
+        """Capture the names for the next flush. Return False if all are saved or not fully replayed. Raises
+        OSError.
+        """
         names = self.names
         if names is None:
             return False
@@ -401,14 +420,18 @@ class RecordStates:
             self.capture_names()
 
     def capture_all(self) -> None:
-        """Capture all states for the flush of a clean stop, which persists the whole log first. Raises OSError."""
+        """Capture all states for the flush of a clean stop, which persists the whole log first. Raises
+        OSError.
+        """
         self.capture_names()
         self._capture_delays(self._log.transactions.first_open_offset(self._log.log_end_offset))
 
     def capture_below(self, offset: int) -> None:
-        """Capture the names if records before `offset` have unsaved ones, for the ticket that is made next. Raises OSError.
+        """Capture the names if records before `offset` have unsaved ones, for the ticket that is made next.
+        Raises OSError.
 
-        Captures again even if an older capture is in flight: the new ticket must not complete before the names are durable.
+        Captures again even if an older capture is in flight: the new ticket must not complete before the
+        names are durable.
         """
         if self.names is not None and self.names.unsaved_below(offset):
             self.names.changed = True
@@ -439,7 +462,9 @@ class Found(NamedTuple):
     refused: NameRejectionReason | None = None
     refusal: str = ""
     raises_epochs: bool = False
-    """Whether the batch has a new name epoch and duplicates. The epoch must be durable before the batch is acknowledged."""
+    """Whether the batch has a new name epoch and duplicates. The epoch must be durable before the batch is
+    acknowledged.
+    """
     is_dropped: bool = False
     """Whether all records of the batch are duplicates, so that nothing is stored."""
     answer_after: int = -1
@@ -498,7 +523,9 @@ class RecordRules:
         return Found(batch, view, advances, len(duplicates))
 
     def settle(self, found: Found, now_ms: int) -> None:
-        """Finish a batch that is not stored: count duplicates as activity, or raise the LogError of a refusal."""
+        """Finish a batch that is not stored: count duplicates as activity, or raise the LogError of a
+        refusal.
+        """
         names = self.names
         assert names is not None
         if found.refused is not None:
@@ -506,7 +533,8 @@ class RecordRules:
         if found.raises_epochs:
             names.raise_epochs(found.advances)
             raise NamesNotReady(
-                "The batch raises the epoch of a producer name and repeats stored records; the epoch is being persisted. Retry later."
+                "The batch raises the epoch of a producer name and repeats stored records; the epoch is "
+                "being persisted. Retry later."
             )
         names.touch(found.advances, found.duplicates, now_ms)
 
@@ -524,7 +552,9 @@ class RecordRules:
 def _without(
     batch: BatchHeader, view: memoryview, duplicates: Collection[int], config: LogConfig
 ) -> tuple[BatchHeader, memoryview]:
-    """Return the batch without the records at these offset deltas. A batch without records gets no max_timestamp."""
+    """Return the batch without the records at these offset deltas. A batch without records gets no
+    max_timestamp.
+    """
     if len(duplicates) == batch.record_count:
         batch.max_timestamp = NO_TIMESTAMP
         rewritten = empty_batch(batch)

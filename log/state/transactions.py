@@ -58,7 +58,8 @@ class Transactions:
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """Return the offset below which every record is decided (exclusive); never above the high watermark.
 
-        If the first records of an open transaction were deleted, the transaction counts from the log start offset.
+        If the first records of an open transaction were deleted, the transaction counts from the log start
+        offset.
         """
         if not self.ongoing:
             return high_watermark
@@ -90,7 +91,8 @@ class Transactions:
     def fold_in(
         self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
     ) -> AbortedTransaction | None:
-        """Fold in a transactional batch that was written. Return the transaction that the batch aborts, if any.
+        """Fold in a transactional batch that was written. Return the transaction that the batch aborts, if
+        any.
 
         A batch of records may begin a transaction of its producer. A marker ends the transaction.
         """
@@ -135,11 +137,14 @@ class OngoingTransactions:
         self._held: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
-        """Return whether a transaction may be undecided. If not, all records below the high watermark are stable."""
+        """Return whether a transaction may be undecided. If not, all records below the high watermark are
+        stable.
+        """
         return bool(self._undecided) or bool(self._held)
 
     def hold(self, first_offset: int, until_log_start: int) -> None:
-        """Treat all records from `first_offset` on as undecided until the log starts at `until_log_start` or later.
+        """Treat all records from `first_offset` on as undecided until the log starts at `until_log_start` or
+        later.
 
         This is for transactions that were open at a damaged batch: their markers may have been in that batch.
         """
@@ -161,8 +166,9 @@ class OngoingTransactions:
     def end(self, first_offset: int, marker_offset: int, high_watermark: int) -> int:
         """End a transaction by the marker at `marker_offset`. Return the last stable offset after the marker.
 
-        That is the first offset of the earliest other open transaction, or the offset after the marker. Kafka writes this value
-        into the transaction index, and treats every marker as already below the high watermark.
+        That is the first offset of the earliest other open transaction, or the offset after the marker. Kafka
+        writes this value into the transaction index, and treats every marker as already below the high
+        watermark.
         """
         del self._open[first_offset]
         self._ended.append((marker_offset, first_offset))

@@ -19,7 +19,8 @@ MAX_SEQUENCE_ID = 2**63 - 1
 class NamedRecord(NamedTuple):
     """The name, sequence id and name epoch in the headers of one record.
 
-    `position` is the record's offset_delta in its batch. `epoch` is NO_NAME_EPOCH when the record has no name epoch.
+    `position` is the record's offset_delta in its batch. `epoch` is NO_NAME_EPOCH when the record has no name
+    epoch.
     """
 
     position: int
@@ -31,10 +32,11 @@ class NamedRecord(NamedTuple):
 class NameState(NamedTuple):
     """The state of one name, for readers: its highest sequence ids, -1 without one.
 
-    The pushed sequence id is written; in a transaction, the marker is written too. The persisted sequence id is below the
-    high watermark as well. `offset` is the offset of the pushed record, or of the marker that committed the record.
-    `is_pending` is True when an open transaction holds further records of the name. `dropped_records` counts the records
-    that were acknowledged and not stored since the table began to remember the name; -1 when the number is unknown.
+    The pushed sequence id is written; in a transaction, the marker is written too. The persisted sequence id
+    is below the high watermark as well. `offset` is the offset of the pushed record, or of the marker that
+    committed the record. `is_pending` is True when an open transaction holds further records of the name.
+    `dropped_records` counts the records that were acknowledged and not stored since the table began to
+    remember the name; -1 when the number is unknown.
     """
 
     name: bytes
@@ -50,9 +52,10 @@ class NameState(NamedTuple):
 class NameEntry:
     """One name of one partition.
 
-    An entry keeps three marks of (sequence id, offset): the pushed mark; the awaited mark, which was the pushed mark when
-    the persisted mark last moved; and the persisted mark, which needs no offset. Each mark is at or above the next. Three
-    marks are enough to report a persisted sequence id, however many batches are written before the first is flushed.
+    An entry keeps three marks of (sequence id, offset): the pushed mark; the awaited mark, which was the
+    pushed mark when the persisted mark last moved; and the persisted mark, which needs no offset. Each mark
+    is at or above the next. Three marks are enough to report a persisted sequence id, however many batches
+    are written before the first is flushed.
     """
 
     __slots__ = (
@@ -83,7 +86,9 @@ class NameEntry:
         """The highest sequence id in the open transaction of a producer, by producer id."""
 
     def push(self, sequence_id: int, offset: int, high_watermark: int) -> None:
-        """Raise the pushed mark to `sequence_id`, whose record or marker lies at `offset`; ignore a lower sequence id."""
+        """Raise the pushed mark to `sequence_id`, whose record or marker lies at `offset`; ignore a lower
+        sequence id.
+        """
         if sequence_id <= self.sequence_id:
             return
         if self._awaited_offset < high_watermark:
@@ -103,7 +108,9 @@ class NameEntry:
         return self._persisted_sequence
 
     def offset_to_wait_for(self, sequence_id: int, high_watermark: int) -> int:
-        """Return the offset that must be persisted before a pushed sequence id is; NO_OFFSET when nothing is missing."""
+        """Return the offset that must be persisted before a pushed sequence id is; NO_OFFSET when nothing is
+        missing.
+        """
         if sequence_id <= self.persisted_sequence(high_watermark):
             return NO_OFFSET
         return self._awaited_offset if sequence_id <= self._awaited_sequence else self.offset
@@ -142,8 +149,8 @@ class NameEntry:
 class NameAdvance(NamedTuple):
     """The change that a batch makes to one name.
 
-    `sequence_id` is the highest new sequence id of the name, `position` the offset_delta of that record, `epoch` the name
-    epoch, and `duplicates` the number of the name's records that are duplicates.
+    `sequence_id` is the highest new sequence id of the name, `position` the offset_delta of that record,
+    `epoch` the name epoch, and `duplicates` the number of the name's records that are duplicates.
     """
 
     name: bytes
@@ -158,8 +165,9 @@ class NameAdvance(NamedTuple):
 class NamesAccepted:
     """The batch may be appended without the records at the positions `duplicates`.
 
-    The log folds in `advances` after the write. The duplicates are decided when all offsets up to `wait_for_offset`
-    (inclusive; -1: none) are persisted. Until then a failed flush can still lose the originals and take the partition offline.
+    The log folds in `advances` after the write. The duplicates are decided when all offsets up to
+    `wait_for_offset` (inclusive; -1: none) are persisted. Until then a failed flush can still lose the
+    originals and take the partition offline.
     """
 
     advances: Sequence[NameAdvance]

@@ -1,8 +1,8 @@
 """The limits on the number of remembered names: per topic, and over all partitions.
 
-A record of a live application whose name was evicted could be stored a second time. So the limits never evict a name that
-was active within `min_idle_ms`, nor a name with an open transaction: the new name is refused instead, with a retriable
-error.
+A record of a live application whose name was evicted could be stored a second time. So the limits never evict
+a name that was active within `min_idle_ms`, nor a name with an open transaction: the new name is refused
+instead, with a retriable error.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ class NameTable(Protocol):
         """Return True when an open transaction has records of the name."""
 
     def forget(self, name: bytes) -> None:
-        """Drop a name from this partition's table. Tell the topic's limit that this partition no longer remembers the name."""
+        """Drop a name from this partition's table. Tell the topic's limit that this partition no longer
+        remembers the name.
+        """
 
 
 class NameBudget:
     """The budget of names that all partitions share. The bounds may be changed while the budget is in use.
 
-    `in_all` and `max_in_all` count a name once per partition. The other numbers count since the budget was made:
-    `evictions`, `expired` names, `refusals` of new names, and `dropped_records`, which were acknowledged and not stored.
+    `in_all` and `max_in_all` count a name once per partition. The other numbers count since the budget was
+    made: `evictions`, `expired` names, `refusals` of new names, and `dropped_records`, which were
+    acknowledged and not stored.
     """
 
     __slots__ = ("dropped_records", "evictions", "expired", "in_all", "max_in_all", "min_idle_ms", "refusals")
@@ -85,7 +88,8 @@ class TopicNames:
         return len(self._names)
 
     def make_room(self, names: Collection[bytes], newcomers: Collection[bytes], now_ms: int) -> None:
-        """Count `names`, the names of a batch, as active, and evict the longest idle names when there are too many.
+        """Count `names`, the names of a batch, as active, and evict the longest idle names when there are too
+        many.
 
         `newcomers` are the names of the batch that the partition does not remember.
         """
@@ -134,11 +138,15 @@ class TopicNames:
         self.budget.in_all -= 1
 
     def must_be_whole(self, newcomers: Collection[bytes]) -> bool:
-        """Return True when `newcomers` would evict other names, and not all partitions of the topic are loaded."""
+        """Return True when `newcomers` would evict other names, and not all partitions of the topic are
+        loaded.
+        """
         return not self.is_whole and any(self._surplus(newcomers))
 
     def refusal(self, newcomers: Collection[bytes], now_ms: int) -> str | None:
-        """Return why a partition may not begin to remember `newcomers`; None when there is room. Counts refusals."""
+        """Return why a partition may not begin to remember `newcomers`; None when there is room. Counts
+        refusals.
+        """
         budget = self.budget
         surplus, surplus_in_all = self._surplus(newcomers)
         idle = self._to_evict(surplus, surplus_in_all, now_ms)
@@ -152,13 +160,17 @@ class TopicNames:
         return f"{counted}, and too few names of the topic have been idle for {budget.min_idle_ms} ms"
 
     def _surplus(self, newcomers: Collection[bytes]) -> tuple[int, int]:
-        """Return how many names are too many with `newcomers`: in the topic, and in all partitions (counted per partition)."""
+        """Return how many names are too many with `newcomers`: in the topic, and in all partitions (counted
+        per partition).
+        """
         in_topic = sum(name not in self._names for name in newcomers)
         surplus = len(self._names) + in_topic - self.max_names if in_topic else 0
         return max(0, surplus), max(0, self.budget.in_all + len(newcomers) - self.budget.max_in_all)
 
     def _to_evict(self, surplus: int, surplus_in_all: int, now_ms: int) -> list[bytes]:
-        """Return the longest idle names of the topic whose eviction covers both surpluses, or all evictable names."""
+        """Return the longest idle names of the topic whose eviction covers both surpluses, or all evictable
+        names.
+        """
         found: list[bytes] = []
         if surplus or surplus_in_all:
             for name in self._evictable(now_ms):

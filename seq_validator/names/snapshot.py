@@ -1,7 +1,7 @@
 """The bytes of a snapshot of producer names. All numbers are big-endian.
 
-    magic "SQNM" | version int16 | log_end_offset int64 | names int32 | entry … | CRC-32C of all before, uint32
-    entry: name int16 bytes | sequence_id int64 | epoch int64 | offset int64 | last_active_ms int64
+    magic "SQNM" | version int16 | log_end_offset int64 | names int32 | entry … | CRC-32C of all before,
+    uint32 entry: name int16 bytes | sequence_id int64 | epoch int64 | offset int64 | last_active_ms int64
            | open transactions int32 | (producer_id int64, sequence_id int64) …
 
 Entries are ordered longest idle first.

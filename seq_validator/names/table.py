@@ -44,11 +44,12 @@ WrittenName = tuple[bytes, int, int, int, int, tuple[tuple[int, int], ...]]
 class NameTable:
     """The state of all names of one partition.
 
-    The log first calls `judge`, which changes nothing, writes the batch, and then folds the batch in with `update`. Times
-    are milliseconds of the gateway's own clock.
+    The log first calls `judge`, which changes nothing, writes the batch, and then folds the batch in with
+    `update`. Times are milliseconds of the gateway's own clock.
 
-    A forgotten name may come back only after a durable snapshot without the name. Otherwise a crash would bring back the
-    name's old highest sequence id, and the records that came below it since would count as duplicates.
+    A forgotten name may come back only after a durable snapshot without the name. Otherwise a crash would
+    bring back the name's old highest sequence id, and the records that came below it since would count as
+    duplicates.
     """
 
     __slots__ = ("_entries", "_forgotten", "_open", "_raised", "_times_captured", "_topic")
@@ -59,9 +60,12 @@ class NameTable:
         self._entries: OrderedDict[bytes, NameEntry] = OrderedDict()
         self._open: dict[int, dict[NameEntry, None]] = {}
         self._forgotten: dict[bytes, int] = {}
-        """The names that were forgotten since the last durable snapshot, with the captures made before that."""
+        """The names that were forgotten since the last durable snapshot, with the captures made before that.
+        """
         self._raised: dict[bytes, int] = {}
-        """The names whose epoch is in no stored record or durable snapshot, with the captures made before the epoch came."""
+        """The names whose epoch is in no stored record or durable snapshot, with the captures made before the
+        epoch came.
+        """
         self._times_captured = 0
 
     def __len__(self) -> int:
@@ -104,14 +108,17 @@ class NameTable:
             if forgotten is not None:
                 return NamesRejected(
                     NameRejectionReason.FORGETTING,
-                    f"The producer name {printable(forgotten)} was forgotten a moment ago, and no snapshot without the "
+                    f"The producer name {printable(forgotten)} was forgotten a moment ago, and no snapshot "
+                    "without the "
                     "name is durable yet. Retry later.",
                 )
             if self._topic.must_be_whole(newcomers):
                 return NamesRejected(
                     NameRejectionReason.PARTIAL,
-                    f"The new producer name {printable(newcomers[0])} would evict another name, and the gateway first "
-                    "loads the topic's other partitions to see whether that name is active there. Retry later.",
+                    f"The new producer name {printable(newcomers[0])} would evict another name, and the "
+                    "gateway first "
+                    "loads the topic's other partitions to see whether that name is active there. Retry "
+                    "later.",
                 )
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
@@ -136,10 +143,12 @@ class NameTable:
         transaction_of: int = NO_PRODUCER,
         is_replay: bool = False,
     ) -> None:
-        """Fold in a batch that was appended at `base_offset`; on replay, with the advances from `advances_of`.
+        """Fold in a batch that was appended at `base_offset`; on replay, with the advances from
+        `advances_of`.
 
-        A new name evicts the longest idle names of the topic when there is no room. The table exceeds the limit when no
-        name is idle, and on replay. A replay can't tell which names were idle then, and the snapshot records the evictions.
+        A new name evicts the longest idle names of the topic when there is no room. The table exceeds the
+        limit when no name is idle, and on replay. A replay can't tell which names were idle then, and the
+        snapshot records the evictions.
         """
         newcomers = [advance.name for advance in advances if advance.name not in self._entries]
         if is_replay:
@@ -161,10 +170,11 @@ class NameTable:
                 self._open.setdefault(transaction_of, {})[entry] = None
 
     def raises_epochs(self, advances: Iterable[NameAdvance]) -> bool:
-        """Return whether a name of which a batch has only duplicates gets an epoch that is not durable. Changes nothing.
+        """Return whether a name of which a batch has only duplicates gets an epoch that is not durable.
+        Changes nothing.
 
-        No stored record has such an epoch. So the batch must not be acknowledged before a snapshot with the epoch is
-        durable. Otherwise a crash would lose the epoch, and a fenced writer would write again.
+        No stored record has such an epoch. So the batch must not be acknowledged before a snapshot with the
+        epoch is durable. Otherwise a crash would lose the epoch, and a fenced writer would write again.
         """
         for advance in advances:
             entry = self._entries.get(advance.name)
@@ -193,7 +203,9 @@ class NameTable:
     def end_transaction(
         self, producer_id: int, *, commit: bool, marker_offset: int, high_watermark: int
     ) -> None:
-        """Fold in a marker: push the sequence ids of the producer's transaction on commit, discard them on abort."""
+        """Fold in a marker: push the sequence ids of the producer's transaction on commit, discard them on
+        abort.
+        """
         for entry in self._open.pop(producer_id, ()):
             sequence_id = entry.open_sequences.pop(producer_id)
             if commit:
@@ -224,8 +236,8 @@ class NameTable:
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget names that were idle for `expiration_ms` or longer in all partitions; return their number.
 
-        A name with an open transaction stays. A name that is active in another partition stays too: its application is
-        alive, and may send a record again that this partition has.
+        A name with an open transaction stays. A name that is active in another partition stays too: its
+        application is alive, and may send a record again that this partition has.
         """
         expired = list(self._idle(now_ms, expiration_ms))
         for name in expired:
@@ -248,10 +260,12 @@ class NameTable:
         self._raised.pop(name, None)
 
     def forget_surplus(self, most: int, most_in_all: int) -> int:
-        """Forget the longest idle names until at most `most` are left here and `most_in_all` in all partitions.
+        """Forget the longest idle names until at most `most` are left here and `most_in_all` in all
+        partitions.
 
-        A log can hold more names than the limit allows when it was written while names were not tracked. Such names go
-        whatever their idle time, even with an open transaction. Returns the number of forgotten names.
+        A log can hold more names than the limit allows when it was written while names were not tracked. Such
+        names go whatever their idle time, even with an open transaction. Returns the number of forgotten
+        names.
         """
         budget = self._topic.budget
         surplus = max(len(self._entries) - most, budget.in_all - most_in_all, 0)
@@ -383,16 +397,19 @@ class JudgedName:
             self._highest_duplicate = sequence_id
 
     def offset_to_wait_for(self, high_watermark: int) -> int:
-        """Return the offset that must be persisted to decide the duplicates of earlier records; NO_OFFSET for none."""
+        """Return the offset that must be persisted to decide the duplicates of earlier records; NO_OFFSET for
+        none.
+        """
         if self.entry is None or self._highest_duplicate == NO_SEQUENCE_ID:
             return NO_OFFSET
         return self.entry.offset_to_wait_for(self._highest_duplicate, high_watermark)
 
     def advance(self) -> NameAdvance:
-        """Return the advance of the name; without a sequence id when all its records in the batch are duplicates.
+        """Return the advance of the name; without a sequence id when all its records in the batch are
+        duplicates.
 
-        The advance has the epoch of the highest new record. A higher epoch of a later duplicate is not in a stored record,
-        and counts when the application sends a new record with that epoch.
+        The advance has the epoch of the highest new record. A higher epoch of a later duplicate is not in a
+        stored record, and counts when the application sends a new record with that epoch.
         """
         if self.position < 0:
             return NameAdvance(self.name, NO_SEQUENCE_ID, -1, self.epoch, self._duplicates)
@@ -403,7 +420,8 @@ def undecided(name: bytes) -> NamesRejected:
     """Return the verdict for a name that another producer has in an open transaction."""
     return NamesRejected(
         NameRejectionReason.UNDECIDED,
-        f"Another producer has an open transaction with records of the producer name {printable(name)}. Retry when the "
+        f"Another producer has an open transaction with records of the producer name {printable(name)}. "
+        "Retry when the "
         "transaction has ended.",
     )
 
@@ -413,7 +431,8 @@ def fenced(name: bytes, epoch: int, known_epoch: int) -> NamesRejected:
     given = "no epoch" if epoch < 0 else f"epoch {epoch}"
     return NamesRejected(
         NameRejectionReason.FENCED,
-        f"A record of the producer name {printable(name)} has {given}; the newest known is {known_epoch}. A newer "
+        f"A record of the producer name {printable(name)} has {given}; the newest known is {known_epoch}. A "
+        "newer "
         "life of the application sends under this name.",
     )
 

@@ -50,19 +50,22 @@ def parser() -> argparse.ArgumentParser:
         "--producer",
         default="header:producer",
         metavar="EXPR",
-        help="with --records: the producer of a record, as header:NAME, json:$.path or SQL (default: %(default)s)",
+        help="with --records: the producer of a record, as header:NAME, json:$.path or SQL (default: "
+        "%(default)s)",
     )
     add(
         "--sequence",
         default="header:sequence",
         metavar="EXPR",
-        help="with --records: the number of a record, as header:NAME, json:$.path or SQL (default: %(default)s)",
+        help="with --records: the number of a record, as header:NAME, json:$.path or SQL (default: "
+        "%(default)s)",
     )
     add(
         "--scope",
         choices=("partition", "topic"),
         default="partition",
-        help="with --records: whether a producer numbers its records per partition or over the topic (default: %(default)s)",
+        help="with --records: whether a producer numbers its records per partition or over the topic "
+        "(default: %(default)s)",
     )
     add("--compacted", action="store_true", help="the topics are compacted: do not report missing records")
     add(
@@ -148,7 +151,8 @@ def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: 
     for row in report.producers:
         for finding in row.findings:
             console.print(
-                f"{row.topic}-{row.partition} producer {row.producer_id} epoch {finding.producer_epoch}: {finding.kind}, "
+                f"{row.topic}-{row.partition} producer {row.producer_id} epoch {finding.producer_epoch}: "
+                f"{finding.kind}, "
                 f"sequences {finding.first_sequence}-{finding.last_sequence} ({finding.records:,}), "
                 + (f"offset {finding.offset}" if finding.offset >= 0 else "from the beginning")
             )

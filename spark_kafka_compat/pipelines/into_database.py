@@ -1,7 +1,8 @@
-"""Writes Kafka topics into a table of SQLite or PostgreSQL, effectively once: rows and positions in one transaction.
+"""Writes Kafka topics into a table of SQLite or PostgreSQL, effectively once: rows and positions in one
+transaction.
 
-Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin, or when one
-of its topics was recreated.
+Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not
+begin, or when one of its topics was recreated.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
         "--select",
         action="append",
         metavar="EXPR",
-        help='a column of the rows in SQL, such as "CAST(value AS STRING) AS line"; can be given several times '
+        help='a column of the rows in SQL, such as "CAST(value AS STRING) AS line"; can be given several '
+        "times "
         f"(default: {', '.join(RECORD)})",
     )
     add(
@@ -88,7 +90,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several times",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several "
+        "times",
     )
     add("--verbose", action="store_true", help="print the whole error of a failed query, not its cause alone")
     add("--master", help="Spark master (default: this machine, or the master of spark-submit)")

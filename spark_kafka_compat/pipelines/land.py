@@ -61,7 +61,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several times",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several "
+        "times",
     )
     add("--verbose", action="store_true", help="print the whole error of a failed query, not its cause alone")
     add("--master", help="Spark master (default: this machine, or the master of spark-submit)")

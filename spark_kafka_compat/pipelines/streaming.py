@@ -44,9 +44,10 @@ def await_end(
 ) -> int:
     """Wait until the query ends, or stop the query at SIGTERM or SIGINT; return the exit status.
 
-    `check` is called about once a second, and when the query failed, with the topics that the query has read. A
-    `SparkCompatError` of `check` stops the query with the status `NOT_BEGUN`; so does a `RecreatedTopicError` of the query's
-    own functions. With `verbose` the whole error of a failed query is printed, not its cause alone.
+    `check` is called about once a second, and when the query failed, with the topics that the query has read.
+    A `SparkCompatError` of `check` stops the query with the status `NOT_BEGUN`; so does a
+    `RecreatedTopicError` of the query's own functions. With `verbose` the whole error of a failed query is
+    printed, not its cause alone.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -96,8 +97,10 @@ def sentence(error: Exception) -> str:
     moved = _MOVED.search(text)
     if moved:
         return (
-            f"{moved[0]}: the topic was deleted and created again, or its records were deleted before they were read. Begin "
-            "with a new path and checkpoint, or pass --option failOnDataLoss=false to continue with the records that exist."
+            f"{moved[0]}: the topic was deleted and created again, or its records were deleted before they "
+            "were read. Begin "
+            "with a new path and checkpoint, or pass --option failOnDataLoss=false to continue with the "
+            "records that exist."
         )
     causes = _RAISED.findall(text)
     cause = causes[-1] if causes else text.strip().splitlines()[0]

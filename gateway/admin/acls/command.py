@@ -133,7 +133,8 @@ Operations = Annotated[
     typer.Option(
         "--operation",
         metavar="OPERATION",
-        help="What: read, write, create, delete, alter, describe, describe-configs, alter-configs, idempotent-write, all, …",
+        help="What: read, write, create, delete, alter, describe, describe-configs, alter-configs, "
+        "idempotent-write, all, …",
         show_default=False,
     ),
 ]
@@ -141,7 +142,8 @@ Producer = Annotated[
     bool,
     typer.Option(
         "--producer",
-        help="What a producer needs: write, describe and create on topics, write and describe on transactional ids.",
+        help="What a producer needs: write, describe and create on topics, write and describe on "
+        "transactional ids.",
     ),
 ]
 Consumer = Annotated[
@@ -405,7 +407,9 @@ class Holders:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """The operations of the wanted entries: operations that an option names, and the operations that a producer, an idempotent producer or a consumer needs."""
+    """The operations of the wanted entries: operations that an option names, and the operations that a
+    producer, an idempotent producer or a consumer needs.
+    """
 
     operations: Sequence[str] = ()
     producer: bool = False
@@ -447,7 +451,9 @@ class Actions:
 
 
 def parse_operation(text: str) -> Operation:
-    """Return the operation of this name, such as Read, DescribeConfigs or describe-configs. Raises WrongOptions."""
+    """Return the operation of this name, such as Read, DescribeConfigs or describe-configs. Raises
+    WrongOptions.
+    """
     plain = _plain(text)
     for operation in Operation:
         if operation >= Operation.ALL and _plain(operation.name) == plain:
@@ -485,7 +491,9 @@ def _pattern(kind: ResourceType, pattern_type: PatternType) -> PatternType:
 def filters(
     resources: Sequence[Resource], pattern_type: PatternType, principal: str | None
 ) -> list[AclFilter]:
-    """Return filters that find all entries of these resources; without resources, the entries of every resource."""
+    """Return filters that find all entries of these resources; without resources, the entries of every
+    resource.
+    """
     if not resources:
         return [AclFilter(pattern_type=pattern_type, principal=principal)]
     return [AclFilter(kind, name, pattern_type, principal) for kind, name in resources]
@@ -512,7 +520,9 @@ class AclRow(msgspec.Struct, frozen=True):
 
 
 class AclOutcome(msgspec.Struct, frozen=True):
-    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused the entry."""
+    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused the
+    entry.
+    """
 
     entry: AclRow
     error: str | None

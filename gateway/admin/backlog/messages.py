@@ -12,8 +12,8 @@ from gateway.admin.request import PagedRequest
 class BacklogReader(msgspec.Struct, frozen=True):
     """A group that reads a partition. `offset` is its committed offset, or the start offset of a share group.
 
-    `backlog_bytes` lie between `offset` and the log end. `skipped` counts the records that the group was moved over unread since
-    the gateway started, by the setting that skipped them.
+    `backlog_bytes` lie between `offset` and the log end. `skipped` counts the records that the group was
+    moved over unread since the gateway started, by the setting that skipped them.
     """
 
     group: str
@@ -26,10 +26,10 @@ class BacklogReader(msgspec.Struct, frozen=True):
 class PartitionBacklog(msgspec.Struct, frozen=True):
     """The backlog of a partition's slowest group; `slowest` is None when no group reads the partition.
 
-    `age_ms` is the age of the first record that the slowest group has not read, None without such a record or its timestamp.
-    `exceeded` is the setting that the backlog exceeds. `verdict` says what happens to producers: `open`, `holding` or `refusing`,
-    or `elsewhere` where another gateway leads the partition and measures its backlog.
-    `refused` counts batches since the gateway started.
+    `age_ms` is the age of the first record that the slowest group has not read, None without such a record or
+    its timestamp. `exceeded` is the setting that the backlog exceeds. `verdict` says what happens to
+    producers: `open`, `holding` or `refusing`, or `elsewhere` where another gateway leads the partition and
+    measures its backlog. `refused` counts batches since the gateway started.
     """
 
     topic: str
@@ -44,7 +44,8 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
 
 
 class BacklogPage(msgspec.Struct, frozen=True):
-    """The settings of a topic, −1 for no limit, and some of its partitions; `complete`: no partition comes after them.
+    """The settings of a topic, −1 for no limit, and some of its partitions; `complete`: no partition comes
+    after them.
 
     `waiting_requests` and `waiting_bytes` count requests to all topics.
     """

@@ -68,11 +68,13 @@ def create(
 ) -> None:
     """Make a backup in DIRECTORY, while the gateway runs or while it is stopped.
 
-    The gateway gives its files second names in .backup of the data directory, as they are at one moment, and serves its clients
-    meanwhile; this command then copies them. Files that the backup before has already are shared with it by hard links, so that a
-    backup takes only the room of what changed. Deleted segments keep their room on the gateway's disk until the command ends.
+    The gateway gives its files second names in .backup of the data directory, as they are at one moment, and
+    serves its clients meanwhile; this command then copies them. Files that the backup before has already are
+    shared with it by hard links, so that a backup takes only the room of what changed. Deleted segments keep
+    their room on the gateway's disk until the command ends.
 
-    Refused for the data directory of several running workers (--workers), and for the cache of a bucket (--cluster).
+    Refused for the data directory of several running workers (--workers), and for the cache of a bucket
+    (--cluster).
 
     Exits with 1 when no backup was made.
     """
@@ -147,9 +149,9 @@ def restore(
 ) -> None:
     """Copy a backup into a new data directory, on which a gateway can start.
 
-    Every file is compared with its checksum; a damaged backup restores nothing. The next producer id is moved far beyond those of the
-    backup, so that no id is handed out twice. Restart all producers and consumers, and never run the original beside the restored
-    gateway: both are the same cluster.
+    Every file is compared with its checksum; a damaged backup restores nothing. The next producer id is moved
+    far beyond those of the backup, so that no id is handed out twice. Restart all producers and consumers,
+    and never run the original beside the restored gateway: both are the same cluster.
 
     Exits with 1 when nothing was restored.
     """
@@ -195,7 +197,9 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _paces(bytes_per_s: int | None, report: Callable[[str], None], done_word: str) -> Callable[[int], Pace]:
-    """Return what makes the pace of a command that reads a whole backup, once the bytes of the backup are known."""
+    """Return what makes the pace of a command that reads a whole backup, once the bytes of the backup are
+    known.
+    """
 
     def pace(total_bytes: int) -> Pace:
         total = size_in_words(total_bytes)
@@ -243,7 +247,8 @@ def _print_verified(verified: Verified) -> None:
         [(shown(damage.path), damage.reason) for damage in verified.damaged],
     )
     print_lines(
-        f"{shown(row.path)} can't be restored: {counted(len(verified.damaged), 'file')} damaged or missing. Use another backup."
+        f"{shown(row.path)} can't be restored: {counted(len(verified.damaged), 'file')} damaged or missing. "
+        "Use another backup."
     )
 
 
@@ -268,7 +273,9 @@ _SIZE: Final = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.ASCII)
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of `1048576`, `512K`, `50M` or `1G`; units are powers of 1,024. Raises ValueError with a sentence."""
+    """Return the bytes of `1048576`, `512K`, `50M` or `1G`; units are powers of 1,024. Raises ValueError with
+    a sentence.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match is None or not int(match[1]):
         raise ValueError(f"{text!r} is not a size; write bytes, or 512K, 50M or 1G")

@@ -27,10 +27,12 @@ async def stage(gateway: LiveGateway, _: StageBackupRequest) -> StagedBackup:
 def _why_not(*, is_whole: bool) -> str:
     if is_whole:
         return (
-            "this gateway keeps its records in a bucket, and its data directory is a cache: back up the bucket, with its own versions "
+            "this gateway keeps its records in a bucket, and its data directory is a cache: back up the "
+            "bucket, with its own versions "
             "and replication"
         )
     return (
-        "several workers have this data directory, and nobody can stop them at one moment: stop the command, and make the backup of the "
+        "several workers have this data directory, and nobody can stop them at one moment: stop the command, "
+        "and make the backup of the "
         "stopped directory, or start it without --workers"
     )

@@ -15,15 +15,17 @@ class StagedBackup(msgspec.Struct, frozen=True):
 
 
 class StageBackupRequest(Request[StagedBackup], tag="backup.stage"):
-    """Give the files of the data directory second names in `.backup`, as they are now. The asker holds the lock `.backup.lock` until it
-    has removed `.backup`.
+    """Give the files of the data directory second names in `.backup`, as they are now. The asker holds the
+    lock `.backup.lock` until it has removed `.backup`.
     """
 
 
 class BackupRow(msgspec.Struct, frozen=True):
-    """A backup. Of `size_bytes` in all, `copied_bytes` were copied and the rest is shared with an earlier backup.
+    """A backup. Of `size_bytes` in all, `copied_bytes` were copied and the rest is shared with an earlier
+    backup.
 
-    `complaint` says why the backup can't be used; then the numbers are 0. `is_live`: a gateway ran at `taken_ms`.
+    `complaint` says why the backup can't be used; then the numbers are 0. `is_live`: a gateway ran at
+    `taken_ms`.
     """
 
     path: str
@@ -62,7 +64,9 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A restored data directory. `next_producer_id` is the first id that its gateway may hand out, None where ids come from Redis."""
+    """A restored data directory. `next_producer_id` is the first id that its gateway may hand out, None where
+    ids come from Redis.
+    """
 
     backup: BackupRow
     data_dir: str

@@ -39,14 +39,18 @@ from log.staging import STAGING_LOCK, Staged, read_staged, remove_staging, stage
 LEAST_GAP: Final = 1_000_000_000_000
 """The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""
 IDS_PER_MS: Final = 1_000
-"""Producer ids for each millisecond of the clock: a later restore of one backup begins above the ids of an earlier one."""
+"""Producer ids for each millisecond of the clock: a later restore of one backup begins above the ids of an
+earlier one.
+"""
 _FAILURES = (BackupError, IncompatibleFormat, LogError, OSError)
 
 
 def create(
     data_dir: Path, request: StageBackupRequest, target: Path, pace: Pace, *, is_full: bool, keep: int | None
 ) -> CreatedBackup:
-    """Make a backup of a data directory in the directory `target`; a running gateway gets the request. Raises ControlError."""
+    """Make a backup of a data directory in the directory `target`; a running gateway gets the request. Raises
+    ControlError.
+    """
     storage = Storage()
     if target.resolve().is_relative_to(data_dir.resolve()):
         raise ControlError(f"{target} is in the data directory; name a directory on another disk")
@@ -73,7 +77,9 @@ def create(
 
 
 def list_backups(target: Path) -> list[BackupRow]:
-    """Return the backups in a directory, the oldest first, with those that can't be used. Raises ControlError."""
+    """Return the backups in a directory, the oldest first, with those that can't be used. Raises
+    ControlError.
+    """
     storage = Storage()
     repository = Repository(storage, str(target))
     rows = []
@@ -119,7 +125,8 @@ def restore(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restor
 
 
 def _move_ids(data_dir: Path, config: Config) -> int | None:
-    """Let the restored gateway hand out no id that the original has handed out since the backup. Raises ControlError.
+    """Let the restored gateway hand out no id that the original has handed out since the backup. Raises
+    ControlError.
 
     Returns the next id; None where the ids come from Redis, which knows them all.
     """
@@ -174,11 +181,14 @@ STAGE_TIMEOUT_S: Final = 600.0
 
 @contextlib.contextmanager
 def staged_in(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Iterator[Staged]:
-    """Yield what is staged in a data directory, and remove it afterwards; a running gateway gets the request. Raises ControlError."""
+    """Yield what is staged in a data directory, and remove it afterwards; a running gateway gets the request.
+    Raises ControlError.
+    """
     metadata_directory(data_dir)
     if storage.exists(str(data_dir / BUCKET_SESSION)):
         raise ControlError(
-            f"{data_dir} is a cache of a bucket, which has the records: back up the bucket, with its own versions and replication"
+            f"{data_dir} is a cache of a bucket, which has the records: back up the bucket, with its own "
+            "versions and replication"
         )
     lock = str(data_dir / STAGING_LOCK)
     try:
@@ -213,7 +223,9 @@ def _stage(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Non
 
 
 def _stage_here(storage: Storage, data_dir: Path) -> None:
-    """Stage the files of a directory that no gateway has open. The gateway may start as soon as they are linked."""
+    """Stage the files of a directory that no gateway has open. The gateway may start as soon as they are
+    linked.
+    """
     with locked(storage, data_dir):
         try:
             stage_stopped(storage, str(data_dir), time.time_ns() // 1_000_000, (SEEN_FILE,))

@@ -39,7 +39,8 @@ Address = Annotated[
     typer.Option(
         "--cluster",
         metavar="ADDRESS",
-        help="The bucket or directory: s3://BUCKET/PREFIX or file:///DIRECTORY. [default: seqgate.cluster of --config]",
+        help="The bucket or directory: s3://BUCKET/PREFIX or file:///DIRECTORY. [default: seqgate.cluster of "
+        "--config]",
         show_default=False,
     ),
 ]
@@ -78,11 +79,13 @@ def status(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the bucket holds, what its storage costs, when it was last uploaded to, whether its last session has ended, and its gateways.
+    """Show what the bucket holds, what its storage costs, when it was last uploaded to, whether its last
+    session has ended, and its gateways.
 
-    The write-ahead logs shrink with each upload. An oldest object of more than twice `seqgate.cluster.upload.interval.ms` means that
-    uploads fail: `seqgate status` shows why. Lists all objects: one request for each thousand. A gateway that has crashed is shown as
-    live until another has taken over.
+    The write-ahead logs shrink with each upload. An oldest object of more than twice
+    `seqgate.cluster.upload.interval.ms` means that uploads fail: `seqgate status` shows why. Lists all
+    objects: one request for each thousand. A gateway that has crashed is shown as live until another has
+    taken over.
 
     With --bootstrap, asks the gateways instead: which of them are live, and how many partitions each leads.
     """
@@ -121,19 +124,28 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
         ("sessions", count(answer.sessions)),
         (
             "last session",
-            f"{last.session} of node {last.node_id} on {shown(last.host)}, since {moment(last.registered_ms)}",
+            (
+                f"{last.session} of node {last.node_id} on {shown(last.host)}, since "
+                f"{moment(last.registered_ms)}"
+            ),
         ),
         ("", end),
         *(
             (
                 "ended session" if not number else "",
-                f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, {moment(ended.ended_ms)}: {shown(ended.reason)}",
+                (
+                    f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, {moment(ended.ended_ms)}: "
+                    f"{shown(ended.reason)}"
+                ),
             )
             for number, ended in enumerate(answer.ended)
         ),
         (
             "history",
-            f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, {count(answer.parts.size_bytes)} bytes",
+            (
+                f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, "
+                f"{count(answer.parts.size_bytes)} bytes"
+            ),
         ),
         (
             "write-ahead logs",
@@ -142,7 +154,8 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
         ),
         (
             "metadata",
-            f"{counted(answer.metadata.objects, 'object')}, {count(answer.metadata.size_bytes)} bytes; a start reads "
+            f"{counted(answer.metadata.objects, 'object')}, {count(answer.metadata.size_bytes)} bytes; a "
+            "start reads "
             f"{counted(answer.changes_behind, 'object')}"
             + (f" behind the snapshot {count(answer.snapshots[-1])}" if answer.snapshots else ""),
         ),
@@ -160,8 +173,9 @@ def verify(
 ) -> None:
     """Read everything that a start from the bucket would read, and check every checksum.
 
-    Checks the metadata and its snapshots, the manifests of all partitions, the parts and side files that they name, the write-ahead logs, and that both fit together
-    without a gap. A gateway may run meanwhile. The command reads all of the bucket, and the store charges for the requests.
+    Checks the metadata and its snapshots, the manifests of all partitions, the parts and side files that they
+    name, the write-ahead logs, and that both fit together without a gap. A gateway may run meanwhile. The
+    command reads all of the bucket, and the store charges for the requests.
 
     Exits with 1 when something is damaged or missing.
     """
@@ -198,7 +212,8 @@ def _print(found: Verification) -> None:
     )
     if found.unnamed:
         print_lines(
-            f"{counted(found.unnamed, 'object')} that no manifest names; a running gateway deletes them later."
+            f"{counted(found.unnamed, 'object')} that no manifest names; a running gateway deletes them "
+            "later."
         )
 
 
@@ -221,9 +236,10 @@ def import_directory(
 ) -> None:
     """Copy the data directory of a stopped gateway into an empty bucket, and check the copy byte by byte.
 
-    Afterwards `seqgate serve --cluster ADDRESS` with a new data directory has all topics, records, groups, transactions and users. The old
-    directory keeps its records; do not start a gateway on it again, because its new records would not be in the bucket. An import
-    that ended early is resumed by the same command; until it is finished, no gateway starts from the bucket.
+    Afterwards `seqgate serve --cluster ADDRESS` with a new data directory has all topics, records, groups,
+    transactions and users. The old directory keeps its records; do not start a gateway on it again, because
+    its new records would not be in the bucket. An import that ended early is resumed by the same command;
+    until it is finished, no gateway starts from the bucket.
     """
     with bucket_settings(address, settings, config_file) as config:
         from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
@@ -233,14 +249,18 @@ def import_directory(
         print_json(done)
         return
     print_lines(
-        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} bytes of records are in "
-        f"{done.address}, and were read back. The requests cost ${done.us_dollars:,.4f} by Amazon's list for S3.",
+        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
+        "bytes of records are in "
+        f"{done.address}, and were read back. The requests cost ${done.us_dollars:,.4f} by Amazon's list for "
+        "S3.",
         f"Start the gateway: seqgate serve --cluster {done.address} --data-dir NEW_DIRECTORY",
     )
 
 
 class Progress:
-    """Prints on the terminal how far a command is, at most once a second; prints nothing where no terminal reads."""
+    """Prints on the terminal how far a command is, at most once a second; prints nothing where no terminal
+    reads.
+    """
 
     def __init__(self, verb: str) -> None:
         self._verb = verb

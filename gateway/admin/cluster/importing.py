@@ -1,7 +1,8 @@
 """Copies the data directory of a stopped gateway into an empty bucket, and checks the copy byte by byte.
 
-The import is a session of its own, which uploads each partition as a running gateway does and is then sealed. The metadata comes last. An
-import that ended early is resumed by the next one: parts that a manifest names stay.
+The import is a session of its own, which uploads each partition as a running gateway does and is then sealed.
+The metadata comes last. An import that ended early is resumed by the next one: parts that a manifest names
+stay.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ async def import_directory(
 ) -> Imported:
     """Copy the data directory into the bucket, and check the copy. Waits until the store answers.
 
-    Raises ControlError where the directory or the bucket is not what it must be, CorruptPart for a copy that differs, CorruptRegistration,
-    CorruptChange, CorruptWalObject, Overtaken, LogError, IncompatibleFormat, Refused.
+    Raises ControlError where the directory or the bucket is not what it must be, CorruptPart for a copy that
+    differs, CorruptRegistration, CorruptChange, CorruptWalObject, Overtaken, LogError, IncompatibleFormat,
+    Refused.
     """
     counted = CountedObjects(objects)
     with _opened(data_dir, config, now_ms) as directory:
@@ -83,7 +85,9 @@ class _Import:
         """The objects that the bucket has in `meta/`."""
 
     async def begin(self) -> None:
-        """Take an empty bucket, or the one of an import of this directory that ended early. Raises ControlError."""
+        """Take an empty bucket, or the one of an import of this directory that ended early. Raises
+        ControlError.
+        """
         await self._reads.answered(lambda: probe(self._objects, uuid.uuid4().hex))
         ours = UnfinishedImport(
             self._directory.cluster_id,
@@ -97,14 +101,16 @@ class _Import:
             found = await begin_import(self._reads, ours)
         if (found.cluster_id, found.directory_id) != (ours.cluster_id, ours.directory_id):
             raise ControlError(
-                f"an import of {found.path} on {found.host} into {self._address} is not finished; finish it, or name another address"
+                f"an import of {found.path} on {found.host} into {self._address} is not finished; finish it, "
+                "or name another address"
             )
 
     async def _check_empty(self) -> None:
         known = await sessions(self._objects)
         if known:
             raise ControlError(
-                f"{self._address} holds the cluster {known[0].cluster_id} already; name an address that holds nothing"
+                f"{self._address} holds the cluster {known[0].cluster_id} already; name an address that "
+                "holds nothing"
             )
         key = await self._reads.answered(self._first_key)
         if key is not None:
@@ -199,7 +205,9 @@ class _Import:
                 raise CorruptChange("the copy of the metadata differs from the data directory")
 
     async def _copy(self, uploads: PartitionUploads, log: PartitionLog) -> Manifest:
-        """Upload a partition and read it back. What an earlier import uploaded of other bytes is uploaded again."""
+        """Upload a partition and read it back. What an earlier import uploaded of other bytes is uploaded
+        again.
+        """
         before = await self._manifests.load(PartitionKey(log.topic_id, log.partition))
         manifest = (await uploads.upload(log)).manifest
         try:
@@ -214,7 +222,9 @@ class _Import:
         return manifest
 
     async def _check(self, manifest: Manifest, log: PartitionLog) -> None:
-        """Check that the bucket has each byte of the log's segments, and the side files. Raises CorruptPart, OSError, Refused."""
+        """Check that the bucket has each byte of the log's segments, and the side files. Raises CorruptPart,
+        OSError, Refused.
+        """
         name, segments = f"{log.topic}-{log.partition}", view(log).segments
         copied = [(segment.base, segment.size_bytes) for segment in manifest.segments]
         if manifest.end_offset != log.log_end_offset or copied != [

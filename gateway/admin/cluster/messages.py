@@ -8,10 +8,11 @@ from gateway.admin.gateways.messages import Gateways
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and after a crash.
+    """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and
+    after a crash.
 
-    `last_object_ms` is the time of its newest object, or that of its boundary when uploads have deleted all objects; None for a
-    session that has written nothing.
+    `last_object_ms` is the time of its newest object, or that of its boundary when uploads have deleted all
+    objects; None for a session that has written nothing.
     """
 
     session: int
@@ -44,9 +45,10 @@ class Held(msgspec.Struct, frozen=True):
 class ClusterState(msgspec.Struct, frozen=True):
     """The content of a bucket.
 
-    `oldest_wal_ms` is the time of the oldest object of the write-ahead logs, and `last_upload_ms` that of the newest manifest; None without
-    one. `metadata` is all of `meta/`; `snapshots` are the numbers of the snapshots there, and `changes_behind` is how many objects a start reads
-    besides the newest sound one. `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
+    `oldest_wal_ms` is the time of the oldest object of the write-ahead logs, and `last_upload_ms` that of the
+    newest manifest; None without one. `metadata` is all of `meta/`; `snapshots` are the numbers of the
+    snapshots there, and `changes_behind` is how many objects a start reads besides the newest sound one.
+    `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
     """
 
     address: str
@@ -65,7 +67,9 @@ class ClusterState(msgspec.Struct, frozen=True):
     ended: list[EndedSession] = []
     """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
     gateways: Gateways | None = None
-    """The gateways by the metadata, in which one that has crashed is live until another takes over; None where none was registered."""
+    """The gateways by the metadata, in which one that has crashed is live until another takes over; None
+    where none was registered.
+    """
 
 
 class DamagedObject(msgspec.Struct, frozen=True):
@@ -78,7 +82,8 @@ class DamagedObject(msgspec.Struct, frozen=True):
 class Verification(msgspec.Struct, frozen=True):
     """What was read, and what of it is damaged.
 
-    `unnamed` counts objects that no manifest names: what a crash left, or what a running gateway is about to delete.
+    `unnamed` counts objects that no manifest names: what a crash left, or what a running gateway is about to
+    delete.
     """
 
     address: str

@@ -40,7 +40,8 @@ def check_is_cluster(found: SharedLogContent, address: str) -> None:
 async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     """Return what the bucket holds.
 
-    Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptChange, CorruptWalObject, IncompatibleFormat, UnknownRecordError.
+    Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptChange, CorruptWalObject,
+    IncompatibleFormat, UnknownRecordError.
     """
     content = await read_metadata(objects)
     check_is_cluster(content, address)
@@ -103,7 +104,9 @@ def _held(entries: Sequence[Entry]) -> Held:
 
 
 async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionState:
-    """Return what is known of a session. Its boundary tells of objects that were deleted: an upload may leave none."""
+    """Return what is known of a session. Its boundary tells of objects that were deleted: an upload may leave
+    none.
+    """
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
     listed = [entry async for entry in objects.list(folder)]
     entries = [entry for entry in listed if not entry.key.endswith("/boundary")]
@@ -123,7 +126,9 @@ async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionSta
 
 
 async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSession | None:
-    """Return how the session has ended; None while it has no seal. Raises StoreFailed, Refused, CorruptWalObject, IncompatibleFormat."""
+    """Return how the session has ended; None while it has no seal. Raises StoreFailed, Refused,
+    CorruptWalObject, IncompatibleFormat.
+    """
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
     entries = [entry async for entry in objects.list(folder) if not entry.key.endswith("/boundary")]
     for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
@@ -136,7 +141,9 @@ async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSession
 
 
 async def seal_at(objects: ObjectStore, known: RegisteredSession, seq: int) -> Seal | None:
-    """Return the seal at this place of the session's log, or None. Raises StoreFailed, Refused, CorruptWalObject, IncompatibleFormat."""
+    """Return the seal at this place of the session's log, or None. Raises StoreFailed, Refused,
+    CorruptWalObject, IncompatibleFormat.
+    """
     key = object_key(known.node_id, known.session, seq)
     try:
         end = await objects.get_end(key, END_BYTES)

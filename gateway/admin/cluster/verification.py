@@ -116,7 +116,9 @@ class _Check:
         self._turns = asyncio.Semaphore(READ_AT_ONCE)
         self._held = HeldBytes()
         self._topics: set[UUID] | None = None
-        """The topics of the shared metadata log; None where an older release has kept the metadata in write-ahead logs and parts."""
+        """The topics of the shared metadata log; None where an older release has kept the metadata in
+        write-ahead logs and parts.
+        """
         self._without_manifest: set[PartitionKey] = set()
         """The partitions that have objects, and no manifest that can be read."""
         self.manifests: dict[PartitionKey, Manifest] = {}
@@ -126,7 +128,9 @@ class _Check:
     # --- the shared metadata log
 
     async def shared_log(self) -> SharedLogContent:
-        """Return all of `meta/` that a start could read, also if newer snapshots were damaged. Raises as `read_metadata`."""
+        """Return all of `meta/` that a start could read, also if newer snapshots were damaged. Raises as
+        `read_metadata`.
+        """
         try:
             return await read_all_metadata(self._objects)
         except CorruptSnapshot as error:
@@ -324,7 +328,9 @@ class _Check:
         return found
 
     async def _next_behind(self, session: RegisteredSession, seq: int) -> int | None:
-        """Return the next object behind a missing one, or None where the log ends: a session writes only so many objects at once."""
+        """Return the next object behind a missing one, or None where the log ends: a session writes only so
+        many objects at once.
+        """
         missing = object_key(session.node_id, session.session, seq)
         folder = boundary_key(session.node_id, session.session).removesuffix("boundary")
         behind = [
@@ -342,7 +348,9 @@ class _Check:
     # --- both together
 
     async def gaps(self) -> None:
-        """Check that the rows of logs follow on what the manifests have, for all partitions of topics that exist."""
+        """Check that the rows of logs follow on what the manifests have, for all partitions of topics that
+        exist.
+        """
         alive = self._held.topics() if self._topics is None else self._topics
         unreadable = {damage.key for damage in self.damaged}
         for partition, reason in self._held.gaps.items():
@@ -353,7 +361,8 @@ class _Check:
                 continue
             self.damaged.append(DamagedObject(manifest_key(partition), reason))
         for partition in self._without_manifest:
-            # The first upload of a partition ended before its manifest was created. Then the write-ahead log still has all of it.
+            # The first upload of a partition ended before its manifest was created. Then the write-ahead log
+            # still has all of it.
             if (
                 partition.topic_id in alive
                 and not self._held.has_rows(partition)
@@ -405,7 +414,9 @@ class HeldBytes:
         self._metadata: dict[int, bytearray] = {}
         """The segments of the metadata log."""
         self.gaps: dict[PartitionKey, str] = {}
-        """The first missing bytes of each partition that lacks some. A partition of a deleted topic may lack any."""
+        """The first missing bytes of each partition that lacks some. A partition of a deleted topic may lack
+        any.
+        """
 
     def begin(self, manifest: Manifest) -> None:
         """Take what the manifest of a partition names."""
@@ -436,7 +447,8 @@ class HeldBytes:
             else:
                 self.gaps.setdefault(
                     partition,
-                    f"the records before offset {row.first_offset} are missing: manifest and earlier objects do not reach the position "
+                    f"the records before offset {row.first_offset} are missing: manifest and earlier objects "
+                    "do not reach the position "
                     f"{row.position} of the segment {row.segment_base}.",
                 )
 
@@ -445,7 +457,9 @@ class HeldBytes:
         return partition in self._held
 
     def topics(self) -> set[UUID]:
-        """Return the ids of all topics that the metadata has, and that of the metadata itself. Raises LogError, UnknownRecordError."""
+        """Return the ids of all topics that the metadata has, and that of the metadata itself. Raises
+        LogError, UnknownRecordError.
+        """
         image = MetadataImage()
         for _, segment in sorted(self._metadata.items()):
             view = memoryview(segment)

@@ -192,7 +192,8 @@ def _print_rows(listing: ConfigListing) -> None:
 class ConfigRow(msgspec.Struct, frozen=True):
     """One configuration. `value` is None where the cluster keeps it secret, or where nothing is set.
 
-    `source` is Kafka's word for where the value comes from, such as `DYNAMIC_TOPIC_CONFIG` or `DEFAULT_CONFIG`.
+    `source` is Kafka's word for where the value comes from, such as `DYNAMIC_TOPIC_CONFIG` or
+    `DEFAULT_CONFIG`.
     """
 
     name: str
@@ -203,7 +204,9 @@ class ConfigRow(msgspec.Struct, frozen=True):
 
 
 class ConfigListing(msgspec.Struct, frozen=True):
-    """The configurations of a topic, broker or group; `left_out` counts those that have their defaults and are not listed."""
+    """The configurations of a topic, broker or group; `left_out` counts those that have their defaults and
+    are not listed.
+    """
 
     kind: str
     name: str

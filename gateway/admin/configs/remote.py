@@ -78,7 +78,9 @@ def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
 
 
 def get(cluster: Cluster, resource: Resource, names: Sequence[str], *, everything: bool) -> ConfigListing:
-    """Return the configurations with these names; without names, return the configurations that are set, or with `everything` all."""
+    """Return the configurations with these names; without names, return the configurations that are set, or
+    with `everything` all.
+    """
     rows = _all_rows(cluster, resource)
     if names:
         if resource.is_all_brokers:

@@ -22,10 +22,11 @@ def repair(
 ) -> None:
     """Check every stored batch of a stopped gateway; with --apply, give up those that are damaged.
 
-    A gateway never deletes a damaged batch that was durable once: it keeps the bytes, and its consumers, compaction, and
-    deduplication stop there. Without --apply this command only reports what it would give up. With --apply the damaged bytes
-    leave the logs; other batches keep their offsets, consumers pass over the missing ones, and a transaction that was open there ends as
-    the next marker of its producer says. Copy the data directory first if you may still want the bytes.
+    A gateway never deletes a damaged batch that was durable once: it keeps the bytes, and its consumers,
+    compaction, and deduplication stop there. Without --apply this command only reports what it would give up.
+    With --apply the damaged bytes leave the logs; other batches keep their offsets, consumers pass over the
+    missing ones, and a transaction that was open there ends as the next marker of its producer says. Copy the
+    data directory first if you may still want the bytes.
 
     Exits with 1 when something is damaged and was not given up.
     """
@@ -70,12 +71,14 @@ def _print(found: Repair) -> None:
     undecided = [row for row in found.damaged if row.undecided_from is not None]
     for row in undecided:
         print_lines(
-            f"{shown(row.topic)}-{row.partition}: transactions from offset {row.undecided_from} on may have ended in the damaged bytes."
+            f"{shown(row.topic)}-{row.partition}: transactions from offset {row.undecided_from} on may have "
+            "ended in the damaged bytes."
         )
     lost = counted(found.offsets, "offset")
     if found.given_up:
         print_lines(f"{lost} given up: at most so many records are lost.")
     else:
         print_lines(
-            f"--apply would give up {lost}: at most so many records. Nothing was changed. Stop the gateway first."
+            f"--apply would give up {lost}: at most so many records. Nothing was changed. Stop the gateway "
+            "first."
         )

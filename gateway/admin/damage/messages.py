@@ -8,8 +8,8 @@ import msgspec
 class DamagedRow(msgspec.Struct, frozen=True):
     """A damaged run of bytes of a partition. `end_offset` is exclusive; at most `offsets` records were in it.
 
-    `file` is a path in the data directory. `undecided_from` is the first offset of the earliest transaction that may have ended in the
-    damaged bytes, None without one.
+    `file` is a path in the data directory. `undecided_from` is the first offset of the earliest transaction
+    that may have ended in the damaged bytes, None without one.
     """
 
     topic: str
@@ -25,8 +25,9 @@ class DamagedRow(msgspec.Struct, frozen=True):
 
 
 class CutRow(msgspec.Struct, frozen=True):
-    """Bytes that a start cut off the end of a partition, because a batch was damaged that was not known to be durable, although sound
-    batches followed. `file`, a path in the data directory, keeps the bytes until somebody deletes the file.
+    """Bytes that a start cut off the end of a partition, because a batch was damaged that was not known to be
+    durable, although sound batches followed. `file`, a path in the data directory, keeps the bytes until
+    somebody deletes the file.
     """
 
     topic: str

@@ -116,7 +116,9 @@ def fence(
 def exactly_once(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")], control: Control, as_json: AsJson = False
 ) -> None:
-    """Compare a topic with the values on stdin, one a line, in the order in which they were sent. Exits with 1 if they differ."""
+    """Compare a topic with the values on stdin, one a line, in the order in which they were sent. Exits with
+    1 if they differ.
+    """
     values = sys.stdin.read().splitlines()
     answer = asked(control, "POST", f"/topics/{quote(topic)}/exactly-once", {"values": values})
     if as_json:

@@ -55,8 +55,8 @@ def move(
 ) -> None:
     """Make a gateway the leader of a partition.
 
-    The present leader makes all records durable in the bucket and hands the partition over; producers and consumers follow by
-    themselves. The partition prefers its new leader from now on.
+    The present leader makes all records durable in the bucket and hands the partition over; producers and
+    consumers follow by themselves. The partition prefers its new leader from now on.
     """
     named = _PARTITION.fullmatch(partition)
     if named is None:
@@ -81,8 +81,9 @@ def drain(
 ) -> None:
     """Let a gateway hand over all partitions that it leads, and keep new ones away from it.
 
-    Asks the gateway that runs on --data-dir, or with --bootstrap a gateway on any machine; it can be any gateway of the cluster. A drained gateway goes on to serve clients, so
-    that it can be stopped without a pause for anyone; when it starts again, it takes part as before.
+    Asks the gateway that runs on --data-dir, or with --bootstrap a gateway on any machine; it can be any
+    gateway of the cluster. A drained gateway goes on to serve clients, so that it can be stopped without a
+    pause for anyone; when it starts again, it takes part as before.
 
     Exits with 1 when the gateway still leads partitions after the timeout; it goes on to hand them over.
     """

@@ -23,7 +23,9 @@ class GatewayRow(msgspec.Struct, frozen=True):
 
 
 class Gateways(msgspec.Struct, frozen=True):
-    """The gateways of a cluster. `leaderless` counts the partitions without a live leader, `moving` those that a move was ordered for."""
+    """The gateways of a cluster. `leaderless` counts the partitions without a live leader, `moving` those
+    that a move was ordered for.
+    """
 
     cluster_id: str
     gateways: list[GatewayRow]
@@ -44,7 +46,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class MoveRequest(Request[Moved], tag="cluster.move"):
-    """Make a gateway the leader of a partition, and its preferred one. Answers when it leads, or fails after `timeout_ms`."""
+    """Make a gateway the leader of a partition, and its preferred one. Answers when it leads, or fails after
+    `timeout_ms`.
+    """
 
     topic: str
     partition: int
@@ -60,7 +64,8 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 class DrainRequest(Request[Drained], tag="cluster.drain"):
-    """Order a gateway to hand over all partitions that it leads. New partitions avoid it until it starts again.
+    """Order a gateway to hand over all partitions that it leads. New partitions avoid it until it starts
+    again.
 
     Answers when it leads nothing any more, or with what is left after `timeout_ms`.
     """

@@ -130,12 +130,15 @@ def drain(cluster: Cluster, request: DrainRequest) -> Drained:
 
 
 def _check_drains(cluster: Cluster) -> None:
-    """Raise ControlError unless the gateway knows the request; another would close the connection without an answer."""
+    """Raise ControlError unless the gateway knows the request; another would close the connection without an
+    answer.
+    """
     named = ApiVersionsRequest(client_software_name="seqgate", client_software_version="1")
     known = {row.api_key for row in ask_broker(cluster.reached, named, ApiVersionsResponse).api_keys}
     if BrokerHeartbeatRequest.__api_key__ not in known:
         raise ControlError(
-            f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway alone, an older release, or no Seqgate"
+            f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway "
+            "alone, an older release, or no Seqgate"
         )
 
 

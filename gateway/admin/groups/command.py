@@ -195,7 +195,8 @@ def reset(
         typer.Option(
             "--to-timestamp",
             metavar="MOMENT",
-            help="To the first record at or after a time: 2026-01-31T13:45:00 (local time, or with Z or +02:00), or milliseconds.",
+            help="To the first record at or after a time: 2026-01-31T13:45:00 (local time, or with Z or "
+            "+02:00), or milliseconds.",
             show_default=False,
         ),
     ] = None,
@@ -268,9 +269,9 @@ def delete(
 ) -> None:
     """Delete groups with their offsets, or with what a share group has acknowledged.
 
-    Dry run by default: shows which groups would be deleted. --execute deletes them. A group with members is never
-    deleted. Consumers that return to a deleted group begin at auto.offset.reset. Exits with 1 when a group can't be
-    deleted.
+    Dry run by default: shows which groups would be deleted. --execute deletes them. A group with members is
+    never deleted. Consumers that return to a deleted group begin at auto.offset.reset. Exits with 1 when a
+    group can't be deleted.
     """
     with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         done = client.ask(DeleteGroupsRequest(groups, execute))
@@ -406,7 +407,8 @@ def print_groups(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) ->
     print_lines(f"{counted(len(rows), 'group')}.")
     if offline_partitions:
         print_lines(
-            f"Groups are missing: {ranges(offline_partitions)} of __consumer_offsets is offline (seqgate status)."
+            f"Groups are missing: {ranges(offline_partitions)} of __consumer_offsets is offline (seqgate "
+            "status)."
         )
 
 
@@ -433,7 +435,8 @@ def print_description(description: GroupDescription) -> None:
     skipped = sum(row.skipped for row in description.partitions)
     if skipped:
         print_lines(
-            f"{counted(skipped, 'record')} skipped unread since the gateway started, by message.ttl.ms or a backlog quota "
+            f"{counted(skipped, 'record')} skipped unread since the gateway started, by message.ttl.ms or a "
+            "backlog quota "
             "(seqgate backlog TOPIC)."
         )
 
@@ -573,7 +576,8 @@ def _print_partitions(description: GroupDescription) -> None:
     )
     if outside:
         print_lines(
-            f"{counted(outside, 'committed offset')} outside of the log: auto.offset.reset decides where the group continues."
+            f"{counted(outside, 'committed offset')} outside of the log: auto.offset.reset decides where the "
+            "group continues."
         )
 
 

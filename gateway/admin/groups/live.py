@@ -102,7 +102,9 @@ async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) ->
 async def _partitions(
     services: Services, shard: GroupShard, members: list[GroupMember], request: DescribeGroupRequest
 ) -> tuple[list[GroupPartition], bool]:
-    """Return one page of the partitions of a group that commits offsets, and whether no partition comes after them."""
+    """Return one page of the partitions of a group that commits offsets, and whether no partition comes after
+    them.
+    """
     owners = {
         (topic, partition): member.member_id
         for member in members
@@ -217,7 +219,9 @@ async def _delete_empty(coordinators: CoordinatorServices, group: Group) -> Erro
 
 
 async def durable_shard(services: Services, group_id: str) -> GroupShard | None:
-    """Return the shard of a group once its state is durable; None while the gateway has no groups. Raises ControlError."""
+    """Return the shard of a group once its state is durable; None while the gateway has no groups. Raises
+    ControlError.
+    """
     if not group_id:
         raise ControlError("the group name is empty")
     if is_name_group(group_id):
@@ -227,7 +231,8 @@ async def durable_shard(services: Services, group_id: str) -> GroupShard | None:
     leader = services.coordinators.groups.shards.leader_of(group_id)
     if services.coordinators.groups.shards.is_elsewhere(group_id):
         raise Elsewhere(
-            f"group {group_id} is coordinated by broker {leader}, not by this gateway; ask that one, or name the cluster with --bootstrap"
+            f"group {group_id} is coordinated by broker {leader}, not by this gateway; ask that one, or name "
+            "the cluster with --bootstrap"
         )
     if OFFSETS_TOPIC not in services.partitions.registry.by_name:
         return None
@@ -308,9 +313,11 @@ Delivered: TypeAlias = Mapping[TopicPartition, ShareDelivery]
 
 
 async def delivered_to(services: Services, group_id: str) -> Delivered:
-    """Return the progress in the partitions that a group ever read, without those of deleted topics. Raises ControlError.
+    """Return the progress in the partitions that a group ever read, without those of deleted topics. Raises
+    ControlError.
 
-    Of a partition whose state another gateway stores only the start offset and the number of done records are known.
+    Of a partition whose state another gateway stores only the start offset and the number of done records are
+    known.
     """
     topics = services.partitions.registry.by_id
     shares = services.coordinators.shares

@@ -16,9 +16,9 @@ from gateway.admin.transactions.messages import PendingOffset
 class GroupRow(msgspec.Struct, frozen=True):
     """A group of type `classic`, `consumer` (KIP-848), `share` (KIP-932) or `streams` (KIP-1071).
 
-    `protocol_name` is the protocol that the members agreed on, None before they agree. `total_lag` counts the records between
-    the committed offsets and the high watermarks; of a share group it counts the records that are not done, and
-    `committed_partitions` counts the partitions that the group ever read.
+    `protocol_name` is the protocol that the members agreed on, None before they agree. `total_lag` counts the
+    records between the committed offsets and the high watermarks; of a share group it counts the records that
+    are not done, and `committed_partitions` counts the partitions that the group ever read.
     """
 
     group: str
@@ -34,7 +34,8 @@ class GroupRow(msgspec.Struct, frozen=True):
 class GroupPage(msgspec.Struct, frozen=True):
     """Some of the groups; `complete`: no group comes after the last row.
 
-    `offline_partitions` are the partitions of `__consumer_offsets` that are out of service; their groups are missing.
+    `offline_partitions` are the partitions of `__consumer_offsets` that are out of service; their groups are
+    missing.
     """
 
     groups: list[GroupRow]
@@ -63,7 +64,9 @@ class StreamsTasks(msgspec.Struct, frozen=True):
 
 
 class StreamsMember(msgspec.Struct, frozen=True):
-    """The fields of a member that only streams groups have. `target` is the tasks of the member after the rebalance."""
+    """The fields of a member that only streams groups have. `target` is the tasks of the member after the
+    rebalance.
+    """
 
     process_id: str
     member_epoch: int
@@ -73,7 +76,8 @@ class StreamsMember(msgspec.Struct, frozen=True):
 
 
 class StreamsState(msgspec.Struct, frozen=True):
-    """The fields of a group that only streams groups have. `topology_epoch` is None while the group has no topology.
+    """The fields of a group that only streams groups have. `topology_epoch` is None while the group has no
+    topology.
 
     An assignment epoch below the group epoch means that the coordinator has not computed the assignment yet.
     """
@@ -85,8 +89,8 @@ class StreamsState(msgspec.Struct, frozen=True):
 class GroupMember(msgspec.Struct, frozen=True):
     """A member of a group. `assignment` is partitions by topic, None where the gateway can't decode it.
 
-    `rebalance_timeout_ms` is None in a share group, which never waits for its members to revoke partitions. In a streams group
-    `assignment` has the partitions that the active tasks read.
+    `rebalance_timeout_ms` is None in a share group, which never waits for its members to revoke partitions.
+    In a streams group `assignment` has the partitions that the active tasks read.
     """
 
     member_id: str
@@ -101,13 +105,13 @@ class GroupMember(msgspec.Struct, frozen=True):
 
 
 class ShareDelivery(msgspec.Struct, frozen=True):
-    """The progress of a share group in a partition (KIP-932). A record is done when it was accepted, rejected or
-    archived.
+    """The progress of a share group in a partition (KIP-932). A record is done when it was accepted, rejected
+    or archived.
 
-    `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever delivered. The
-    counts are of records between the two: `acquired` records wait for an acknowledgement, `holes` are stretches of done records,
-    with `done_records` in them. `max_delivery_count` is the highest delivery count of a record. Over the Kafka protocol only
-    `start_offset` is known.
+    `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever
+    delivered. The counts are of records between the two: `acquired` records wait for an acknowledgement,
+    `holes` are stretches of done records, with `done_records` in them. `max_delivery_count` is the highest
+    delivery count of a record. Over the Kafka protocol only `start_offset` is known.
     """
 
     start_offset: int
@@ -119,13 +123,14 @@ class ShareDelivery(msgspec.Struct, frozen=True):
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
-    """A partition in which a group has a committed offset, an assignment (to the member `member_id`), or pending offsets.
+    """A partition in which a group has a committed offset, an assignment (to the member `member_id`), or
+    pending offsets.
 
-    `pending` are the offsets that open transactions hold, in the order they came. The log's offsets are None when the partition
-    is gone, the commit's values when the group has no committed offset. `lag` is never negative. A share group commits no offset
-    and may have several readers of a partition. It has `delivery` instead, None before its first read, and its `lag` counts the
-    records that are not done. `skipped` counts the records that message TTL or a backlog quota moved the group over unread since
-    the gateway started.
+    `pending` are the offsets that open transactions hold, in the order they came. The log's offsets are None
+    when the partition is gone, the commit's values when the group has no committed offset. `lag` is never
+    negative. A share group commits no offset and may have several readers of a partition. It has `delivery`
+    instead, None before its first read, and its `lag` counts the records that are not done. `skipped` counts
+    the records that message TTL or a backlog quota moved the group over unread since the gateway started.
     """
 
     topic: str
@@ -146,7 +151,8 @@ class GroupPartition(msgspec.Struct, frozen=True):
 class GroupDescription(msgspec.Struct, frozen=True):
     """A group with some of its partitions; `complete`: no partition comes after the last row.
 
-    `generation_id` is the epoch of a consumer, share or streams group. `members` come with the first partitions only.
+    `generation_id` is the epoch of a consumer, share or streams group. `members` come with the first
+    partitions only.
     """
 
     group: str
@@ -221,7 +227,9 @@ class ResetOffsetsRequest(Request[OffsetReset], tag="groups.reset"):
 
 
 class GroupDeletion(msgspec.Struct, frozen=True):
-    """The outcome for one group; `refusal` says why it can't be deleted. `state` is None when the group does not exist."""
+    """The outcome for one group; `refusal` says why it can't be deleted. `state` is None when the group does
+    not exist.
+    """
 
     group: str
     state: str | None

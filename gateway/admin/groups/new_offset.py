@@ -7,7 +7,8 @@
     shift       the committed offset plus a number of records, which may be negative
     offset      the offset given
 
-An offset that no consumer can read is clamped to the log start or the high watermark. Source: Kafka's ConsumerGroupCommand.prepareOffsetsToReset.
+An offset that no consumer can read is clamped to the log start or the high watermark. Source: Kafka's
+ConsumerGroupCommand.prepareOffsetsToReset.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def new_offset(target: ResetTarget, value: int, known: PartitionOffsets) -> NewO
 def offset_change(
     request: ResetOffsetsRequest, place: tuple[str, int], known: PartitionOffsets
 ) -> OffsetChange:
-    """Return what a reset changes in one partition. Raises ControlError when there is no committed offset to shift."""
+    """Return what a reset changes in one partition. Raises ControlError when there is no committed offset to
+    shift.
+    """
     topic, partition = place
     try:
         found = new_offset(request.target, request.value, known)

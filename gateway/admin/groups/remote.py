@@ -57,7 +57,8 @@ CONSUMER: Final = "consumer"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 STATES: Final = frozenset({"notready", *(state.value.lower() for state in GroupState)})
-"""The states that groups may be in, in small letters; kafka-python does not know NotReady of streams groups."""
+"""The states that groups may be in, in small letters; kafka-python does not know NotReady of streams groups.
+"""
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 Place = tuple[str, int]
 
@@ -67,7 +68,8 @@ def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
     wanted = {state.lower() for state in request.states}
     if not wanted <= STATES:
         raise ControlError(
-            f"groups have no such state: {', '.join(sorted(wanted - STATES))}; choose from {', '.join(sorted(STATES))}"
+            f"groups have no such state: {', '.join(sorted(wanted - STATES))}; choose from "
+            f"{', '.join(sorted(STATES))}"
         )
     found = listed(cluster)
     if wanted:
@@ -203,7 +205,9 @@ def _members(cluster: Cluster, group: str, kind: str) -> Members:
 
 
 def _share_partitions(cluster: Cluster, group: str) -> list[GroupPartition]:
-    """Return the partitions that a share group has read; `delivery` has only the oldest record that is not done."""
+    """Return the partitions that a share group has read; `delivery` has only the oldest record that is not
+    done.
+    """
     found = share_places(cluster, group)
     existing = _existing(cluster, set(found))
     starts = offsets_of(cluster, existing, OffsetSpec.EARLIEST)
@@ -551,5 +555,6 @@ def _commit(cluster: Cluster, group: str, changes: Sequence[OffsetChange]) -> No
     for place, error in cluster.admin.alter_group_offsets(group, wanted).items():
         if error is not NoError:
             raise ControlError(
-                f"the offset of group {group} in {place.topic}-{place.partition} was not reset: {refusal(error.errno)}"
+                f"the offset of group {group} in {place.topic}-{place.partition} was not reset: "
+                f"{refusal(error.errno)}"
             )

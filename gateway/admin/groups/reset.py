@@ -35,7 +35,9 @@ _REFUSED: Final = {
 
 
 async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> OffsetReset:
-    """Find the new offsets of the group, and commit all of them at once if `execute` is set. Raises ControlError."""
+    """Find the new offsets of the group, and commit all of them at once if `execute` is set. Raises
+    ControlError.
+    """
     services = gateway.services
     shard = await durable_shard(services, request.group)
     group = None if shard is None else find_group(shard, request.group)
@@ -74,7 +76,8 @@ def _places(
         raise ControlError("the request names no partition")
     if len(places) > MAX_PARTITIONS:
         raise ControlError(
-            f"{len(places)} partitions are more than the {MAX_PARTITIONS} that one reset takes; name fewer topics"
+            f"{len(places)} partitions are more than the {MAX_PARTITIONS} that one reset takes; name fewer "
+            "topics"
         )
     return sorted(places)
 
@@ -130,7 +133,8 @@ async def _commit(services: Services, group_id: str, changes: list[OffsetChange]
         for change in changes:
             if not services.partitions.registry.has(change.topic, change.partition):
                 raise ControlError(
-                    f"partition {change.topic}-{change.partition} was deleted during the reset; repeat the command without it"
+                    f"partition {change.topic}-{change.partition} was deleted during the reset; repeat the "
+                    "command without it"
                 )
         error = await services.coordinators.groups.commit(Committer(group_id), records)
     if error is not ErrorCode.none:

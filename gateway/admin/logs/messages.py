@@ -10,7 +10,9 @@ from gateway.admin.request import PagedRequest
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """A line of the gateway's log; `error` is the traceback of an unexpected error. `number` counts the lines since the start."""
+    """A line of the gateway's log; `error` is the traceback of an unexpected error. `number` counts the lines
+    since the start.
+    """
 
     number: int
     time_ms: int

@@ -1,4 +1,6 @@
-"""`seqgate names`: the sequence ids of the producer names that topics with message.deduplication.enable remember."""
+"""`seqgate names`: the sequence ids of the producer names that topics with message.deduplication.enable
+remember.
+"""
 
 from __future__ import annotations
 
@@ -109,8 +111,14 @@ def _number(value: int) -> str:
 
 def _about(counters: NameCounters) -> list[str]:
     return [
-        f"{counted(counters.remembered, 'entry', 'entries')} remembered, one for each partition that a name has written to. Since the gateway started:",
-        f"  {counted(counters.dropped_records, 'record')} acknowledged but not stored, because they were duplicates",
+        (
+            f"{counted(counters.remembered, 'entry', 'entries')} remembered, one for each partition that a name "
+            "has written to. Since the gateway started:"
+        ),
+        (
+            f"  {counted(counters.dropped_records, 'record')} acknowledged but not stored, because they were "
+            "duplicates"
+        ),
         f"  {counted(counters.evicted, 'idle name')} forgotten to make room for a new one",
         f"  {counted(counters.expired, 'idle name')} forgotten after message.deduplication.expiration.ms",
         f"  {counted(counters.refused, 'batch', 'batches')} refused for want of room for a new name",
@@ -119,7 +127,10 @@ def _about(counters: NameCounters) -> list[str]:
 
 def _about_stopped() -> list[str]:
     return [
-        "The gateway is not running; this is what its data directory holds. Unless it was stopped cleanly, the highest sequence ids of names may be larger:",
+        (
+            "The gateway is not running; this is what its data directory holds. Unless it was stopped cleanly, "
+            "the highest sequence ids of names may be larger:"
+        ),
         "the next start reads that from the log.",
     ]
 

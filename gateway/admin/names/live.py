@@ -83,7 +83,8 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
     topic = find_topic(services.partitions.registry, request.topic)
     if not deduplicates(services.node.config, services.topics.metadata_log.image, topic.name):
         raise ControlError(
-            f"producer names are not remembered in topic {topic.name}: its message.deduplication.enable is false"
+            f"producer names are not remembered in topic {topic.name}: its message.deduplication.enable is "
+            "false"
         )
     find_topic(services.partitions.registry, topic.name, request.partition)
     if request.partition is not None:
@@ -112,7 +113,9 @@ async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tu
 async def _partition(
     services: Services, topic: TopicPartitions, index: int, deadline_s: float
 ) -> Partition | str:
-    """Return the partition after it has replayed all its names, or the reason why it can't. Raises TimeoutError."""
+    """Return the partition after it has replayed all its names, or the reason why it can't. Raises
+    TimeoutError.
+    """
     if services.node.loop.time() >= deadline_s:
         raise TimeoutError
     partition = topic.get(index)

@@ -9,16 +9,19 @@ import msgspec
 from gateway.admin.request import PagedRequest
 
 Position = tuple[str, int, bytes | None]
-"""Topic, partition, and the name after which a page begins there; None: the page begins with the first name."""
+"""Topic, partition, and the name after which a page begins there; None: the page begins with the first name.
+"""
 
 
 class NameRow(msgspec.Struct, frozen=True):
-    """A producer name in one partition. `name` is its text, with escapes for what is not UTF-8; `name_base64` are its bytes.
+    """A producer name in one partition. `name` is its text, with escapes for what is not UTF-8; `name_base64`
+    are its bytes.
 
-    `persisted_sequence` is the highest persisted sequence id, `pushed_sequence` the highest written one, `epoch` the
-    epoch of the name; each is −1 if there is none. `is_pending`: an open transaction holds further records of the name.
-    `age_ms` is the time since the last record of the name. `dropped_records` counts records that were acknowledged and
-    not stored since the gateway started or the partition was reopened; −1 where the gateway is stopped.
+    `persisted_sequence` is the highest persisted sequence id, `pushed_sequence` the highest written one,
+    `epoch` the epoch of the name; each is −1 if there is none. `is_pending`: an open transaction holds
+    further records of the name. `age_ms` is the time since the last record of the name. `dropped_records`
+    counts records that were acknowledged and not stored since the gateway started or the partition was
+    reopened; −1 where the gateway is stopped.
     """
 
     topic: str
@@ -37,9 +40,9 @@ class NameRow(msgspec.Struct, frozen=True):
 class NameCounters(msgspec.Struct, frozen=True):
     """Counters of producer names; all but `remembered` start at zero with the gateway.
 
-    `remembered`: names remembered now, each counted once per partition. `dropped_records`: records acknowledged and not
-    stored. `evicted`: names evicted to make room for new ones. `expired`: names evicted because they were idle for too
-    long. `refused`: batches refused because there was no room for a new name.
+    `remembered`: names remembered now, each counted once per partition. `dropped_records`: records
+    acknowledged and not stored. `evicted`: names evicted to make room for new ones. `expired`: names evicted
+    because they were idle for too long. `refused`: batches refused because there was no room for a new name.
     """
 
     remembered: int
@@ -58,7 +61,8 @@ class UntoldPartition(msgspec.Struct, frozen=True):
 
 
 class NamePage(msgspec.Struct, frozen=True):
-    """Some of the names, by topic, partition and name. `next` is where the next page begins, None after the last page.
+    """Some of the names, by topic, partition and name. `next` is where the next page begins, None after the
+    last page.
 
     `counters` is None where the gateway is stopped.
     """

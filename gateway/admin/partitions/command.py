@@ -21,9 +21,9 @@ def reopen(
 ) -> None:
     """Bring an offline partition back.
 
-    A failed write or flush takes a partition offline; the others stay in service. Once the disk has room and works again, reopening
-    reads the partition's files as after a crash: acknowledged records are there, a torn end is truncated. `seqgate status` lists the
-    offline partitions.
+    A failed write or flush takes a partition offline; the others stay in service. Once the disk has room and
+    works again, reopening reads the partition's files as after a crash: acknowledged records are there, a
+    torn end is truncated. `seqgate status` lists the offline partitions.
     """
     with asking(config_file, data_dir) as client:
         answer = client.ask(ReopenRequest(topic, partition))

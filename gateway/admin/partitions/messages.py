@@ -8,7 +8,9 @@ from gateway.admin.request import Request
 
 
 class Reopened(msgspec.Struct, frozen=True):
-    """A partition that is back in service; its log goes from `log_start_offset` to `log_end_offset` (exclusive)."""
+    """A partition that is back in service; its log goes from `log_start_offset` to `log_end_offset`
+    (exclusive).
+    """
 
     topic: str
     partition: int

@@ -40,7 +40,8 @@ Redis = Annotated[
     typer.Option(
         "--redis",
         metavar="URL",
-        help="Use this Redis: redis://[user:password@]host:port/db. Better keep a password in SEQGATE_REDIS_URL.",
+        help="Use this Redis: redis://[user:password@]host:port/db. Better keep a password in "
+        "SEQGATE_REDIS_URL.",
         show_default=False,
     ),
 ]
@@ -58,7 +59,10 @@ ProducerId = Annotated[
 ]
 
 _FORGOTTEN: Final = (
-    "The gateway is not running. How many ids of its blocks it handed out is not written down (?); the rest of",
+    (
+        "The gateway is not running. How many ids of its blocks it handed out is not written down (?); the rest "
+        "of"
+    ),
     "each is given up: the next start claims a new block.",
 )
 
@@ -114,7 +118,8 @@ def claim(
 ) -> None:
     """Claim a block for use outside the gateways.
 
-    The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't be taken back.
+    The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't
+    be taken back.
     """
     with _asking(config_file, data_dir, redis, prefix) as client:
         _, block = client.ask_or_read(ClaimBlockRequest(size, owner))
@@ -135,7 +140,8 @@ def show_owner(
 ) -> None:
     """Show who owns a producer id.
 
-    That is, who claimed the block of the id, and whether the id is handed out. Exits with 1 when no block holds the id.
+    That is, who claimed the block of the id, and whether the id is handed out. Exits with 1 when no block
+    holds the id.
     """
     with _asking(config_file, data_dir, redis, prefix) as client:
         _, found = client.ask_or_read(FindOwnerRequest(producer_id))
@@ -167,9 +173,9 @@ def move_next(
 ) -> None:
     """Move the next id forward.
 
-    No later block begins below it. The next id never moves back.
-    Needed when a store was lost or restored from a backup, and higher ids than the store knows may have been handed out. The running
-    gateway gives up its lower ids at once; other gateways on the same Redis use their blocks up first.
+    No later block begins below it. The next id never moves back. Needed when a store was lost or restored
+    from a backup, and higher ids than the store knows may have been handed out. The running gateway gives up
+    its lower ids at once; other gateways on the same Redis use their blocks up first.
     """
     with _asking(config_file, data_dir, redis, prefix) as client:
         _, moved = client.ask_or_read(MoveNextRequest(next_producer_id))
@@ -213,7 +219,8 @@ def check(
             ],
         )
         print_lines(
-            f"{counted(result.checked, 'block')} checked: {counted(len(result.overlaps), 'pair')} of them share ids.",
+            f"{counted(result.checked, 'block')} checked: {counted(len(result.overlaps), 'pair')} of them "
+            "share ids.",
             "Ids from them may be in use twice. Restore the store, or move the next id beyond all blocks.",
         )
     raise typer.Exit(1 if result.overlaps else 0)

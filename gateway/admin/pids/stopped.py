@@ -135,7 +135,9 @@ def read_embedded(data_dir: Path) -> BlockSource:
 
 @contextlib.asynccontextmanager
 async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSource]:
-    """Yield the blocks in a data directory, under its lock. Raises ControlError, also when a gateway holds the lock."""
+    """Yield the blocks in a data directory, under its lock. Raises ControlError, also when a gateway holds
+    the lock.
+    """
     async with open_metadata(data_dir, _OR_REDIS) as metadata_log:
         _check_is_embedded(data_dir, metadata_log.image)
         yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
@@ -165,10 +167,13 @@ def _source(store: _ReadOnlyBlocks | EmbeddedBlockStore, image: MetadataImage) -
 
 
 def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
-    """Refuse a data directory whose gateway takes its ids from Redis: its gateway would never use a claim made here."""
+    """Refuse a data directory whose gateway takes its ids from Redis: its gateway would never use a claim
+    made here.
+    """
     if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
         raise ControlError(
-            f"the gateway of {data_dir} takes its producer ids from Redis; name the Redis with --redis, or the gateway's "
+            f"the gateway of {data_dir} takes its producer ids from Redis; name the Redis with --redis, or "
+            "the gateway's "
             "settings file with --config"
         )
 
@@ -177,7 +182,9 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
 
 
 class _SeenByTheGateway:
-    """The highest id that a gateway has seen in the shared store, which an operator's claim reads and never changes."""
+    """The highest id that a gateway has seen in the shared store, which an operator's claim reads and never
+    changes.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -267,8 +274,8 @@ MAX_OWNER_LENGTH: Final = 200
 class BlockSource:
     """A store of blocks, and the running gateway's knowledge of them.
 
-    In a `shared` store several gateways claim blocks, so a block may belong to another gateway. `allocator` and
-    `owner`, the name under which the running gateway claims blocks, are None without a running gateway.
+    In a `shared` store several gateways claim blocks, so a block may belong to another gateway. `allocator`
+    and `owner`, the name under which the running gateway claims blocks, are None without a running gateway.
     """
 
     name: str

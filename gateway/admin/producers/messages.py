@@ -12,8 +12,9 @@ from gateway.admin.request import PagedRequest
 class ProducerRow(msgspec.Struct, frozen=True):
     """A producer in one partition: what DescribeProducers answers, and what only the gateway knows.
 
-    `age_ms` is the time since the producer's last append, by the gateway's clock; `last_timestamp` is the timestamp of its newest
-    record. `retained_batches` counts the batches whose retry the gateway still answers with their first offset.
+    `age_ms` is the time since the producer's last append, by the gateway's clock; `last_timestamp` is the
+    timestamp of its newest record. `retained_batches` counts the batches whose retry the gateway still
+    answers with their first offset.
     """
 
     topic: str
@@ -32,9 +33,9 @@ class ProducerRow(msgspec.Struct, frozen=True):
 class ProducerCounters(msgspec.Struct, frozen=True):
     """Counters of producers and their batches; all but `remembered` start at zero with the gateway.
 
-    `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their sequence or
-    epoch. `evictions`: producers evicted to make room for new ones. `refusals`: new producers refused because there was
-    no room for them. `remembered`: producers that partitions remember now.
+    `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their
+    sequence or epoch. `evictions`: producers evicted to make room for new ones. `refusals`: new producers
+    refused because there was no room for them. `remembered`: producers that partitions remember now.
     """
 
     duplicates: int

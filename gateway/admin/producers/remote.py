@@ -1,4 +1,6 @@
-"""The active producers of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of kafka-python."""
+"""The active producers of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of
+kafka-python.
+"""
 
 from __future__ import annotations
 

@@ -95,7 +95,8 @@ def set_quotas(
         list[str],
         typer.Argument(
             metavar="QUOTA=VALUE",
-            help="producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of users and "
+            help="producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of "
+            "users and "
             "client ids, connection_creation_rate of addresses.",
             show_default=False,
         ),
@@ -185,7 +186,9 @@ def _change(
 
 
 def _entity(*named: tuple[str | None, bool]) -> dict[str, str | None]:
-    """Return the entity that the options name; options that exclude each other end the command with a usage error."""
+    """Return the entity that the options name; options that exclude each other end the command with a usage
+    error.
+    """
     entity: dict[str, str | None] = {}
     for kind, (name, is_default) in zip((USER, CLIENT_ID, IP), named, strict=True):
         if name is not None and is_default:

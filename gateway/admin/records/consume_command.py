@@ -32,7 +32,8 @@ def consume(
         typer.Option(
             "--from",
             metavar="OFFSET",
-            help="beginning, end, an offset, or -N for the last N records of each partition. [default: beginning]",
+            help="beginning, end, an offset, or -N for the last N records of each partition. [default: "
+            "beginning]",
             show_default=False,
         ),
     ] = None,
@@ -41,7 +42,8 @@ def consume(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or with Z or +02:00), or milliseconds.",
+            help="From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or "
+            "with Z or +02:00), or milliseconds.",
             show_default=False,
         ),
     ] = None,
@@ -71,7 +73,8 @@ def consume(
         typer.Option(
             "--show",
             metavar="FIELDS",
-            help="What to print of a record: topic, partition, offset, timestamp, key, value, headers. [default: value]",
+            help="What to print of a record: topic, partition, offset, timestamp, key, value, headers. "
+            "[default: value]",
             show_default=False,
         ),
     ] = "value",
@@ -195,14 +198,17 @@ def parse_start(text: str) -> Start:
         return Start("last", 0)
     if not _NUMBER.fullmatch(text):
         raise ValueError(
-            f"{text!r} is not a place to read from; write {BEGINNING}, {END}, an offset, or -N for the last N records"
+            f"{text!r} is not a place to read from; write {BEGINNING}, {END}, an offset, or -N for the last "
+            "N records"
         )
     number = int(text)
     return Start("offset", number) if number >= 0 else Start("last", -number)
 
 
 def first_offset(start: Start, log_start: int, log_end: int, at_time: int | None) -> int:
-    """Return the first offset to read; `at_time` is the offset of the first record at the time of `start`, None: no record is so late."""
+    """Return the first offset to read; `at_time` is the offset of the first record at the time of `start`,
+    None: no record is so late.
+    """
     match start.kind:
         case "offset":
             wanted = start.value

@@ -28,10 +28,11 @@ def consume(
     committed: bool,
     on_pause: Callable[[], None],
 ) -> Generator[Any]:
-    """Yield the records from `start` on, to the end that each partition has now, or for ever when the command follows.
+    """Yield the records from `start` on, to the end that each partition has now, or for ever when the command
+    follows.
 
-    `partitions` empty: all. `committed`: leave out records of aborted and open transactions. `on_pause` is called whenever all
-    records that have come are yielded.
+    `partitions` empty: all. `committed`: leave out records of aborted and open transactions. `on_pause` is
+    called whenever all records that have come are yielded.
     """
     (found,) = cluster.topics([topic])
     count = len(found["partitions"])

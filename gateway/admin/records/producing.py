@@ -19,7 +19,9 @@ LARGEST_REQUEST_BYTES: Final = 100 << 20
 DELIVERY_TIMEOUT_MS: Final = 60_000
 RECORDS_IN_FLIGHT: Final = 10_000
 BYTES_IN_FLIGHT: Final = 32 << 20
-"""Records, and bytes of them, that wait for their acknowledgements; the command reads no further input meanwhile."""
+"""Records, and bytes of them, that wait for their acknowledgements; the command reads no further input
+meanwhile.
+"""
 LINGER_MS: Final = 5
 
 
@@ -31,7 +33,9 @@ def produce(
     compression: str | None,
     at_once: bool,
 ) -> ProducedReport:
-    """Send records in order, each stored exactly once, and wait for the acknowledgements; `at_once`: do not gather batches."""
+    """Send records in order, each stored exactly once, and wait for the acknowledgements; `at_once`: do not
+    gather batches.
+    """
     (found,) = cluster.topics([topic])
     producer = opened(
         KafkaProducer,

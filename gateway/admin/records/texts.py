@@ -29,10 +29,11 @@ class ProducedRecord:
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """The meaning of a line of plain text: its key ends at `key_separator`; None: the whole line is the value.
+    """The meaning of a line of plain text: its key ends at `key_separator`; None: the whole line is the
+    value.
 
-    `key`, `headers` and `partition` are those of every line. A value that equals `null` is sent as null. `keeps_partitions`: a
-    line of JSON names its partition.
+    `key`, `headers` and `partition` are those of every line. A value that equals `null` is sent as null.
+    `keeps_partitions`: a line of JSON names its partition.
     """
 
     key_separator: bytes | None = None
@@ -62,7 +63,9 @@ class JsonHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JsonRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """A record in JSON, as `seqgate consume --json` prints records; topic and offset say where it was, and are ignored."""
+    """A record in JSON, as `seqgate consume --json` prints records; topic and offset say where it was, and
+    are ignored.
+    """
 
     value: Any = None
     value_base64: str | None = None

@@ -51,7 +51,9 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one se
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that answered: the addresses that were given, the one that was reached, and kafka-python's admin client."""
+    """A cluster that answered: the addresses that were given, the one that was reached, and kafka-python's
+    admin client.
+    """
 
     addresses: tuple[str, ...]
     reached: BrokerAddress
@@ -88,7 +90,9 @@ class Cluster:
 
 @contextmanager
 def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = OPEN) -> Iterator[Cluster]:
-    """Yield the cluster at these addresses, connected as `security` says. Raises ControlError, also in place of the errors of kafka-python."""
+    """Yield the cluster at these addresses, connected as `security` says. Raises ControlError, also in place
+    of the errors of kafka-python.
+    """
     reached = _first_that_listens([BrokerAddress(*address, security) for address in addresses])
     shown = tuple(shown_address(*address) for address in addresses)
     try:
@@ -102,7 +106,8 @@ def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = O
         )
     except kafka_errors.KafkaError as error:
         raise ControlError(
-            f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: {sentence(error)}{_ADVICE[security is OPEN]}"
+            f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: "
+            f"{sentence(error)}{_ADVICE[security is OPEN]}"
         ) from error
     try:
         yield Cluster(shown, reached, admin)
@@ -129,7 +134,8 @@ def _first_that_listens(addresses: Sequence[BrokerAddress]) -> BrokerAddress:
         else:
             return address
     raise ControlError(
-        f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with --bootstrap"
+        f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
+        "--bootstrap"
     )
 
 
@@ -147,7 +153,9 @@ def led_partitions(
     partition: int | None,
     holds: Callable[[str, bool], bool] = lambda _, is_internal: not is_internal,
 ) -> list[Any]:
-    """Return the partitions that have a leader: of one topic, or of all whose name and internality `holds` accepts."""
+    """Return the partitions that have a leader: of one topic, or of all whose name and internality `holds`
+    accepts.
+    """
     if topic is None:
         topics = [row for row in cluster.all_topics() if holds(row["name"], row["is_internal"])]
     else:
@@ -172,7 +180,8 @@ C = TypeVar("C")
 def opened(kind: Callable[..., C], **settings: Any) -> C:
     """Return a client of this kind. Raises an error of kafka-python.
 
-    A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this closes them.
+    A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this closes
+    them.
     """
     made: list[KafkaNetClient] = []
 

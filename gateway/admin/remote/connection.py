@@ -97,7 +97,8 @@ def _tls_told(address: BrokerAddress) -> Iterator[None]:
     except ssl.SSLError as error:
         reason = (error.reason or str(error)).lower().replace("_", " ")
         raise ControlError(
-            f"the TLS handshake with {address.shown} failed: {reason}; does security.protocol fit its listener?"
+            f"the TLS handshake with {address.shown} failed: {reason}; does security.protocol fit its "
+            "listener?"
         ) from None
     except ConnectionError:
         raise ControlError(

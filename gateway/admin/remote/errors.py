@@ -67,7 +67,9 @@ def _topics_refused(error: errors.TopicAuthorizationFailedError) -> str:
 
 
 def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -> ControlError:
-    """Return the error for a topic that does not exist, or may be hidden, with the name of the most similar topic."""
+    """Return the error for a topic that does not exist, or may be hidden, with the name of the most similar
+    topic.
+    """
     hidden = ", or this user may not see it" if may_be_hidden else ""
     return ControlError(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
 

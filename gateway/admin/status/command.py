@@ -56,13 +56,15 @@ def status(
 ) -> None:
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
-    Exits with 1 when something is wrong: no gateway runs, one of several workers does not answer, producers are refused because the disk
-    is short of room, a partition is offline, stored batches are damaged, sound records were cut off a log, the store of producer ids does
-    not answer, the certificate of a listener expires within 14 days, producers are refused because the bucket lags behind, or the last
-    round of uploads failed.
+    Exits with 1 when something is wrong: no gateway runs, one of several workers does not answer, producers
+    are refused because the disk is short of room, a partition is offline, stored batches are damaged, sound
+    records were cut off a log, the store of producer ids does not answer, the certificate of a listener
+    expires within 14 days, producers are refused because the bucket lags behind, or the last round of uploads
+    failed.
 
-    Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory that is offline,
-    partitions without a leader, and partitions whose replicas are not all in sync. Each broker answers within 5 s.
+    Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory
+    that is offline, partitions without a leader, and partitions whose replicas are not all in sync. Each
+    broker answers within 5 s.
     """
     if bootstrap is not None:
         _show_cluster(bootstrap, command_config, config_file, data_dir, as_json=as_json)
@@ -150,7 +152,10 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ),
         (
             "producer names",
-            f"{count(answer.names.remembered)} remembered, {count(answer.names.dropped_records)} records dropped as duplicates",
+            (
+                f"{count(answer.names.remembered)} remembered, {count(answer.names.dropped_records)} records "
+                "dropped as duplicates"
+            ),
         ),
     ]
     if answer.is_disk_short:
@@ -179,14 +184,16 @@ def _worker(row: WorkerRow) -> tuple[str, str]:
 
 def _damage(row: DamagedRow) -> str:
     return (
-        f"{row.topic}-{row.partition}: offsets {row.first_offset} to {row.end_offset - 1}, {row.size_bytes} bytes at position "
+        f"{row.topic}-{row.partition}: offsets {row.first_offset} to {row.end_offset - 1}, {row.size_bytes} "
+        "bytes at position "
         f"{row.position} of {row.file}: {row.reason}"
     )
 
 
 def _cut(row: CutRow) -> str:
     return (
-        f"{row.topic}-{row.partition}: {counted(row.records, 'sound record')} behind a damaged batch, offsets {row.first_offset} to "
+        f"{row.topic}-{row.partition}: {counted(row.records, 'sound record')} behind a damaged batch, "
+        f"offsets {row.first_offset} to "
         f"{row.last_offset}; the bytes are kept in {row.file}; delete the file when you no longer need them"
     )
 
@@ -230,7 +237,9 @@ def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
 
 
 def _month(bucket: BucketState, uptime_ms: int) -> str:
-    """Return the price of a month that goes on as since the start; nothing while the requests of the start itself count most."""
+    """Return the price of a month that goes on as since the start; nothing while the requests of the start
+    itself count most.
+    """
     if uptime_ms < FIRST_ESTIMATE_MS:
         return ""
     return f", ${bucket.us_dollars * MONTH_MS / uptime_ms:,.2f} a month"
@@ -261,7 +270,10 @@ def _uploads(uploads: UploadProgress) -> list[tuple[str, str]]:
     return [
         (
             "  write-ahead log",
-            f"{counted(uploads.wal_objects, 'object')}; {count(uploads.wal_bytes)} bytes are only there{oldest}",
+            (
+                f"{counted(uploads.wal_objects, 'object')}; {count(uploads.wal_bytes)} bytes are only "
+                f"there{oldest}"
+            ),
         ),
         ("  last upload", last),
     ]
@@ -273,7 +285,10 @@ def _cache(cache: CacheState) -> list[tuple[str, str]]:
     return [
         (
             "  cache",
-            f"{count(cache.local_bytes)} bytes, {limit}; {count(cache.bytes_evicted)} bytes evicted, {fetched}",
+            (
+                f"{count(cache.local_bytes)} bytes, {limit}; {count(cache.bytes_evicted)} bytes evicted, "
+                f"{fetched}"
+            ),
         ),
     ]
 
@@ -367,7 +382,9 @@ _SUMMED: Final = (
 
 
 def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
-    """Return one state: counts and limits are summed, and of the uploads the worst is told. None where no worker has a bucket."""
+    """Return one state: counts and limits are summed, and of the uploads the worst is told. None where no
+    worker has a bucket.
+    """
     known = [state for state in states if state is not None]
     if not known:
         return None
@@ -419,7 +436,8 @@ _WORKERS_SUMMED: Final = (
 
 
 def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Status:
-    """Return one status: what the workers count is summed, and each worker has a row. That of a single process stays as it is.
+    """Return one status: what the workers count is summed, and each worker has a row. That of a single
+    process stays as it is.
 
     `missing` has a sentence about each worker that gave no answer.
     """

@@ -21,7 +21,9 @@ class OfflinePartition(msgspec.Struct, frozen=True):
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """The certificate that a listener shows; `warning` says what is wrong with its age, None while it is valid for long enough."""
+    """The certificate that a listener shows; `warning` says what is wrong with its age, None while it is
+    valid for long enough.
+    """
 
     listener: str
     valid_until_ms: int
@@ -29,11 +31,14 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 class BucketState(msgspec.Struct, frozen=True):
-    """The bucket of a gateway: the calls since the gateway started, the local cache, and what waits for the bucket.
+    """The bucket of a gateway: the calls since the gateway started, the local cache, and what waits for the
+    bucket.
 
-    `lists` counts pages, `failures` calls that failed or were refused. `unwritten_bytes` of records are not durable yet; at
-    `unwritten_max_bytes` producers are refused (`is_behind`), until half of them are durable. `us_dollars` is the price of the requests by Amazon's list for S3 Standard in us-east-1; storage and traffic come on top.
-    `replica_bytes` of records that other gateways lead were read here; None without `replica.selector.class`.
+    `lists` counts pages, `failures` calls that failed or were refused. `unwritten_bytes` of records are not
+    durable yet; at `unwritten_max_bytes` producers are refused (`is_behind`), until half of them are durable.
+    `us_dollars` is the price of the requests by Amazon's list for S3 Standard in us-east-1; storage and
+    traffic come on top. `replica_bytes` of records that other gateways lead were read here; None without
+    `replica.selector.class`.
     """
 
     address: str
@@ -54,7 +59,9 @@ class BucketState(msgspec.Struct, frozen=True):
 
 
 class WorkerRow(msgspec.Struct, frozen=True):
-    """One of several workers. `partitions` are those that it leads; `requests` counts since the worker started."""
+    """One of several workers. `partitions` are those that it leads; `requests` counts since the worker
+    started.
+    """
 
     node_id: int
     pid: int
@@ -66,14 +73,15 @@ class WorkerRow(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present.
+    """The state of a running gateway. Counters of events start at zero with the gateway; the others count the
+    present.
 
     `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
     listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
-    `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`. `led_partitions` counts the
-    partitions that this process leads. `workers` has a row for each of several workers; then counters are the sums of all, and `pid` and
-    `node_id` are those of the first one that answers. `missing_workers` has a sentence about each that does not answer; what it counts is
-    missing.
+    `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
+    `led_partitions` counts the partitions that this process leads. `workers` has a row for each of several
+    workers; then counters are the sums of all, and `pid` and `node_id` are those of the first one that
+    answers. `missing_workers` has a sentence about each that does not answer; what it counts is missing.
     """
 
     version: str
@@ -119,7 +127,9 @@ class StatusRequest(Request[Status], tag="status"):
 
 
 class LogDir(msgspec.Struct, frozen=True):
-    """A log directory of a broker. `used_bytes` are those of its partitions; sizes of the disk are None where unknown."""
+    """A log directory of a broker. `used_bytes` are those of its partitions; sizes of the disk are None where
+    unknown.
+    """
 
     path: str
     error: str | None
@@ -129,7 +139,9 @@ class LogDir(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A broker. `error` is why it gave no answer; the rest is then empty. `apis` maps API keys to [first, last version]."""
+    """A broker. `error` is why it gave no answer; the rest is then empty. `apis` maps API keys to [first,
+    last version].
+    """
 
     node_id: int
     address: str
@@ -150,7 +162,9 @@ class TroubledPartition(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """The state of a cluster. `features` are the finalized levels by feature. `is_well` is False when something is wrong."""
+    """The state of a cluster. `features` are the finalized levels by feature. `is_well` is False when
+    something is wrong.
+    """
 
     cluster_id: str
     controller: int | None

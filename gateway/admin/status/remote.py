@@ -1,4 +1,6 @@
-"""Asks all brokers of a cluster how they are, over the Kafka protocol. Raises ControlError, or an error of kafka-python."""
+"""Asks all brokers of a cluster how they are, over the Kafka protocol. Raises ControlError, or an error of
+kafka-python.
+"""
 
 from __future__ import annotations
 

@@ -143,7 +143,8 @@ def _print(page: SweepPage) -> None:
 def tasks(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show running and recently finished background tasks.
 
-    Work that an administrative request has begun continues when the client's request times out; `seqgate tasks` shows it to the end.
+    Work that an administrative request has begun continues when the client's request times out; `seqgate
+    tasks` shows it to the end.
     """
     with asking(config_file, data_dir) as client:
         page = client.ask(ListTasksRequest())

@@ -28,7 +28,9 @@ class TaskRow(msgspec.Struct, frozen=True):
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """All tasks. `files_to_delete` counts the files that wait for deletion, and each directory of a deleted partition as one."""
+    """All tasks. `files_to_delete` counts the files that wait for deletion, and each directory of a deleted
+    partition as one.
+    """
 
     tasks: list[TaskRow]
     files_to_delete: int
@@ -41,8 +43,9 @@ class ListTasksRequest(Request[TaskPage], tag="tasks"):
 class LeakRow(msgspec.Struct, frozen=True):
     """A leak: an orphaned file, directory or state.
 
-    `place` is a path in the data directory, or the owner of the state. `size_bytes` is None where a leak has no size of its own.
-    `removed`: the leak is gone, or waits for deletion. `removable`: a sweep may remove the leak.
+    `place` is a path in the data directory, or the owner of the state. `size_bytes` is None where a leak has
+    no size of its own. `removed`: the leak is gone, or waits for deletion. `removable`: a sweep may remove
+    the leak.
     """
 
     kind: str
@@ -65,7 +68,8 @@ class SweepPage(msgspec.Struct, frozen=True):
 
 
 class SweepRequest(Request[TaskRow], tag="sweep"):
-    """Begin a sweep. With `remove` it removes leaks of known kinds, with `unknown` also files of no known name.
+    """Begin a sweep. With `remove` it removes leaks of known kinds, with `unknown` also files of no known
+    name.
 
     Files that changed less than `min_age_ms` ago are not leaks.
     """
@@ -76,7 +80,9 @@ class SweepRequest(Request[TaskRow], tag="sweep"):
 
 
 class SweepResultRequest(PagedRequest[SweepPage], tag="sweep.result"):
-    """The request for the leaks that a sweep has found so far, from leak `position` on; the task number names the sweep."""
+    """The request for the leaks that a sweep has found so far, from leak `position` on; the task number names
+    the sweep.
+    """
 
     number: int
     position: int = 0

@@ -119,7 +119,8 @@ def create(
         typer.Option(
             "--replication-factor",
             metavar="N",
-            help="Replicas of each partition, 1 on Seqgate. [default: default.replication.factor of the cluster]",
+            help="Replicas of each partition, 1 on Seqgate. [default: default.replication.factor of the "
+            "cluster]",
             min=1,
             show_default=False,
         ),

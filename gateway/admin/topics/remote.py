@@ -1,4 +1,6 @@
-"""Asks a cluster about topics, and changes them. Every function raises ControlError or an error of kafka-python."""
+"""Asks a cluster about topics, and changes them. Every function raises ControlError or an error of
+kafka-python.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,9 @@ def _refused(name: str, error: str | None) -> TopicOutcome:
 
 
 def create_missing(cluster: Cluster, name: str) -> None:
-    """Create a topic with the cluster's defaults unless it exists. Raises ControlError when the cluster refuses."""
+    """Create a topic with the cluster's defaults unless it exists. Raises ControlError when the cluster
+    refuses.
+    """
     (outcome,) = create(
         cluster,
         [name],

@@ -1,5 +1,5 @@
-"""`seqgate transactions`: transactional ids, the readers and offsets that their transactions hold back, and how
-to end them.
+"""`seqgate transactions`: transactional ids, the readers and offsets that their transactions hold back, and
+how to end them.
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ def _abort(
     execute: bool,
     planned: TransactionAbort | None = None,
 ) -> TransactionAbort:
-    """Abort a transaction, or only report what the abort would do. Never abort a later transaction than the `planned`
-    one.
+    """Abort a transaction, or only report what the abort would do. Never abort a later transaction than the
+    `planned` one.
     """
     if isinstance(request, AbortHangingRequest):
         return client.ask(msgspec.structs.replace(request, execute=execute))
@@ -328,7 +328,8 @@ def print_transactions(listing: TransactionListing) -> None:
     if listing.partitions_elsewhere:
         led = counted(len(listing.partitions_elsewhere), "partition")
         print_lines(
-            f"Transactional ids are missing: other gateways lead {led} of __transaction_state; ask the cluster with --bootstrap."
+            f"Transactional ids are missing: other gateways lead {led} of __transaction_state; ask the "
+            "cluster with --bootstrap."
         )
     _print_stopped(listing.gateway)
 

@@ -5,9 +5,10 @@
     not part           knows the id, but the partition takes no part in its transaction
     overdue            knows the transaction, which is open for longer than its producer asked for
 
-Readers of committed records wait before the first record of such a transaction. The coordinator aborts an overdue transaction at
-its next check (`transaction.abort.timed.out.transaction.cleanup.interval.ms`); an operator aborts the others one by one, as with
-`kafka-transactions abort`. Source: Kafka's TransactionsCommand, KIP-664.
+Readers of committed records wait before the first record of such a transaction. The coordinator aborts an
+overdue transaction at its next check (`transaction.abort.timed.out.transaction.cleanup.interval.ms`); an
+operator aborts the others one by one, as with `kafka-transactions abort`. Source: Kafka's
+TransactionsCommand, KIP-664.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> T
     known = known_producers(services.coordinators)(producer_id)
     if known is not None and (partition.topic, partition.index) in known.transaction.partitions:
         raise ControlError(
-            f"{name} takes part in the transaction of {known.transactional_id}, which must end everywhere at once; "
+            f"{name} takes part in the transaction of {known.transactional_id}, which must end everywhere at "
+            "once; "
             f"abort that: seqgate transactions abort {known.transactional_id}"
         )
     entry = partition.log.producers.get(producer_id)
@@ -155,7 +157,8 @@ async def _write_marker(services: Services, partition: Partition, entry: Produce
         raise ControlError(f"{partition.topic}-{partition.index} takes no marker: {error}") from error
     if not await partition.persisted(offset):
         raise ControlError(
-            f"the marker in {partition.topic}-{partition.index} could not be made durable: the partition is offline"
+            f"the marker in {partition.topic}-{partition.index} could not be made durable: the partition is "
+            "offline"
         )
 
 

@@ -45,7 +45,9 @@ def list_transactions(gateway: LiveGateway, request: ListTransactionsRequest) ->
 
 
 def describe_transaction(gateway: LiveGateway, request: DescribeTransactionRequest) -> TransactionDescription:
-    """Return an id with one page of its partitions; the first page has the offsets that it holds. Raises ControlError."""
+    """Return an id with one page of its partitions; the first page has the offsets that it holds. Raises
+    ControlError.
+    """
     services = gateway.services
     transaction = _find(services, request.transactional_id)
     places, complete = page(transaction.partitions, request.after, request.limit, key=lambda place: place)
@@ -115,7 +117,8 @@ async def _fence(
     except TransactionRefused as error:
         raise ControlError(
             f"the abort of {transactional_id} is decided, but not written to every partition yet "
-            f"({error.error_code.name}); the gateway continues the abort, and `seqgate status` shows whether a partition is "
+            f"({error.error_code.name}); the gateway continues the abort, and `seqgate status` shows whether "
+            "a partition is "
             "offline"
         ) from error
     return FencedBy(*producer)
@@ -193,7 +196,9 @@ class Known(NamedTuple):
 
 
 def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known | None]:
-    """Return a function that finds the transaction of a producer id, None where no loaded coordinator shard knows the id."""
+    """Return a function that finds the transaction of a producer id, None where no loaded coordinator shard
+    knows the id.
+    """
     shards = coordinators.transactions.shards
     shards.load_stored()
     loaded = [entry.shard for entry in shards if entry.is_current]

@@ -15,8 +15,8 @@ from gateway.admin.request import PagedRequest, Request
 class PendingOffset(msgspec.Struct, frozen=True):
     """An offset that an open transaction holds; it is committed or dropped with the transaction.
 
-    `transactional_id` is None where nobody knows the producer. A `superseded` offset never takes effect, because a later commit
-    has replaced it.
+    `transactional_id` is None where nobody knows the producer. A `superseded` offset never takes effect,
+    because a later commit has replaced it.
     """
 
     group: str
@@ -32,8 +32,8 @@ class PendingOffset(msgspec.Struct, frozen=True):
 class TransactionRow(msgspec.Struct, frozen=True):
     """A transactional id, its producer, and its present transaction.
 
-    Without a transaction `start_ms` and `age_ms` are None and `partition_count` is 0. `last_update_ms` is when the state of the
-    id changed last, `timeout_ms` how long its transactions may take.
+    Without a transaction `start_ms` and `age_ms` are None and `partition_count` is 0. `last_update_ms` is
+    when the state of the id changed last, `timeout_ms` how long its transactions may take.
     """
 
     transactional_id: str
@@ -50,8 +50,8 @@ class TransactionRow(msgspec.Struct, frozen=True):
 class TransactionPage(msgspec.Struct, frozen=True):
     """Some of the transactional ids; `complete`: no id comes after the last row.
 
-    `offline_partitions` are the partitions of `__transaction_state` that are out of service, and `partitions_elsewhere` those that
-    other gateways lead; their ids are missing.
+    `offline_partitions` are the partitions of `__transaction_state` that are out of service, and
+    `partitions_elsewhere` those that other gateways lead; their ids are missing.
     """
 
     transactions: list[TransactionRow]
@@ -63,7 +63,8 @@ class TransactionPage(msgspec.Struct, frozen=True):
 class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.list"):
     """The transactional ids that pass every filter given, in order, from the first one after `after` on.
 
-    `longer_than_ms` passes ids whose open transaction is older than that, `pattern` (RE2) the ids that it matches whole.
+    `longer_than_ms` passes ids whose open transaction is older than that, `pattern` (RE2) the ids that it
+    matches whole.
     """
 
     is_spread: ClassVar[bool] = True
@@ -81,8 +82,8 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
 
 
 class TransactionListing(msgspec.Struct, frozen=True):
-    """All requested transactional ids. `gateway` is "running" or "stopped"; the ids of `offline_partitions` and of
-    `partitions_elsewhere` are missing.
+    """All requested transactional ids. `gateway` is "running" or "stopped"; the ids of `offline_partitions`
+    and of `partitions_elsewhere` are missing.
     """
 
     gateway: str
@@ -92,10 +93,11 @@ class TransactionListing(msgspec.Struct, frozen=True):
 
 
 class TransactionPartition(msgspec.Struct, frozen=True):
-    """A partition that a transaction writes to; `first_offset` is the offset of its first record there, None without one.
+    """A partition that a transaction writes to; `first_offset` is the offset of its first record there, None
+    without one.
 
-    Readers of committed records wait at `last_stable_offset`, other readers at `high_watermark`. Both are None when the partition
-    is gone, another gateway leads it, or the gateway is stopped.
+    Readers of committed records wait at `last_stable_offset`, other readers at `high_watermark`. Both are
+    None when the partition is gone, another gateway leads it, or the gateway is stopped.
     """
 
     topic: str
@@ -108,8 +110,8 @@ class TransactionPartition(msgspec.Struct, frozen=True):
 class TransactionDescription(TransactionRow, frozen=True):
     """A transactional id with some of its partitions; `complete`: no partition comes after the last row.
 
-    `pending_offsets` are the offsets of groups that its transaction holds. They come with the first partitions only, and are at
-    most 10,000 of `pending_offset_count`.
+    `pending_offsets` are the offsets of groups that its transaction holds. They come with the first
+    partitions only, and are at most 10,000 of `pending_offset_count`.
     """
 
     partitions: list[TransactionPartition]
@@ -135,8 +137,9 @@ class DescribeTransactionRequest(PagedRequest[TransactionDescription], tag="tran
 class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that a partition has open from `first_offset` on, and why it counts as hanging.
 
-    `reason` is one of the words in `gateway.admin.transactions.messages`. `age_ms` is the time since the producer last wrote to the
-    partition, by the gateway's clock; `last_timestamp` is the timestamp of its newest record.
+    `reason` is one of the words in `gateway.admin.transactions.messages`. `age_ms` is the time since the
+    producer last wrote to the partition, by the gateway's clock; `last_timestamp` is the timestamp of its
+    newest record.
     """
 
     broker_id: int
@@ -155,8 +158,8 @@ class HangingTransaction(msgspec.Struct, frozen=True):
 class HangingPage(msgspec.Struct, frozen=True):
     """Some of the hanging transactions; `complete`: no transaction comes after the last row.
 
-    While `offline_partitions` of `__transaction_state` are out of service, one of them may know an unknown producer. The
-    transactions of unknown producers are missing then.
+    While `offline_partitions` of `__transaction_state` are out of service, one of them may know an unknown
+    producer. The transactions of unknown producers are missing then.
     """
 
     hanging: list[HangingTransaction]
@@ -193,8 +196,8 @@ class FencedBy(msgspec.Struct, frozen=True):
 class TransactionAbort(msgspec.Struct, frozen=True):
     """An abort, `executed` or only planned, with the transaction as it was before.
 
-    `partitions` are at most 10,000 of `partition_count`. A transaction that only one partition has open may have no known
-    `transactional_id` or `start_ms`, and its abort fences no producer.
+    `partitions` are at most 10,000 of `partition_count`. A transaction that only one partition has open may
+    have no known `transactional_id` or `start_ms`, and its abort fences no producer.
     """
 
     executed: bool
@@ -221,7 +224,9 @@ class AbortTransactionRequest(Request[TransactionAbort], tag="transactions.abort
 
 
 class AbortHangingRequest(Request[TransactionAbort], tag="transactions.abort-hanging"):
-    """Abort the transaction that one partition has open from `first_offset` on; without `execute` only report it."""
+    """Abort the transaction that one partition has open from `first_offset` on; without `execute` only report
+    it.
+    """
 
     topic: str
     partition: int

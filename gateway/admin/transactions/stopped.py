@@ -1,4 +1,5 @@
-"""The transactional ids in a data directory that no gateway has open, read without a lock and without a change.
+"""The transactional ids in a data directory that no gateway has open, read without a lock and without a
+change.
 
 The offsets that only open partition logs know are missing.
 """

@@ -36,7 +36,9 @@ def rows_of_ids(
     now_ms: int,
     limit: int,
 ) -> tuple[list[TransactionRow], bool]:
-    """Return the first `limit` requested rows in order, and whether these are the last ones. Raises ControlError."""
+    """Return the first `limit` requested rows in order, and whether these are the last ones. Raises
+    ControlError.
+    """
     is_wanted = _filter(request, now_ms)
     found = (item for item in transactions if is_wanted(*item))
     items, complete = page(found, request.after, limit, key=lambda item: item[0])

@@ -59,7 +59,8 @@ def add(
         typer.Option(
             "--password-file",
             metavar="FILE",
-            help="A file whose first line is the password; - is standard input. [default: ask on the terminal]",
+            help="A file whose first line is the password; - is standard input. [default: ask on the "
+            "terminal]",
             show_default=False,
         ),
     ] = None,
@@ -117,7 +118,8 @@ def remove(
 ) -> None:
     """Remove a user, or the credentials of some mechanisms.
 
-    The user can't log in any more; open connections stay until they close or must log in again (connections.max.reauth.ms).
+    The user can't log in any more; open connections stay until they close or must log in again
+    (connections.max.reauth.ms).
     """
     request = RemoveUserRequest(user, _checked(mechanisms))
     with asking_either(bootstrap, config_file, data_dir, command_config) as client:
@@ -175,7 +177,9 @@ SALT_BYTES: Final = 16
 
 
 def read_password(file: str | None) -> str:
-    """Return the password in the first line of a file (`-`: standard input), or the one typed twice at a prompt."""
+    """Return the password in the first line of a file (`-`: standard input), or the one typed twice at a
+    prompt.
+    """
     if file is None:
         password = _ask() if sys.stdin.isatty() else sys.stdin.readline()
     elif file == STANDARD_INPUT:

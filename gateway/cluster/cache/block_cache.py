@@ -19,7 +19,9 @@ class BlockSource(Protocol):
     """The port that reads segments from the bucket."""
 
     async def read(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
-        """Return bytes of a segment file, checked; wait while the store does not answer. Raises OSError: they are lost."""
+        """Return bytes of a segment file, checked; wait while the store does not answer. Raises OSError: they
+        are lost.
+        """
 
 
 class BlockCache:
@@ -35,7 +37,9 @@ class BlockCache:
         """Called with the number of bytes that a block added to the local disk."""
 
         self.make_room: Callable[[int], Awaitable[None]] | None = None
-        """Evicts blocks until the disk has room for this number of bytes, before whole files are fetched. Raises OSError."""
+        """Evicts blocks until the disk has room for this number of bytes, before whole files are fetched.
+        Raises OSError.
+        """
 
     def is_absent(self, place: Place) -> bool:
         """Return whether the local disk lacks a byte of the place."""
@@ -53,7 +57,8 @@ class BlockCache:
 
     @contextlib.asynccontextmanager
     async def held(self, paths: Iterable[str]) -> AsyncIterator[None]:
-        """Keep whole segment files on the local disk within the `async with` block; fetch what they lack first. Raises OSError.
+        """Keep whole segment files on the local disk within the `async with` block; fetch what they lack
+        first. Raises OSError.
 
         For users that read the files past this process: the process that compacts.
         """

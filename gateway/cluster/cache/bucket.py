@@ -1,4 +1,5 @@
-"""The bytes of segments from their parts in the bucket, for readers on the event loop and for threads that wait.
+"""The bytes of segments from their parts in the bucket, for readers on the event loop and for threads that
+wait.
 
 Calls to the store for threads that wait, made in a thread and an event loop of their own.
 
@@ -39,8 +40,8 @@ class BucketSource:
     ) -> None:
         """Take the store. With `one_by_one` a read makes one call after the other, and starts no task.
 
-        `restored` are the manifests from which the local files were made. A process whose session has ended may have replaced one since, by
-        one with other bytes.
+        `restored` are the manifests from which the local files were made. A process whose session has ended
+        may have replaced one since, by one with other bytes.
         """
         self._one_by_one = one_by_one
         self._restored = {} if restored is None else restored
@@ -49,7 +50,9 @@ class BucketSource:
         self._manifests: dict[PartitionKey, Manifest] = {}
 
     async def read(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
-        """Return bytes of a segment file, checked; wait while the store does not answer. Raises OSError: the bytes can't be had."""
+        """Return bytes of a segment file, checked; wait while the store does not answer. Raises OSError: the
+        bytes can't be had.
+        """
         partition = PartitionKey(key.topic_id, key.partition)
         before: SegmentRef | None = None
         try:
@@ -78,7 +81,9 @@ class BucketSource:
     async def _segment(
         self, partition: PartitionKey, key: SegmentKey, *, is_new_wanted: bool
     ) -> SegmentRef | None:
-        """Return a segment from a manifest that is as new as the key says. Raises CorruptPart, IncompatibleFormat, Refused."""
+        """Return a segment from a manifest that is as new as the key says. Raises CorruptPart,
+        IncompatibleFormat, Refused.
+        """
         manifest = _newest(self._manifests.get(partition), self._restored.get(partition))
         if manifest is None or is_new_wanted or manifest.generation < key.generation:
             path = manifest_key(partition)
@@ -112,7 +117,9 @@ class WaitingSource:
         self._source: BucketSource | None = None
 
     def fetch(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
-        """Return bytes of a segment file, checked. Raises OSError: they can't be had, or the store does not answer in time."""
+        """Return bytes of a segment file, checked. Raises OSError: they can't be had, or the store does not
+        answer in time.
+        """
 
         async def read(objects: ObjectStore) -> bytes:
             if self._source is None:
@@ -159,7 +166,9 @@ class BucketThread:
         self._objects: ObjectStore | None = None
 
     def run(self, call: Callable[[ObjectStore], Coroutine[Any, Any, T]]) -> T:
-        """Return what the coroutine returns. Raises its errors, and OSError if it takes longer than the timeout."""
+        """Return what the coroutine returns. Raises its errors, and OSError if it takes longer than the
+        timeout.
+        """
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="bucket-reads", daemon=True)

@@ -1,7 +1,7 @@
 """Keeps the local disk within its limit: evicts the blocks that were not read for the longest time.
 
-Only blocks of segments that the bucket has are evicted. All other bytes stay: records that are not uploaded yet, indexes, and the
-records of internal topics, which each start reads as a whole.
+Only blocks of segments that the bucket has are evicted. All other bytes stay: records that are not uploaded
+yet, indexes, and the records of internal topics, which each start reads as a whole.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Eviction:
     ) -> None:
         """Take the data directory, and three numbers that may change.
 
-        `limit_bytes` are the most bytes of segments on the local disk, NO_LIMIT for as many as fit; `reserve_bytes` stay free on the
-        disk; `log_bytes` are the bytes of all segments, holes included.
+        `limit_bytes` are the most bytes of segments on the local disk, NO_LIMIT for as many as fit;
+        `reserve_bytes` stay free on the disk; `log_bytes` are the bytes of all segments, holes included.
         """
         self._storage = storage
         self._sparse = sparse
@@ -80,7 +80,9 @@ class Eviction:
             self._begin_pass()
 
     async def make_room(self, size_bytes: int) -> None:
-        """Evict until the disk has room for so many bytes, whatever the limit is. Raises OSError if there is too little to evict."""
+        """Evict until the disk has room for so many bytes, whatever the limit is. Raises OSError if there is
+        too little to evict.
+        """
         missing_bytes = size_bytes - self._free_bytes()
         if missing_bytes <= 0:
             return
@@ -137,7 +139,8 @@ class Eviction:
         if error.errno == errno.EOPNOTSUPP:
             self._has_holes = False
             logger.error(
-                "the file system of %s can't punch holes, so seqgate.cluster.cache.bytes limits nothing; use ext4, xfs, btrfs or tmpfs",
+                "the file system of %s can't punch holes, so seqgate.cluster.cache.bytes limits nothing; use "
+                "ext4, xfs, btrfs or tmpfs",
                 self._path,
             )
         else:

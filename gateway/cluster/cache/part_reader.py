@@ -34,7 +34,9 @@ class PartReader:
         self._indexes: OrderedDict[str, PartIndex] = OrderedDict()
 
     async def read(self, partition: PartitionKey, part: PartRef, start: int, stop: int) -> bytes:
-        """Return the bytes from position `start` to `stop` of the part's data. Raises Missing, CorruptPart, Refused."""
+        """Return the bytes from position `start` to `stop` of the part's data. Raises Missing, CorruptPart,
+        Refused.
+        """
         key = part_key(partition, part.name)
         if part.length <= WHOLE_BYTES:
             _, data = decode_part(await self._reads.answered(lambda: self._objects.get(key)), key)
@@ -69,7 +71,8 @@ async def read_parts(
     *,
     one_by_one: bool = False,
 ) -> bytes:
-    """Return bytes of a segment file from its parts, which follow each other from position 0 on and hold all of the bytes.
+    """Return bytes of a segment file from its parts, which follow each other from position 0 on and hold all
+    of the bytes.
 
     Reads the parts at the same time, or one after the other.
     """

@@ -1,4 +1,6 @@
-"""The caches of several workers of one bucket: directories in the data directory, and a file with their number."""
+"""The caches of several workers of one bucket: directories in the data directory, and a file with their
+number.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def begin_caches(root: Path, count: int) -> None:
 
 
 def caches_in(root: Path) -> list[Path]:
-    """Return the data directories of the workers that were started last; none in a directory without workers of a bucket."""
+    """Return the data directories of the workers that were started last; none in a directory without workers
+    of a bucket.
+    """
     try:
         count = int((root / CACHES / COUNT).read_text())
     except (OSError, ValueError):

@@ -107,7 +107,9 @@ class Verdict(NamedTuple):
 
 
 class Watch:
-    """The watch over one session. `seconds` counts the time in which the machine is suspended, and is never set."""
+    """The watch over one session. `seconds` counts the time in which the machine is suspended, and is never
+    set.
+    """
 
     def __init__(self, objects: ObjectStore, watched: Watched, seconds: Callable[[], float]) -> None:
         self._objects = objects
@@ -140,7 +142,9 @@ class Watch:
             await asyncio.sleep(self._step_s)
 
     async def _look(self) -> bool:
-        """Look at the first empty place; return whether it has the seal. Raises what a call to the store raises."""
+        """Look at the first empty place; return whether it has the seal. Raises what a call to the store
+        raises.
+        """
         now_s = self._seconds()
         found = await self._at(self._seq)
         if found is not None:
@@ -279,10 +283,12 @@ async def end_earlier(
     lease_s: float,
     may_serve: Callable[[int], bool],
 ) -> list[tuple[RegisteredSession, SealedWal]]:
-    """Seal the earlier sessions of the node, and wait until none of them serves; return them as `seal_all` does.
+    """Seal the earlier sessions of the node, and wait until none of them serves; return them as `seal_all`
+    does.
 
-    `may_serve` says for the number of a session whether its process may still answer clients: not if the metadata shows its end, and not if
-    the lock of this data directory proves that the process is dead. Waits until the store answers. Raises as `seal_all`.
+    `may_serve` says for the number of a session whether its process may still answer clients: not if the
+    metadata shows its end, and not if the lock of this data directory proves that the process is dead. Waits
+    until the store answers. Raises as `seal_all`.
     """
     own_earlier = [
         session for session in earlier if session.node_id == own.node_id and session.session < own.session
@@ -304,11 +310,15 @@ async def end_earlier(
 
 
 DRIFT: Final = 0.1
-"""How much faster the clock of a taker may run than that of the gateway that it takes over, as a share of the time."""
+"""How much faster the clock of a taker may run than that of the gateway that it takes over, as a share of the
+time.
+"""
 
 
 def conviction_s(lease_s: float) -> float:
-    """Return how long a session must be silent, on the clock of a taker, so that its lease is over on its own clock."""
+    """Return how long a session must be silent, on the clock of a taker, so that its lease is over on its own
+    clock.
+    """
     return lease_s * (1 + DRIFT)
 
 
@@ -328,7 +338,9 @@ class Lease:
         self._seconds = seconds
 
     def is_over(self) -> bool:
-        """Whether another gateway may lead the partitions by now. Ask this before the state that is answered is read."""
+        """Whether another gateway may lead the partitions by now. Ask this before the state that is answered
+        is read.
+        """
         return self._seconds() >= self._wal.last_confirmed_sent_s + self._lease_s
 
     @property

@@ -100,7 +100,9 @@ class SharedLog:
         self.kept_s = NEVER_DELETED_S
         """How long an object stays at least after it was created, by any clock that is not much too fast."""
         self._looked_s = -math.inf
-        """When the last look began that found the end of the log. No object that is created later was deleted less than `kept_s` after it."""
+        """When the last look began that found the end of the log. No object that is created later was deleted
+        less than `kept_s` after it.
+        """
         self._reads = PersistentReads(objects, "changes of the metadata wait for the store", chance)
         self._session = session
         self.next_seq = next_seq
@@ -111,7 +113,9 @@ class SharedLog:
         """The sessions that were registered before `next_seq`, but for those that nobody needs."""
 
     async def has_more(self) -> bool:
-        """Return whether there is an object that was not taken, or may have been one. Raises StoreFailed, Refused."""
+        """Return whether there is an object that was not taken, or may have been one. Raises StoreFailed,
+        Refused.
+        """
         began_s = self.seconds()
         try:
             await self._objects.get_end(registration_key(self.next_seq), 1)
@@ -123,9 +127,11 @@ class SharedLog:
         return True
 
     async def read(self, at_once: int = 1) -> Sequence[Entry]:
-        """Return the next objects in order, at most so many; none at the end of the log. Waits until the store answers.
+        """Return the next objects in order, at most so many; none at the end of the log. Waits until the
+        store answers.
 
-        Raises CorruptChange, CorruptRegistration, CorruptWalObject, LogShortened, IncompatibleFormat, Refused.
+        Raises CorruptChange, CorruptRegistration, CorruptWalObject, LogShortened, IncompatibleFormat,
+        Refused.
         """
         began_s = self.seconds()
         seqs = range(self.next_seq, self.next_seq + min(at_once, MOST_LOOKS))
@@ -142,10 +148,11 @@ class SharedLog:
         return entries
 
     async def create(self, batch: bytes, kind: int = CHANGE) -> StoredChange | None:
-        """Make a record batch the next change; return None if the place is taken. Waits until the store answers.
+        """Make a record batch the next change; return None if the place is taken. Waits until the store
+        answers.
 
-        The caller then passes the change, or what `read` returns, to `take`. Raises LogShortened, CorruptWalObject,
-        IncompatibleFormat, Refused.
+        The caller then passes the change, or what `read` returns, to `take`. Raises LogShortened,
+        CorruptWalObject, IncompatibleFormat, Refused.
         """
         seq, offset, session = self.next_seq, self.next_offset, self._session
         change = StoredChange(
@@ -164,7 +171,8 @@ class SharedLog:
         if isinstance(entry, StoredChange):
             if (entry.seq, entry.base_offset) != (self.next_seq, self.next_offset):
                 raise CorruptChange(
-                    f"{registration_key(entry.seq)} begins at the offset {entry.base_offset}, and the changes before it end at {self.next_offset}."
+                    f"{registration_key(entry.seq)} begins at the offset {entry.base_offset}, and the "
+                    f"changes before it end at {self.next_offset}."
                 )
             self.next_offset = entry.end_offset
         else:
@@ -176,7 +184,9 @@ class SharedLog:
         self.sessions = [each for each in self.sessions if each.session not in sessions]
 
     def _may_be_deleted(self, began_s: float) -> bool:
-        """Return whether the next object may have been created and deleted since the last look at the end of the log."""
+        """Return whether the next object may have been created and deleted since the last look at the end of
+        the log.
+        """
         return began_s - self._looked_s > self.kept_s / 2
 
     async def _get(self, seq: int) -> bytes | None:
@@ -193,7 +203,8 @@ Batches = Iterable[tuple[BatchHeader, memoryview]]
 
 
 def is_copied(content: SharedLogContent) -> bool:
-    """Return whether `meta/` has the whole metadata: no older release has used the bucket, or its metadata was copied.
+    """Return whether `meta/` has the whole metadata: no older release has used the bucket, or its metadata
+    was copied.
 
     Raises CorruptChange, IncompatibleFormat.
     """
@@ -206,10 +217,11 @@ def is_copied(content: SharedLogContent) -> bool:
 
 
 async def copy_log(shared: SharedLog, batches: Batches) -> None:
-    """Write the batches of a metadata log, from its beginning, into the shared log, but for those that it has.
+    """Write the batches of a metadata log, from its beginning, into the shared log, but for those that it
+    has.
 
-    Waits until the store answers. Raises CorruptChange if the shared log is no beginning of this log, CorruptRecord,
-    CorruptRegistration, IncompatibleFormat, Refused.
+    Waits until the store answers. Raises CorruptChange if the shared log is no beginning of this log,
+    CorruptRecord, CorruptRegistration, IncompatibleFormat, Refused.
     """
     left = deque(batches)
     end_offset = left[-1][0].last_offset + 1 if left else 0
@@ -220,12 +232,14 @@ async def copy_log(shared: SharedLog, batches: Batches) -> None:
             shared.take(entry)
     if shared.next_offset != end_offset:
         raise CorruptChange(
-            f"the metadata in the bucket ends at {shared.next_offset}, and the log that was copied at {end_offset}."
+            f"the metadata in the bucket ends at {shared.next_offset}, and the log that was copied at "
+            f"{end_offset}."
         )
 
 
 def _piece(left: deque[tuple[BatchHeader, memoryview]], first_offset: int) -> tuple[bytes, int]:
-    """Return one batch of the records from `first_offset` on, and the offset after it. Drops the batches before from `left`.
+    """Return one batch of the records from `first_offset` on, and the offset after it. Drops the batches
+    before from `left`.
 
     Raises CorruptRecord.
     """
@@ -255,8 +269,8 @@ _KEY: Final = re.compile(re.escape(SNAPSHOT_PREFIX) + r"([0-9]{20})")
 async def read_metadata(objects: ObjectStore, *, chance: random.Random | None = None) -> SharedLogContent:
     """Return the newest snapshot and all objects behind it. Waits until the store answers.
 
-    Raises CorruptRegistration for an object that somebody deleted, LogShortened where no snapshot stands for what was deleted,
-    IncompatibleFormat, CorruptWalObject, Refused.
+    Raises CorruptRegistration for an object that somebody deleted, LogShortened where no snapshot stands for
+    what was deleted, IncompatibleFormat, CorruptWalObject, Refused.
     """
     reads = PersistentReads(objects, _WHAT, chance)
     tried: int | None = None
@@ -266,7 +280,8 @@ async def read_metadata(objects: ObjectStore, *, chance: random.Random | None = 
         try:
             await read_on(reads, content)
         except LogShortened:
-            # Meanwhile a newer snapshot was written, and what is before it is deleted; or there is none that can be read.
+            # Meanwhile a newer snapshot was written, and what is before it is deleted; or there is none that
+            # can be read.
             if begin == tried:
                 raise
             tried = begin
@@ -275,7 +290,8 @@ async def read_metadata(objects: ObjectStore, *, chance: random.Random | None = 
 
 
 async def read_all_metadata(objects: ObjectStore) -> SharedLogContent:
-    """Return all that a start could read, if newer snapshots were damaged: the oldest snapshot that is needed, and the objects behind it.
+    """Return all that a start could read, if newer snapshots were damaged: the oldest snapshot that is
+    needed, and the objects behind it.
 
     Raises CorruptSnapshot, and as `read_metadata`.
     """
@@ -330,14 +346,17 @@ async def read_snapshot(reads: PersistentReads, seq: int) -> Snapshot | None:
 
 
 def metadata_batches(content: SharedLogContent) -> Iterator[bytes]:
-    """Yield the record batches of the metadata log, in order. Raises CorruptChange also for a change that does not follow, IncompatibleFormat."""
+    """Yield the record batches of the metadata log, in order. Raises CorruptChange also for a change that
+    does not follow, IncompatibleFormat.
+    """
     yield from () if content.base is None else content.base.batches
     end_offset = 0 if content.base is None else content.base.next_offset
     for seq, stored in content.changes:
         change = decode_change(stored, seq)
         if change.base_offset != end_offset:
             raise CorruptChange(
-                f"{registration_key(seq)} does not follow on the changes before it, which end at the offset {end_offset}."
+                f"{registration_key(seq)} does not follow on the changes before it, which end at the offset "
+                f"{end_offset}."
             )
         end_offset = change.end_offset
         yield change.batch

@@ -1,9 +1,12 @@
-"""Encodes a snapshot of the metadata, an object of `meta/snapshot/`: the image before one object of `meta/`, as record batches.
+"""Encodes a snapshot of the metadata, an object of `meta/snapshot/`: the image before one object of `meta/`,
+as record batches.
 
-    magic "SQMS" | CRC-32C of everything behind it, uint32 | version int16 | head_bytes int32 | head | record batches, magic 2
+    magic "SQMS" | CRC-32C of everything behind it, uint32 | version int16 | head_bytes int32 | head | record
+    batches, magic 2
 
-The head is JSON: `seq`, `next_offset`, `cluster_id`, `kept_end`, and `sessions` with the fields of their registrations. The offsets of
-the batches have no gaps and end at `next_offset`, so the batches and the changes from `seq` on are together a metadata log.
+The head is JSON: `seq`, `next_offset`, `cluster_id`, `kept_end`, and `sessions` with the fields of their
+registrations. The offsets of the batches have no gaps and end at `next_offset`, so the batches and the
+changes from `seq` on are together a metadata log.
 """
 
 from __future__ import annotations
@@ -119,7 +122,8 @@ def decode_snapshot(content: bytes, seq: int) -> Snapshot:
     version, head_bytes = _FIELDS.unpack_from(content, _HEAD.size)
     if version > VERSION:
         raise IncompatibleFormat(
-            f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote it."
+            f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote "
+            "it."
         )
     if crc32c(memoryview(content)[_HEAD.size :]) != crc:
         raise CorruptSnapshot(f"{key} is damaged: its CRC-32C does not fit.")

@@ -1,1 +1,3 @@
-"""The object store that makes a cluster durable: the port, its implementations, and the check of a store at the start."""
+"""The object store that makes a cluster durable: the port, its implementations, and the check of a store at
+the start.
+"""

@@ -55,7 +55,9 @@ _CA_VARIABLE: Final = "AWS_CA_BUNDLE"
 
 
 class StoreOptions(NamedTuple):
-    """The settings of a store beside its address. The environment gives the endpoint, the region and the authorities that are None."""
+    """The settings of a store beside its address. The environment gives the endpoint, the region and the
+    authorities that are None.
+    """
 
     endpoint: str | None = None
     region: str | None = None
@@ -72,13 +74,15 @@ class _Authorities(NamedTuple):
 
 
 def open_objects(address: str, options: StoreOptions, environment: Mapping[str, str]) -> ObjectStore:
-    """Return the store at an address that `gateway.config` has checked. Nothing is sent before the first call.
+    """Return the store at an address that `gateway.config` has checked. Nothing is sent before the first
+    call.
 
-    `environment` gives what is not set, and the credentials. obstore itself reads the other AWS_ variables, such as those of a role,
-    from the environment of the process.
+    `environment` gives what is not set, and the credentials. obstore itself reads the other AWS_ variables,
+    such as those of a role, from the environment of the process.
 
     Raises:
-        Refused: the package for buckets is not installed, a variable has a value that it does not know, or the file of the authorities
+        Refused: the package for buckets is not installed, a variable has a value that it does not know, or
+        the file of the authorities
             can't be used.
     """
     return store_opener(address, options, environment)()
@@ -105,7 +109,8 @@ def _open_bucket(
         from gateway.cluster.objects.obstore_objects import ObstoreObjects  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise Refused(
-            f"the package {error.name}, which a cluster in a bucket needs, is not installed; run: pip install 'seqgate[cluster]'"
+            f"the package {error.name}, which a cluster in a bucket needs, is not installed; run: pip "
+            "install 'seqgate[cluster]'"
         ) from None
     pem = None if authorities is None else authorities.pem
     try:
@@ -113,7 +118,8 @@ def _open_bucket(
     except Exception as error:  # noqa: BLE001 - obstore raises several kinds for what it does not understand
         if authorities is not None and is_about_certificates(str(error)):
             raise Refused(
-                f"{authorities.source}, and this file has no sound certificates; name a file with the certificates (PEM) of the "
+                f"{authorities.source}, and this file has no sound certificates; name a file with the "
+                "certificates (PEM) of the "
                 "authorities that sign the store's certificate"
             ) from None
         raise Refused(
@@ -122,7 +128,9 @@ def _open_bucket(
 
 
 def _authorities(ca_file: str | None, environment: Mapping[str, str]) -> _Authorities | None:
-    """Return the authorities of the file that the setting names, otherwise the variable; None without both. Raises Refused."""
+    """Return the authorities of the file that the setting names, otherwise the variable; None without both.
+    Raises Refused.
+    """
     path = ca_file or environment.get(_CA_VARIABLE)
     if not path:
         return None
@@ -155,7 +163,8 @@ def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 60.0
-"""The time after which a call has failed: a disk of the network may hang. The call continues in its thread."""
+"""The time after which a call has failed: a disk of the network may hang. The call continues in its thread.
+"""
 THREADS: Final = 8
 TEMPORARY: Final = ".temporary"
 LOCK: Final = ".lock"
@@ -358,7 +367,9 @@ class _Files:
                     path.unlink()
 
     def _prepare(self, folder: Path) -> None:
-        """Make a folder and its parents, durably. Another process may have made them without having flushed them yet."""
+        """Make a folder and its parents, durably. Another process may have made them without having flushed
+        them yet.
+        """
         with self._preparing:
             if folder in self._prepared:
                 return

@@ -26,18 +26,20 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za
 
 
 class StoreFailed(Exception):
-    """A call failed, and the store may have carried it out or may still do so: 503, a reset, no answer in time."""
+    """A call failed, and the store may have carried it out or may still do so: 503, a reset, no answer in
+    time.
+    """
 
 
 class Untrusted(StoreFailed):
-    """The store's certificate is not trusted, so nothing was sent. A start refuses such a store; a running gateway waits for a better
-    certificate.
+    """The store's certificate is not trusted, so nothing was sent. A start refuses such a store; a running
+    gateway waits for a better certificate.
     """
 
 
 class AlreadyThere(Exception):
-    """The key has an object. The caller may have created it by an earlier call whose answer was lost, and after a conflict of two
-    creations (409) there may be no object.
+    """The key has an object. The caller may have created it by an earlier call whose answer was lost, and
+    after a conflict of two creations (409) there may be no object.
     """
 
 
@@ -46,11 +48,15 @@ class Missing(Exception):
 
 
 class Changed(Exception):
-    """The object is not the version that was to be replaced. The caller may have changed it by a call whose answer was lost."""
+    """The object is not the version that was to be replaced. The caller may have changed it by a call whose
+    answer was lost.
+    """
 
 
 class Refused(Exception):
-    """The store will never carry out this call: wrong credentials, no such bucket. The message says what to do."""
+    """The store will never carry out this call: wrong credentials, no such bucket. The message says what to
+    do.
+    """
 
 
 class Entry(NamedTuple):
@@ -62,7 +68,9 @@ class Entry(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """The objects under one address. Every call may raise StoreFailed and Refused, and the errors that its own docstring names."""
+    """The objects under one address. Every call may raise StoreFailed and Refused, and the errors that its
+    own docstring names.
+    """
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
         """Create the object, and return once the object is durable. A sequence of buffers is one content.
@@ -72,20 +80,26 @@ class ObjectStore(Protocol):
         """
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return `size_bytes` of the content from byte `first` on, fewer at its end; by default all of the content.
+        """Return `size_bytes` of the content from byte `first` on, fewer at its end; by default all of the
+        content.
 
         Raises:
             Missing: no object has the key.
         """
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
-        """Return the last `size_bytes` of the content, or the whole content when it is smaller. Raises Missing."""
+        """Return the last `size_bytes` of the content, or the whole content when it is smaller. Raises
+        Missing.
+        """
 
     async def read(self, key: str) -> tuple[bytes, str]:
-        """Return the content and its version, for `replace`. The same content may have the same version again. Raises Missing."""
+        """Return the content and its version, for `replace`. The same content may have the same version
+        again. Raises Missing.
+        """
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
-        """Replace this version of the object, or create the object when `version` is None, and return the new version.
+        """Replace this version of the object, or create the object when `version` is None, and return the new
+        version.
 
         Raises:
             Changed: the object is another version, is missing, or, when `version` is None, is there.
@@ -108,7 +122,8 @@ def check_key(key: str) -> None:
     """Check that `key` can be an object's key. Raises ValueError."""
     if len(key) > LONGEST_KEY or not _KEY.fullmatch(key):
         raise ValueError(
-            f"{key!r} is no key of an object: names of letters, digits and -_.= between slashes, at most {LONGEST_KEY} characters"
+            f"{key!r} is no key of an object: names of letters, digits and -_.= between slashes, at most "
+            f"{LONGEST_KEY} characters"
         )
 
 
@@ -130,15 +145,17 @@ def joined(content: bytes | Sequence[Buffer]) -> bytes:
 T = TypeVar("T")
 US_DOLLARS_PER_1000_PUTS: Final = 0.005
 US_DOLLARS_PER_1000_GETS: Final = 0.0004
-"""S3 Standard in us-east-1. A listing costs as much as a put, for each page; deletions, and traffic within the region, are free.
-Source: https://aws.amazon.com/s3/pricing, "Requests & data retrievals".
+"""S3 Standard in us-east-1. A listing costs as much as a put, for each page; deletions, and traffic within
+the region, are free. Source: https://aws.amazon.com/s3/pricing, "Requests & data retrievals".
 """
 ENTRIES_PER_PAGE: Final = 1000
 
 
 @dataclass
 class Counts:
-    """The calls since the start. A call that found what it did not want to find (AlreadyThere, Missing, Changed) is no failure."""
+    """The calls since the start. A call that found what it did not want to find (AlreadyThere, Missing,
+    Changed) is no failure.
+    """
 
     puts: int = 0
     """Creations and replacements, failed ones included: a store charges for each request."""
@@ -174,7 +191,9 @@ class CountedObjects:
         counts: Counts | None = None,
         seconds: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Take the store to count the calls to, and the counts to add to, if there are any. `seconds` times the puts."""
+        """Take the store to count the calls to, and the counts to add to, if there are any. `seconds` times
+        the puts.
+        """
         self._seconds = seconds
         self.counts = Counts() if counts is None else counts
         self._objects = objects

@@ -1,6 +1,7 @@
 """Objects in an S3 bucket, through obstore.
 
-obstore's own retries are off. With them, obstore would repeat a creation whose answer was lost, and report its own object as already there.
+obstore's own retries are off. With them, obstore would repeat a creation whose answer was lost, and report
+its own object as already there.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ atexit.register(time.sleep, LAST_WORDS_S)
 
 
 class ObstoreObjects:
-    """An `ObjectStore` under a prefix of a bucket. `settings` are obstore's, and override those that it reads from AWS_ variables."""
+    """An `ObjectStore` under a prefix of a bucket. `settings` are obstore's, and override those that it reads
+    from AWS_ variables.
+    """
 
     def __init__(
         self,
@@ -68,8 +71,8 @@ class ObstoreObjects:
     ) -> None:
         """Take the place of the objects. Nothing is sent before the first call.
 
-        `authorities` are certificates (PEM) that TLS trusts beside the system's. Raises ValueError, and what obstore raises, for
-        settings or certificates that can't be used.
+        `authorities` are certificates (PEM) that TLS trusts beside the system's. Raises ValueError, and what
+        obstore raises, for settings or certificates that can't be used.
         """
         self._where = f"s3://{bucket}/{prefix}".rstrip("/")
         self._timeout_s = timeout_s + GRACE_S
@@ -146,7 +149,8 @@ class ObstoreObjects:
             for found in page:
                 if found["path"] <= last:
                     raise Refused(
-                        f"{self._where}: the store does not list objects in the order of their keys; use a general purpose bucket"
+                        f"{self._where}: the store does not list objects in the order of their keys; use a "
+                        "general purpose bucket"
                     )
                 last = found["path"]
                 yield Entry(last, found["size"], int(found["last_modified"].timestamp() * 1000))
@@ -166,14 +170,17 @@ class ObstoreObjects:
     # --- requests
 
     async def _put(self, key: str, content: bytes | Sequence[Buffer], mode: PutMode) -> str | None:
-        """Put under a condition. Raises AlreadyExistsError or PreconditionError when the store answered that it does not hold."""
+        """Put under a condition. Raises AlreadyExistsError or PreconditionError when the store answered that
+        it does not hold.
+        """
         check_key(key)
         try:
             result = await self._answered(
                 obstore.put_async(self._store, key, content or b"", mode=mode, use_multipart=False)
             )
         except (AlreadyExistsError, PreconditionError) as error:
-            # obstore also reports a conflict (409) and, for a replacement, every 404 as a condition that does not hold.
+            # obstore also reports a conflict (409) and, for a replacement, every 404 as a condition that does
+            # not hold.
             answer = answer_in(str(error))
             if answer.status == _CONFLICT or (answer.status == 404 and answer.code != NO_SUCH_KEY):
                 raise self._failure(key, error) from None
@@ -232,8 +239,9 @@ class ObstoreObjects:
 def _protection(endpoint: SplitResult) -> Mapping[str, Any]:
     """Return the settings that protect the content of a put on its way to the store.
 
-    Signing a content takes its SHA-256, which costs more CPU than all else of a put. TLS protects the content without it. On the
-    loopback, where only a proxy could change the content, the request has a checksum that the store compares.
+    Signing a content takes its SHA-256, which costs more CPU than all else of a put. TLS protects the content
+    without it. On the loopback, where only a proxy could change the content, the request has a checksum that
+    the store compares.
     """
     if endpoint.scheme != "http":
         return {"unsigned_payload": True}

@@ -1,7 +1,7 @@
 """Checks, before a gateway trusts an object store, that of many creations of one key exactly one wins.
 
-Some stores that speak S3 take conditional writes and do not keep the condition, at all or among many writers. On such a store two
-gateways could both believe that an object of the write-ahead log is theirs.
+Some stores that speak S3 take conditional writes and do not keep the condition, at all or among many writers.
+On such a store two gateways could both believe that an object of the write-ahead log is theirs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ _logger = logging.getLogger(__name__)
 
 
 async def probe(objects: ObjectStore, name: str) -> None:
-    """Check the store with the keys `probe/{name}-…`, which are deleted afterwards. `name` is fresh for each probe.
+    """Check the store with the keys `probe/{name}-…`, which are deleted afterwards. `name` is fresh for each
+    probe.
 
-    A call that fails tells nothing about the store. When too many fail, the check is made anew with other keys.
+    A call that fails tells nothing about the store. When too many fail, the check is made anew with other
+    keys.
 
     Raises:
         Refused: the store must not be used, or its certificate is not trusted; the message says why.

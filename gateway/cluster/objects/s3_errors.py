@@ -1,7 +1,7 @@
 """What an error of an S3 store means: which errors pass, which never will, and what to do about those. Pure.
 
-obstore reports an error as text that holds the HTTP status and the body of the answer, in which S3 names the error by its code.
-Source: Amazon S3 API Reference, "Error responses", List of error codes.
+obstore reports an error as text that holds the HTTP status and the body of the answer, in which S3 names the
+error by its code. Source: Amazon S3 API Reference, "Error responses", List of error codes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _NOWHERE: Final = "redirect without LOCATION"
 _ETAG_MISSING: Final = "ETag Header missing"
 NO_ETAG: Final = "the store gives objects no ETag, which the cluster depends on; use a store that does"
 _ROLES: Final = "//169.254."
-"""The address of the services that give a machine its role's credentials. obstore asks there when it has no others."""
+"""The address of the services that give a machine its role's credentials. obstore asks there when it has no
+others.
+"""
 _NO_CREDENTIALS: Final = "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that has a role. "
 _PREFIX: Final = "Generic S3 error: "
 _DETAILS: Final = "\n\nDebug source:"
@@ -34,7 +36,8 @@ _EXPIRED_CERTIFICATE: Final = (
 )
 _EARLY_CERTIFICATE: Final = "the store's certificate is not valid yet; correct the clock of this machine"
 _DISTRUST: Final = {
-    "UnknownIssuer": "no authority that is trusted has signed the store's certificate; name a file with the authority's certificate (PEM) "
+    "UnknownIssuer": "no authority that is trusted has signed the store's certificate; name a file with the "
+    "authority's certificate (PEM) "
     "by seqgate.cluster.ca.file or AWS_CA_BUNDLE",
     "NotValidForName": _OTHER_HOST,
     "NotValidForNameContext": _OTHER_HOST,
@@ -42,12 +45,14 @@ _DISTRUST: Final = {
     "ExpiredContext": _EXPIRED_CERTIFICATE,
     "NotValidYet": _EARLY_CERTIFICATE,
     "NotValidYetContext": _EARLY_CERTIFICATE,
-    "CaUsedAsEndEntity": "the store's certificate is that of an authority (CA:TRUE), which TLS does not accept from a server; give the store a "
+    "CaUsedAsEndEntity": "the store's certificate is that of an authority (CA:TRUE), which TLS does not "
+    "accept from a server; give the store a "
     "certificate that the authority has signed",
 }
 
 _ACCESS: Final = (
-    "the store denies access; grant the access key s3:GetObject, s3:PutObject and s3:DeleteObject on the objects under "
+    "the store denies access; grant the access key s3:GetObject, s3:PutObject and s3:DeleteObject on the "
+    "objects under "
     "the address, and s3:ListBucket on the bucket"
 )
 _UNKNOWN_KEY: Final = "the store does not know the access key; correct AWS_ACCESS_KEY_ID"
@@ -63,7 +68,8 @@ _REFUSALS: Final = {
     "InvalidAccessKeyId": _UNKNOWN_KEY,
     "XAdminUserNotFound": _UNKNOWN_KEY,
     "SignatureDoesNotMatch": "the secret key is wrong; correct AWS_SECRET_ACCESS_KEY",
-    "RequestTimeTooSkewed": "the clock of this machine and the store's differ too much; set the clock, for example by NTP",
+    "RequestTimeTooSkewed": "the clock of this machine and the store's differ too much; set the clock, for "
+    "example by NTP",
     "ExpiredToken": _EXPIRED,
     "InvalidToken": _EXPIRED,
     "TokenRefreshRequired": _EXPIRED,

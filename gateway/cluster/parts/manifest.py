@@ -37,8 +37,9 @@ from seq_validator.checksum import crc32c
 VERSION: Final = 1
 UNKNOWN: Final = -1
 Place = tuple[int, int, int]
-#: (leader epoch, session, seq) of an object with rows of one partition. Each leader epoch of a partition belongs to one node, and the
-#: sessions of a node follow each other. So places ascend in the order in which the partition was written, whoever led it.
+#: (leader epoch, session, seq) of an object with rows of one partition. Each leader epoch of a partition
+#: belongs to one node, and the sessions of a node follow each other. So places ascend in the order in which
+#: the partition was written, whoever led it.
 
 
 class PartRef(msgspec.Struct, frozen=True):
@@ -97,8 +98,8 @@ class Manifest(msgspec.Struct, frozen=True):
     leader_epoch: int = 0
     """The newest leader epoch in which the records or side files were written."""
     stable_offset: int = UNKNOWN
-    """The offset below which all transactions had ended; `files` and `last_aborts` name all aborted ones that reach below it. UNKNOWN where
-    they may not, and in manifests of earlier releases."""
+    """The offset below which all transactions had ended; `files` and `last_aborts` name all aborted ones that
+    reach below it. UNKNOWN where they may not, and in manifests of earlier releases."""
     last_aborts: bytes = b""
     """The transaction index of the last segment, whose index files are not kept."""
 
@@ -120,7 +121,9 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """The place in all write-ahead logs before which side files count as older than those of the manifest."""
+        """The place in all write-ahead logs before which side files count as older than those of the
+        manifest.
+        """
         return self.leader_epoch, self.session, self.seq
 
 
@@ -149,7 +152,8 @@ def decode_manifest(content: bytes, key: str) -> Manifest:
         version = msgspec.json.decode(content, type=_Version).version
         if version > VERSION:
             raise IncompatibleFormat(
-                f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote it."
+                f"{key} has version {version}; this program reads version {VERSION}. Run the release that "
+                "wrote it."
             )
         stored = msgspec.json.decode(content, type=_Stored)
         if crc32c(stored.manifest) != stored.crc32c:
@@ -218,7 +222,9 @@ def file_name(unique: str) -> str:
 
 
 def partition_of(key: str) -> tuple[PartitionKey, str | None] | None:
-    """Return the partition to which an object belongs, and its name beside the manifest, or None for the manifest; None for any other key."""
+    """Return the partition to which an object belongs, and its name beside the manifest, or None for the
+    manifest; None for any other key.
+    """
     found = _MANIFEST.fullmatch(key) or _PART.fullmatch(key)
     if found is None:
         return None
@@ -231,7 +237,9 @@ class Overtaken(Exception):
 
 
 class NoLongerLed(Exception):
-    """The leader of a later leader epoch has replaced the manifest: this gateway does not lead the partition any more."""
+    """The leader of a later leader epoch has replaced the manifest: this gateway does not lead the partition
+    any more.
+    """
 
 
 class Known(NamedTuple):
@@ -271,7 +279,8 @@ class Manifests:
     async def load(self, partition: PartitionKey) -> Manifest | None:
         """Return the manifest, and read it at first; None without one. Waits until the store answers.
 
-        Returns the parts and files of the restored manifest where an ended session has replaced that one since.
+        Returns the parts and files of the restored manifest where an ended session has replaced that one
+        since.
 
         Raises CorruptPart, IncompatibleFormat, Refused.
         """
@@ -280,12 +289,15 @@ class Manifests:
         return self._known[partition].manifest
 
     async def names_all(self, partition: PartitionKey, names: Iterable[str]) -> bool:
-        """Return whether the stored manifest names all these objects. Waits until the store answers. Raises as `load`."""
+        """Return whether the stored manifest names all these objects. Waits until the store answers. Raises
+        as `load`.
+        """
         manifest = await self.present(partition)
         return manifest is not None and manifest.objects.issuperset(names)
 
     async def replace(self, manifest: Manifest) -> Manifest:
-        """Replace the manifest by this one in the next generation; return what was stored. Waits until the store answers.
+        """Replace the manifest by this one in the next generation; return what was stored. Waits until the
+        store answers.
 
         Raises NoLongerLed, Overtaken, CorruptPart, IncompatibleFormat, Refused.
         """
@@ -301,7 +313,8 @@ class Manifests:
                     manifest_key(partition), encode_manifest(stored), known.version
                 )
             except (Changed, StoreFailed) as error:
-                # An earlier attempt of this call may have replaced the manifest. So the manifest is read again.
+                # An earlier attempt of this call may have replaced the manifest. So the manifest is read
+                # again.
                 if isinstance(error, StoreFailed):
                     await self._reads.failed(error)
                 known = await self._read(partition)
@@ -314,7 +327,9 @@ class Manifests:
             return stored
 
     async def present(self, partition: PartitionKey) -> Manifest | None:
-        """Return the manifest that the bucket has now, None without one; it stays unknown here. Raises as `load`."""
+        """Return the manifest that the bucket has now, None without one; it stays unknown here. Raises as
+        `load`.
+        """
         return (await self._read(partition)).manifest
 
     def forget(self, partition: PartitionKey) -> None:
@@ -348,7 +363,8 @@ def _check_leadership(known: Known, manifest: Manifest) -> None:
     leader_epoch, session = known.leadership
     if leader_epoch > manifest.leader_epoch:
         raise NoLongerLed(
-            f"session {session} leads the partition in epoch {leader_epoch} and has replaced {manifest_key(manifest.key)}"
+            f"session {session} leads the partition in epoch {leader_epoch} and has replaced "
+            f"{manifest_key(manifest.key)}"
         )
     if known.leadership > manifest.leadership:
         raise Overtaken(f"session {session} has replaced {manifest_key(manifest.key)}")

@@ -1,4 +1,5 @@
-"""Encodes a part: consecutive bytes of a segment file, whole record batches, as one object that never changes.
+"""Encodes a part: consecutive bytes of a segment file, whole record batches, as one object that never
+changes.
 
     head    magic "SQPT" | version int16
     data    the bytes
@@ -78,7 +79,8 @@ class PartIndex(NamedTuple):
             start, stop = self.stretches[number]
             if crc32c(data[start - begin : stop - begin]) != self.crcs[number]:
                 raise CorruptPart(
-                    f"{key} is damaged: the CRC-32C of the bytes {start} to {stop - 1} of its data does not fit."
+                    f"{key} is damaged: the CRC-32C of the bytes {start} to {stop - 1} of its data does not "
+                    "fit."
                 )
 
 
@@ -88,7 +90,9 @@ def data_place(start: int) -> int:
 
 
 def index_place(position: int, length: int) -> tuple[int, int]:
-    """Return place and size of index and footer in the object of a part that begins at this position of the segment file."""
+    """Return place and size of index and footer in the object of a part that begins at this position of the
+    segment file.
+    """
     count = sum(1 for _ in _stretches(position, length))
     return _HEAD.size + length, count * _CRC.size + _FOOTER.size
 
@@ -115,7 +119,9 @@ def encode_part(head: PartHead, data: Buffer) -> EncodedPart:
 
 
 def decode_part(content: bytes, key: str) -> tuple[PartHead, memoryview]:
-    """Return what a whole part holds, and its data. Raises CorruptPart, IncompatibleFormat; `key` is for the messages."""
+    """Return what a whole part holds, and its data. Raises CorruptPart, IncompatibleFormat; `key` is for the
+    messages.
+    """
     if len(content) < _HEAD.size + _FOOTER.size:
         raise CorruptPart(f"{key} is cut short: it has {len(content)} bytes.")
     head, _ = _decode_footer(content[-_FOOTER.size :], key)
@@ -131,7 +137,8 @@ def decode_part(content: bytes, key: str) -> tuple[PartHead, memoryview]:
 
 
 def decode_part_index(end: bytes, position: int, length: int, key: str) -> PartIndex:
-    """Return the index from the end of an object, which `index_place` tells, for the place that the manifest gives the part.
+    """Return the index from the end of an object, which `index_place` tells, for the place that the manifest
+    gives the part.
 
     Raises CorruptPart, IncompatibleFormat; `key` is for the messages.
     """
@@ -142,7 +149,8 @@ def decode_part_index(end: bytes, position: int, length: int, key: str) -> PartI
     index = end[: -_FOOTER.size]
     if (head.position, head.length) != (position, length):
         raise CorruptPart(
-            f"{key} holds {head.length} bytes from position {head.position} on, and the manifest says {length} from {position} on."
+            f"{key} holds {head.length} bytes from position {head.position} on, and the manifest says "
+            f"{length} from {position} on."
         )
     if crc32c(index) != index_crc:
         raise CorruptPart(f"{key} is damaged: the CRC-32C of its index does not fit.")
@@ -156,7 +164,8 @@ def _decode_footer(footer: bytes, key: str) -> tuple[PartHead, int]:
         raise CorruptPart(f"{key} is no part of a segment, or cut short: its magic is missing.")
     if version > VERSION:
         raise IncompatibleFormat(
-            f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote it."
+            f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote "
+            "it."
         )
     if version < 1 or crc != crc32c(footer[_CRC.size :]):
         raise CorruptPart(f"{key} is damaged: the CRC-32C of its footer does not fit.")

@@ -38,7 +38,9 @@ from seq_validator.checksum import crc32c
 logger = logging.getLogger(__name__)
 
 PARTITIONS_KEPT: Final = 1024
-"""Partitions of which something is known; the least recently read one is forgotten, and its manifest is read again when needed."""
+"""Partitions of which something is known; the least recently read one is forgotten, and its manifest is read
+again when needed.
+"""
 LOADS_AT_ONCE: Final = 16
 """Blocks, manifests and answers of leaders that are fetched at the same time; further ones wait."""
 LOAD_TIMEOUT_S: Final = 10.0
@@ -69,7 +71,9 @@ class Loading(NamedTuple):
 
 
 class Waiter:
-    """A reader that waits for partitions. Its callback runs once, when something of one of them was fetched or could not be."""
+    """A reader that waits for partitions. Its callback runs once, when something of one of them was fetched
+    or could not be.
+    """
 
     __slots__ = ("_forget", "callback")
 
@@ -94,7 +98,9 @@ class BucketReads:
         *,
         cache_bytes: int,
     ) -> None:
-        """`ask_leader` returns the log start offset that the leader of a partition tells, and raises NotConfirmed."""
+        """`ask_leader` returns the log start offset that the leader of a partition tells, and raises
+        NotConfirmed.
+        """
         self._loop = asyncio.get_running_loop()
         self._reads = PersistentReads(objects, "readers of other gateways' partitions wait for the bucket")
         self._ask_leader = ask_leader
@@ -119,7 +125,8 @@ class BucketReads:
         min_one_batch: bool,
         committed_only: bool,
     ) -> Found | Loading | None:
-        """Return the batches from the one with the offset on, or None if the leader must answer. Waits for nothing.
+        """Return the batches from the one with the offset on, or None if the leader must answer. Waits for
+        nothing.
 
         Raises NotConfirmed if the leader did not answer a short time ago.
         """
@@ -211,7 +218,9 @@ class BucketReads:
         return Found(records, contents.aborted(offset, found.end_offset) if records else [], bounds)
 
     def _seek(self, known: Known, part: PartRef, offset: int) -> int | BlockKey:
-        """Return where in a part the batch with the offset begins, or the block that is missing to find it. Raises CorruptPart."""
+        """Return where in a part the batch with the offset begins, or the block that is missing to find it.
+        Raises CorruptPart.
+        """
         place = known.position_before(part, offset)
         while place < part.length:
             stretch = self._blocks.stretch(part, place, place + SEEK_BYTES)
@@ -277,7 +286,8 @@ class BucketReads:
                 await fetch()
         except (NotConfirmed, Missing, CorruptPart, IncompatibleFormat, Refused, TimeoutError) as error:
             logger.info(
-                "partition %d of the topic %s can't be read here now, and its readers are sent to its leader: %s",
+                "partition %d of the topic %s can't be read here now, and its readers are sent to its "
+                "leader: %s",
                 key.partition,
                 key.topic_id,
                 str(error) or "the bucket does not answer",
@@ -347,7 +357,8 @@ class BucketReads:
         try:
             await self._blocks.load(key, part, block)
         except Missing:
-            # A compaction, retention or a merge of small parts has replaced the part. A newer manifest names others.
+            # A compaction, retention or a merge of small parts has replaced the part. A newer manifest names
+            # others.
             if known.contents is not contents:
                 return
             if known.has_missed:
@@ -372,10 +383,11 @@ class Whole(NamedTuple):
 
 
 def skip_to(data: bytes, offset: int) -> tuple[int, bool]:
-    """Return where the first batch begins that has the offset or a later one, and whether its head is in the data.
+    """Return where the first batch begins that has the offset or a later one, and whether its head is in the
+    data.
 
-    The data begin with a batch. Without that batch, the place is the end of the last batch that is known, maybe beyond the data. Raises
-    CorruptPart.
+    The data begin with a batch. Without that batch, the place is the end of the last batch that is known,
+    maybe beyond the data. Raises CorruptPart.
     """
     at, last_at = 0, len(data) - HEADER_BYTES
     while at <= last_at:
@@ -387,7 +399,9 @@ def skip_to(data: bytes, offset: int) -> tuple[int, bool]:
 
 
 def whole(data: bytes, max_bytes: int, bound: int, offset: int) -> Whole:
-    """Return the batches that are in the data whole, below the bound and within `max_bytes`. Raises CorruptPart."""
+    """Return the batches that are in the data whole, below the bound and within `max_bytes`. Raises
+    CorruptPart.
+    """
     at, last_at = 0, len(data) - HEADER_BYTES
     while at <= last_at:
         base_offset, length, delta = _HEAD.unpack_from(data, at)
@@ -415,7 +429,9 @@ def _checked(length: int, delta: int) -> int:
 
 
 class BlockKey(NamedTuple):
-    """A block: the name of a part, which no other part of any partition has, and the number of the block in the segment file."""
+    """A block: the name of a part, which no other part of any partition has, and the number of the block in
+    the segment file.
+    """
 
     part: str
     number: int
@@ -444,7 +460,9 @@ class Blocks:
         return key in self._blocks
 
     def stretch(self, part: PartRef, start: int, stop: int) -> Stretch:
-        """Return the bytes of a part from `start` to `stop`, as far as its blocks are in memory without a gap."""
+        """Return the bytes of a part from `start` to `stop`, as far as its blocks are in memory without a
+        gap.
+        """
         pieces: list[bytes] = []
         stop = min(stop, part.length)
         while start < stop:
@@ -459,7 +477,9 @@ class Blocks:
         return Stretch(b"".join(pieces), None)
 
     async def load(self, partition: PartitionKey, part: PartRef, key: BlockKey) -> None:
-        """Fetch a block. Waits while the store does not answer. Raises Missing, CorruptPart, IncompatibleFormat, Refused."""
+        """Fetch a block. Waits while the store does not answer. Raises Missing, CorruptPart,
+        IncompatibleFormat, Refused.
+        """
         if key in self._blocks:
             return
         data = await self._reader.read(partition, part, *place_of(part, key.number))
@@ -490,13 +510,17 @@ def blocks_from(part: PartRef, place: int) -> range:
 # The facts that this gateway has read about a partition of another gateway, and how long they are valid.
 
 CONFIRMED_FOR_S: Final = 2.0
-"""How long the leader's answer counts: records that DeleteRecords has removed may be read for this time at other gateways."""
+"""How long the leader's answer counts: records that DeleteRecords has removed may be read for this time at
+other gateways.
+"""
 LOOKED_EVERY_S: Final = 1.0
 """The least time between two reads of a manifest for readers that have come to its end."""
 FAILED_FOR_S: Final = 5.0
 """How long readers are sent to the leader after the bucket or the leader did not answer."""
 POSITIONS_KEPT: Final = 32
-"""Places of a partition at which readers go on. A reader whose place is dropped costs the headers of a part, of 8 MiB at most."""
+"""Places of a partition at which readers go on. A reader whose place is dropped costs the headers of a part,
+of 8 MiB at most.
+"""
 NEVER: Final = float("-inf")
 
 
@@ -522,7 +546,9 @@ class Known:
         self.is_leader_silent = False
         """Whether the last failure was that of the leader."""
         self.has_missed = False
-        """Whether a part of the newest manifest was not in the bucket: another manifest has replaced that one."""
+        """Whether a part of the newest manifest was not in the bucket: another manifest has replaced that
+        one.
+        """
         self._read_s = self._confirmed_s = self._failed_s = NEVER
         self._positions: OrderedDict[tuple[str, int], int] = OrderedDict()
         """The place in a part of the first batch at or after an offset."""
@@ -591,7 +617,9 @@ class Known:
 # aborted transactions.
 
 MOST_ABORTS_BYTES: Final = 8 << 20
-"""The most bytes of transaction indexes of one partition. Of a partition with more, committed records are read from the leader alone."""
+"""The most bytes of transaction indexes of one partition. Of a partition with more, committed records are
+read from the leader alone.
+"""
 
 
 class Bounds(NamedTuple):
@@ -615,7 +643,9 @@ class Contents:
         stable = 0 if files is None else max(0, min(manifest.stable_offset, end))
         self.bounds = Bounds(manifest.log_start_offset, stable, end)
         self._aborting: list[tuple[int, TransactionIndex]] = []
-        """The transaction indexes that have entries, and before them the offset at which the next segment begins."""
+        """The transaction indexes that have entries, and before them the offset at which the next segment
+        begins.
+        """
         bases = [segment.base for segment in manifest.segments]
         for number, base in enumerate(bases):
             is_last = number + 1 == len(bases)
@@ -625,11 +655,14 @@ class Contents:
                 self._aborting.append((behind, TransactionIndex(entries)))
 
     def part_at(self, offset: int) -> int:
-        """Return the number of the part with the first records at or after an offset; the number of all parts if none has."""
+        """Return the number of the part with the first records at or after an offset; the number of all parts
+        if none has.
+        """
         return bisect_right(self._ends, offset)
 
     def aborted(self, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
-        """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset, upper_bound).
+        """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset,
+        upper_bound).
 
         Ask below the stable offset only: of transactions beyond, not all are known.
         """
@@ -649,7 +682,9 @@ def abort_files(manifest: Manifest) -> list[FileRef] | None:
 
 
 def left_bytes(manifest: Manifest, offset: int, bound: int, enough: int) -> int:
-    """Return about how many bytes the parts have between an offset and a bound; `enough` or more ends the count."""
+    """Return about how many bytes the parts have between an offset and a bound; `enough` or more ends the
+    count.
+    """
     found = 0
     for segment in reversed(manifest.segments):
         for part in reversed(segment.parts):

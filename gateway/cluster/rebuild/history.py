@@ -91,7 +91,9 @@ class History:
         self._file_places: dict[tuple[PartitionKey, str], Place] = {}
         """The place of the row from which a side file is."""
         self._put_off: list[RowAt] = []
-        """The rows whose predecessors have not come yet. There are some only for partitions that lost two leaders within a minute or so."""
+        """The rows whose predecessors have not come yet. There are some only for partitions that lost two
+        leaders within a minute or so.
+        """
         self._disagreeing: set[PartitionKey] = set()
         """The partitions of which rows of several leaders overlap."""
         self._incomplete: dict[PartitionKey, Damage] = {}
@@ -107,12 +109,15 @@ class History:
         return {key: manifest for key, manifest in self._manifests.items() if manifest is not None}
 
     def check(self, partition: PartitionKey) -> None:
-        """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord, CorruptWalObject, IncompatibleFormat."""
+        """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord,
+        CorruptWalObject, IncompatibleFormat.
+        """
         if partition in self._incomplete:
             raise self._incomplete[partition]
 
     async def restore_manifests(self, partitions: Collection[PartitionKey] | None = None) -> None:
-        """Restore what the manifests of some or all partitions name; many manifests are read at once. Waits until the store answers.
+        """Restore what the manifests of some or all partitions name; many manifests are read at once. Waits
+        until the store answers.
 
         Raises Refused, OSError; `check` tells of damage.
         """
@@ -195,7 +200,8 @@ class History:
         manifest = self._manifests[partition]
         if not isinstance(row, DataRow) or manifest is None:
             return True
-        # A later leader had all records of the leaders before it. What an earlier one has beyond was never acknowledged.
+        # A later leader had all records of the leaders before it. What an earlier one has beyond was never
+        # acknowledged.
         return row.end_offset > manifest.end_offset and row.leader_epoch >= manifest.leader_epoch
 
     async def apply(self, rows: Sequence[tuple[RowAt, memoryview | CorruptWalObject]]) -> None:
@@ -219,7 +225,9 @@ class History:
             await self._run_files(lambda: self._write_all(writes))
 
     async def finish(self, rows: EndedRows, ranges: Sequence[WalRange]) -> None:
-        """Write the rows that were put off. Call once after the last object of these ranges. Raises as `EndedRows.read`, and OSError."""
+        """Write the rows that were put off. Call once after the last object of these ranges. Raises as
+        `EndedRows.read`, and OSError.
+        """
         put_off, self._put_off = self._put_off, []
         for found in sorted(put_off, key=lambda each: each.place):
             await self._write_now(found, rows)
@@ -230,7 +238,8 @@ class History:
                 await self._write_now(found, rows)
         for partition in self._disagreeing:
             self._incomplete[partition] = CorruptRecord(
-                f"partition {partition.partition} of the topic {partition.topic_id}: a row of a leader has records of the next one"
+                f"partition {partition.partition} of the topic {partition.topic_id}: a row of a leader has "
+                "records of the next one"
             )
 
     async def _begin_again(self, partitions: Collection[PartitionKey]) -> None:
@@ -244,7 +253,9 @@ class History:
         await self.restore_manifests(partitions)
 
     async def _write_now(self, found: RowAt, rows: EndedRows) -> None:
-        """Write one row of a log; what is missing before it does not come any more. Raises as `EndedRows.data`, and OSError."""
+        """Write one row of a log; what is missing before it does not come any more. Raises as
+        `EndedRows.data`, and OSError.
+        """
         row, partition = found.row, _partition_of(found)
         if not self.wants(row):
             return
@@ -279,14 +290,17 @@ class History:
 
     def _lack(self, partition: PartitionKey, row: DataRow) -> None:
         error = CorruptRecord(
-            f"partition {row.partition} of the topic {row.topic_id}: the records before offset {row.first_offset} are missing"
+            f"partition {row.partition} of the topic {row.topic_id}: the records before offset "
+            f"{row.first_offset} are missing"
         )
         self._incomplete.setdefault(partition, error)
 
     def _file_writes(
         self, found: RowAt, name: str, content: bytes
     ) -> list[tuple[PartitionKey, Callable[[], None]]]:
-        """Return what writes a side file, unless a newer one is known: for a log start offset that is one with a later offset."""
+        """Return what writes a side file, unless a newer one is known: for a log start offset that is one
+        with a later offset.
+        """
         partition, manifest = _partition_of(found), self._manifests[_partition_of(found)]
         if name == LOG_START_OFFSET:
             offset = log_start_in(content)
@@ -344,14 +358,17 @@ class History:
             return await self._reads.get(key)
         except Missing as error:
             raise CorruptPart(
-                f"{key} is missing, and a manifest names it. Records are lost unless a backup of the bucket has the object."
+                f"{key} is missing, and a manifest names it. Records are lost unless a backup of the bucket "
+                "has the object."
             ) from error
 
 
 async def _rows_of(
     partitions: Collection[PartitionKey], rows: EndedRows, ranges: Sequence[WalRange]
 ) -> list[RowAt]:
-    """Return the rows of some partitions, those of each in order and without superseded ones. Raises as `EndedRows.read`."""
+    """Return the rows of some partitions, those of each in order and without superseded ones. Raises as
+    `EndedRows.read`.
+    """
     found: dict[PartitionKey, list[RowAt]] = {partition: [] for partition in partitions}
     for wal in ranges:
         for seq in range(wal.first_seq, wal.end_seq):
@@ -378,8 +395,8 @@ def _parts_of(manifest: Manifest, absent: frozenset[int]) -> Iterable[tuple[Segm
 def _absent(manifest: Manifest) -> frozenset[int]:
     """Return the base offsets of the segments that stay in the bucket until somebody reads them.
 
-    The last segment with records is needed at once, and so is a segment without its index files. A start reads the records of internal
-    topics, whose names begin with two underscores.
+    The last segment with records is needed at once, and so is a segment without its index files. A start
+    reads the records of internal topics, whose names begin with two underscores.
     """
     if manifest.topic.startswith("__"):
         return frozenset()
@@ -402,7 +419,9 @@ class Restored:
     with_rows: Collection[PartitionKey]
     """The partitions of which a write-ahead log has what no manifest has."""
     failures: Mapping[PartitionKey, Damage]
-    """The partitions that can't be restored, because bytes are missing or damaged, or a later release wrote them."""
+    """The partitions that can't be restored, because bytes are missing or damaged, or a later release wrote
+    them.
+    """
 
 
 async def restore(
@@ -414,8 +433,8 @@ async def restore(
 ) -> Restored:
     """Write the files of all partitions that the bucket has anything of. Waits until the store answers.
 
-    Raises CorruptWalObject for an object of which nobody knows whose rows it has, IncompatibleFormat, Refused, OSError. Nothing is staged
-    then.
+    Raises CorruptWalObject for an object of which nobody knows whose rows it has, IncompatibleFormat,
+    Refused, OSError. Nothing is staged then.
     """
     try:
         while True:

@@ -7,9 +7,9 @@
     wal_end          the seq of the seal, written after a clean stop; null while the gateway runs, and after a crash
     metadata_seq, metadata_offset   the first object of `meta/`, and its offset, that the directory lacks; null as `wal_end`
 
-After a clean stop the files are all that the bucket has, so the next start reuses them if no later session exists. In any other case the
-directory is rebuilt. A gateway without `--cluster` refuses a directory with this file, and one with `--cluster` a directory of
-records without it.
+After a clean stop the files are all that the bucket has, so the next start reuses them if no later session
+exists. In any other case the directory is rebuilt. A gateway without `--cluster` refuses a directory with
+this file, and one with `--cluster` a directory of records without it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class _Version(msgspec.Struct):
 
 
 def read_local_session(storage: Storage, root: str) -> LocalSession | None:
-    """Return the content of the file; None without a readable one. Raises OSError, IncompatibleFormat for a later version."""
+    """Return the content of the file; None without a readable one. Raises OSError, IncompatibleFormat for a
+    later version.
+    """
     path = f"{root}/{BUCKET_SESSION}"
     try:
         content = storage.read_file(path)

@@ -1,9 +1,10 @@
-"""Rebuilds a data directory from the manifests of partitions and the write-ahead logs of all sessions, so that the start after it finds
-the files of a crash.
+"""Rebuilds a data directory from the manifests of partitions and the write-ahead logs of all sessions, so
+that the start after it finds the files of a crash.
 
-A data row names the segment file and the position of its bytes, so the segment files become those of the gateway that wrote them,
-byte by byte. Only after a late manifest they differ (see `segment_ends`). What derives from the records (indexes, producers, transactions, leader epochs) is recovered from them as after
-any crash. A side file is written where its row comes; a later row of the same file replaces it.
+A data row names the segment file and the position of its bytes, so the segment files become those of the
+gateway that wrote them, byte by byte. Only after a late manifest they differ (see `segment_ends`). What
+derives from the records (indexes, producers, transactions, leader epochs) is recovered from them as after any
+crash. A side file is written where its row comes; a later row of the same file replaces it.
 """
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ async def rebuild(
 ) -> Rebuilt:
     """Write all files, and name the partitions of topics that exist. The caller finishes the directory.
 
-    The metadata log is staged in `directory` already (`write_metadata`). Where it is not, a release before the shared metadata log has
-    written the bucket; then the metadata log is rebuilt as any partition.
+    The metadata log is staged in `directory` already (`write_metadata`). Where it is not, a release before
+    the shared metadata log has written the bucket; then the metadata log is rebuilt as any partition.
 
-    Raises CorruptWalObject, CorruptPart, CorruptRecord for bytes that are missing, IncompatibleFormat, Refused, OSError, and what
-    `read_topics` raises.
+    Raises CorruptWalObject, CorruptPart, CorruptRecord for bytes that are missing, IncompatibleFormat,
+    Refused, OSError, and what `read_topics` raises.
     """
     own = PartitionKey(metadata.topic_id, 0)
     ended = [EndedSession(wal.node_id, wal.session, wal.nonce, wal.end_seq) for wal in ranges]
@@ -112,10 +113,11 @@ def write_metadata(
     changes: Iterable[StoredChange],
     snapshot: Snapshot | None = None,
 ) -> int:
-    """Stage the metadata log of a snapshot and these changes; without a snapshot, the first change begins the log. Return its end offset.
+    """Stage the metadata log of a snapshot and these changes; without a snapshot, the first change begins the
+    log. Return its end offset.
 
-    With a snapshot the log begins at the offset of the snapshot's first record. Raises CorruptChange if a change does not follow on what
-    is before it, OSError.
+    With a snapshot the log begins at the offset of the snapshot's first record. Raises CorruptChange if a
+    change does not follow on what is before it, OSError.
     """
     directory.partitions.stage(metadata.topic_id, 0)
     end_offset = 0 if snapshot is None else parse_header(snapshot.batches[0]).base_offset
@@ -124,7 +126,8 @@ def write_metadata(
         header = parse_header(batch)
         if header.base_offset != end_offset:
             raise CorruptChange(
-                f"change {seq} of the metadata begins at the offset {header.base_offset}, and the changes before it end at {end_offset}."
+                f"change {seq} of the metadata begins at the offset {header.base_offset}, and the changes "
+                f"before it end at {end_offset}."
             )
         if position and position + len(batch) > SEGMENT_BYTES:
             base, position = end_offset, 0

@@ -1,9 +1,11 @@
-"""The ends of partitions while manifests and write-ahead logs are put together: where the next records belong.
+"""The ends of partitions while manifests and write-ahead logs are put together: where the next records
+belong.
 
-A row of a log names the segment file and the position of its bytes on the disk of the session that wrote it. Nearly always they continue
-what the manifest and the rows before it made. But an ended session can replace a manifest late, when a taker has already begun with the
-one before. If its segments had changed by then without a new record (a roll by time, a compaction, retention), the taker's rows name
-other places. Offsets tell where they belong: each row continues the records before it, in whatever segments these are.
+A row of a log names the segment file and the position of its bytes on the disk of the session that wrote it.
+Nearly always they continue what the manifest and the rows before it made. But an ended session can replace a
+manifest late, when a taker has already begun with the one before. If its segments had changed by then without
+a new record (a roll by time, a compaction, retention), the taker's rows name other places. Offsets tell where
+they belong: each row continues the records before it, in whatever segments these are.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ class SegmentEnds:
         )
 
     def place(self, row: DataRow) -> Place | None:
-        """Return where the bytes of a row belong, and move the end behind them; None if records before the row are missing.
+        """Return where the bytes of a row belong, and move the end behind them; None if records before the
+        row are missing.
 
         Give rows in the order of their log, without those whose records the manifest has.
         """
@@ -84,7 +87,9 @@ class SegmentEnds:
 
 
 def _continues(place: Place, end: Place) -> bool:
-    """Return whether a place is in the last segment with no bytes missing before it, or at the beginning of a later segment."""
+    """Return whether a place is in the last segment with no bytes missing before it, or at the beginning of a
+    later segment.
+    """
     if place.segment_base == end.segment_base:
         return place.position <= end.position
     return place.segment_base > end.segment_base and place.position == 0

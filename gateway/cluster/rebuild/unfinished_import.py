@@ -1,7 +1,8 @@
-"""The object that says that a data directory is being imported into the bucket, so that no gateway starts from half of it.
+"""The object that says that a data directory is being imported into the bucket, so that no gateway starts
+from half of it.
 
-The import creates the object before all others and deletes it when everything is there. It is JSON: `version`, `cluster_id` and
-`directory_id` of the data directory, and `path` and `host` for people.
+The import creates the object before all others and deletes it when everything is there. It is JSON:
+`version`, `cluster_id` and `directory_id` of the data directory, and `path` and `host` for people.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class UnfinishedImport(msgspec.Struct, frozen=True):
 
 
 async def read_import(reads: PersistentReads) -> UnfinishedImport | None:
-    """Return the import that is not finished; None without one. Raises CorruptRegistration, IncompatibleFormat, Refused."""
+    """Return the import that is not finished; None without one. Raises CorruptRegistration,
+    IncompatibleFormat, Refused.
+    """
     try:
         content = await reads.get(KEY)
     except Missing:
@@ -42,7 +45,8 @@ async def read_import(reads: PersistentReads) -> UnfinishedImport | None:
         raise CorruptRegistration(f"{KEY} is damaged: {error}.") from error
     if found.version > _VERSION:
         raise IncompatibleFormat(
-            f"{KEY} has version {found.version}; this program reads version {_VERSION}. Run the release that wrote it."
+            f"{KEY} has version {found.version}; this program reads version {_VERSION}. Run the release that "
+            "wrote it."
         )
     return found
 

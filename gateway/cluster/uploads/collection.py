@@ -70,7 +70,9 @@ logger = logging.getLogger(__name__)
 
 DELETED_AT_ONCE: Final = 16
 MOST_IN_FLIGHT: Final = 64
-"""The most objects that a session may have put after the place of its seal (`seqgate.cluster.puts.in.flight`)."""
+"""The most objects that a session may have put after the place of its seal
+(`seqgate.cluster.puts.in.flight`).
+"""
 
 
 class Collection:
@@ -81,7 +83,8 @@ class Collection:
         self._reads = PersistentReads(objects, "the gateway waits to delete what the bucket needs no more")
 
     async def collect(self, node_id: int, session: int, boundary: int) -> int:
-        """Move the boundary of the session's log, and delete the objects below it; return how many. Waits until the store answers.
+        """Move the boundary of the session's log, and delete the objects below it; return how many. Waits
+        until the store answers.
 
         A boundary that is further stays. Raises CorruptWalObject, IncompatibleFormat, Refused.
         """
@@ -90,7 +93,9 @@ class Collection:
         return max(0, boundary - before)
 
     async def collect_sealed(self, node_id: int, session: int, end_seq: int) -> int:
-        """Delete all objects of a sealed log but for the seal, also those that came too late; return how many. Raises as `collect`."""
+        """Delete all objects of a sealed log but for the seal, also those that came too late; return how
+        many. Raises as `collect`.
+        """
         late = range(end_seq + 1, end_seq + 1 + MOST_IN_FLIGHT)
         await self.delete(object_key(node_id, session, seq) for seq in late)
         return await self.collect(node_id, session, end_seq)
@@ -118,7 +123,9 @@ class Collection:
             raise
 
     async def move_boundary(self, key: str, boundary: int) -> int:
-        """Raise the boundary at this key to `boundary`, by a conditional replacement; return the previous one. Waits and raises as `collect`."""
+        """Raise the boundary at this key to `boundary`, by a conditional replacement; return the previous
+        one. Waits and raises as `collect`.
+        """
         first = None
         conflicts = self._reads.conflicts()
         while True:
@@ -169,8 +176,8 @@ class EndedLogs:
         exists: Callable[[PartitionKey], bool],
         catch_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """`present` reads the manifest that the bucket has now. `exists` returns whether the metadata has a partition, as far as
-        `catch_up` has read the metadata.
+        """`present` reads the manifest that the bucket has now. `exists` returns whether the metadata has a
+        partition, as far as `catch_up` has read the metadata.
         """
         self._sessions = sessions
         self._present = present
@@ -196,7 +203,8 @@ class EndedLogs:
     async def collect(self) -> int:
         """Delete what is not needed; return how many objects. Waits until the store answers.
 
-        Raises CorruptWalObject for a boundary, CorruptRegistration, IncompatibleFormat, StorageFailed, Refused.
+        Raises CorruptWalObject for a boundary, CorruptRegistration, IncompatibleFormat, StorageFailed,
+        Refused.
         """
         async with self._turn:
             return await self._collect()
@@ -216,7 +224,8 @@ class EndedLogs:
                 for collected in self.when_collected:
                     collected(session)
         if self._done:
-            # In this order: a session that ends between the two calls is in both answers, and with the other order in none.
+            # In this order: a session that ends between the two calls is in both answers, and with the other
+            # order in none.
             running = await self._sessions.first_running()
             left = [each.session for each in await self._sessions.ended() if each.session not in self._done]
             first = min((*left, running))
@@ -334,8 +343,8 @@ async def search(
 ) -> list[Entry]:
     """Return all objects that nothing needs. The caller passes the session's barrier before it deletes them.
 
-    Partitions of which a search can't tell orphans are given to `upload`, whose next round replaces their manifests.
-    Raises StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
+    Partitions of which a search can't tell orphans are given to `upload`, whose next round replaces their
+    manifests. Raises StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
     """
     found = await find_orphans(objects, partitions, counted, created_before_ms)
     led = set(partitions.all())
@@ -351,7 +360,8 @@ async def find_orphans(
     counted: Callable[[PartitionKey], Manifest | None],
     created_before_ms: int,
 ) -> Orphans:
-    """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, StorageFailed, Refused.
+    """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed,
+    StorageFailed, Refused.
 
     `counted` returns the manifest of a partition if this session wrote it and it counts.
     """
@@ -378,9 +388,11 @@ async def find_orphans(
 async def find_collected(
     objects: ObjectStore, created_before_ms: int, *, running: tuple[int, int]
 ) -> list[Entry]:
-    """Return the old objects below the boundaries of their write-ahead logs. `running` are the node id and number of our own session.
+    """Return the old objects below the boundaries of their write-ahead logs. `running` are the node id and
+    number of our own session.
 
-    Waits for the boundaries until the store answers. Raises StoreFailed, CorruptWalObject, IncompatibleFormat, Refused.
+    Waits for the boundaries until the store answers. Raises StoreFailed, CorruptWalObject,
+    IncompatibleFormat, Refused.
     """
     logs: dict[tuple[int, int], list[tuple[int, Entry]]] = {}
     async for entry in objects.list(WAL_PREFIX):
@@ -399,7 +411,9 @@ async def find_collected(
 
 _NO_PLACE: Final = (-1, -1, -1)
 MOST_ROWS: Final = 1024
-"""The most entries of a partition. If there are more, neighbouring entries are joined, and count as covered only together."""
+"""The most entries of a partition. If there are more, neighbouring entries are joined, and count as covered
+only together.
+"""
 
 
 @dataclass(slots=True)
@@ -457,7 +471,9 @@ class Coverage:
         """The bytes of all rows that are not covered."""
 
     def begin(self, partitions: Iterable[PartitionKey]) -> None:
-        """Take partitions that need a manifest of this session: the bucket has records of them in logs that have ended, for example."""
+        """Take partitions that need a manifest of this session: the bucket has records of them in logs that
+        have ended, for example.
+        """
         self._from_before.update(partitions)
 
     def put(self, seq: int, rows: Sequence[Row], data: Sequence[RowData]) -> None:
@@ -478,7 +494,8 @@ class Coverage:
     def log_start_of(self, partition: PartitionKey) -> int:
         """Return the newest log start offset of the partition in an object, 0 without one.
 
-        The log itself may have an earlier one: it was loaded again, or the local disk was full, when the object was confirmed.
+        The log itself may have an earlier one: it was loaded again, or the local disk was full, when the
+        object was confirmed.
         """
         return max((rows.log_start_offset for rows in self._rows.get(partition, ())), default=0)
 
@@ -516,7 +533,9 @@ class Coverage:
         return min((entries[0].put_s for entries in self._rows.values()), default=None)
 
     def first_needed(self, confirmed_end: int) -> int:
-        """Return the seq of the first object that is needed; `confirmed_end` is the first seq that is not confirmed."""
+        """Return the seq of the first object that is needed; `confirmed_end` is the first seq that is not
+        confirmed.
+        """
         return min(confirmed_end, *(entries[0].seq for entries in self._rows.values()), confirmed_end)
 
 

@@ -56,7 +56,9 @@ MOST_PARTS: Final = 16
 INLINE_BYTES: Final = 4 << 10
 """The largest side file that is in the manifest itself."""
 LAST_ABORTS_BYTES: Final = 64 << 10
-"""The largest transaction index of the newest segment in the manifest. With a larger one, committed records are read from the leader alone."""
+"""The largest transaction index of the newest segment in the manifest. With a larger one, committed records
+are read from the leader alone.
+"""
 
 
 class ClosedFile(NamedTuple):
@@ -119,13 +121,15 @@ class PartitionUploads:
     async def upload(self, log: PartitionLog) -> Uploaded:
         """Upload what the bucket lacks, and replace the manifest. Waits until the store answers.
 
-        Raises OSError, LogError (the log can't be read, or is offline), CorruptPart, NoLongerLed, Overtaken, IncompatibleFormat, Refused.
+        Raises OSError, LogError (the log can't be read, or is offline), CorruptPart, NoLongerLed, Overtaken,
+        IncompatibleFormat, Refused.
         """
         ports, key = self._ports, PartitionKey(log.topic_id, log.partition)
         before = await ports.manifests.load(key)
         seen = view(log)
         seq, leader_epoch = ports.next_seq(), max(0, log.epochs.latest)
-        # A start would have the later one of both. So the manifest has it, too; otherwise its object would be needed for ever.
+        # A start would have the later one of both. So the manifest has it, too; otherwise its object would be
+        # needed for ever.
         log_start_offset = max(seen.log_start_offset, min(ports.log_start(key), seen.end_offset))
         created: list[str] = []
         closed: list[ClosedFile] = []
@@ -181,7 +185,8 @@ class PartitionUploads:
         *,
         is_last: bool,
     ) -> SegmentRef:
-        """Upload the bytes of a segment that the bucket lacks, and return all its parts; they end at or before `end_offset`.
+        """Upload the bytes of a segment that the bucket lacks, and return all its parts; they end at or
+        before `end_offset`.
 
         Raises OSError, LogError, Refused.
         """
@@ -205,10 +210,12 @@ class PartitionUploads:
                 closed.append(ClosedFile(file, seen.base_offset, seen.size_bytes))
         finally:
             descriptors.unpin(seen.file)
-        # The manifest covers all records below the end, and the write-ahead log loses those. Compaction leaves gaps in closed segments only.
+        # The manifest covers all records below the end, and the write-ahead log loses those. Compaction
+        # leaves gaps in closed segments only.
         if reached != end_offset if is_last else position != seen.size_bytes:
             raise CorruptRecord(
-                f"{seen.file.path} has no whole batch at position {position}, and should have records up to offset {end_offset - 1}"
+                f"{seen.file.path} has no whole batch at position {position}, and should have records up to "
+                f"offset {end_offset - 1}"
             )
         return SegmentRef(seen.base_offset, tuple(parts))
 
@@ -232,7 +239,8 @@ class PartitionUploads:
         known = self._files.get(key, {}).get(seen.base_offset)
         if known is seen.file or (before is not None and self._is_from_bucket(seen.file, before.generation)):
             return kept.parts
-        # Another file than at the last upload: a compaction replaced it, or the log was offline and was loaded again.
+        # Another file than at the last upload: a compaction replaced it, or the log was offline and was
+        # loaded again.
         for part in kept.parts[-1:] if known is None else kept.parts:
             content = await asyncio.to_thread(
                 self._ports.storage.read_pinned, seen.file, part.length, part.position
@@ -242,7 +250,9 @@ class PartitionUploads:
         return kept.parts
 
     def _is_from_bucket(self, file: DataFile, generation: int) -> bool:
-        """Return whether a pinned file has the bytes that the manifest names: an earlier one that counted had them, too."""
+        """Return whether a pinned file has the bytes that the manifest names: an earlier one that counted had
+        them, too.
+        """
         sparse = self._ports.storage.sparse
         found = None if sparse is None else sparse.opened(file.descriptor)
         return found is not None and found.key is not None and found.key.generation <= generation
@@ -266,7 +276,9 @@ class PartitionUploads:
         before: Manifest | None,
         created: list[str],
     ) -> list[FileRef]:
-        """Upload the index files of a closed segment, so that a start need not read the segment; none if they are not written yet."""
+        """Upload the index files of a closed segment, so that a start need not read the segment; none if they
+        are not written yet.
+        """
         if not seen.has_indexes:
             return []
         stem = seen.file.path.rpartition("/")[2].removesuffix(".log")
@@ -312,7 +324,9 @@ class PartitionUploads:
     async def _create(
         self, key: PartitionKey, name: str, content: bytes | Sequence[Buffer], created: list[str]
     ) -> None:
-        """Create an object under a name that no other gateway uses. Waits until the store answers. Raises Refused."""
+        """Create an object under a name that no other gateway uses. Waits until the store answers. Raises
+        Refused.
+        """
         created.append(name)
         path = part_key(key, name)
         conflicts = self._store.conflicts()
@@ -336,7 +350,9 @@ class PartitionUploads:
 
 
 def _last_aborts(seen: LogView) -> bytes | None:
-    """Return the transaction index of the newest segment for the manifest; None if it is unknown or too large."""
+    """Return the transaction index of the newest segment for the manifest; None if it is unknown or too
+    large.
+    """
     entries = seen.last_aborts
     return None if entries is None or len(entries) > LAST_ABORTS_BYTES else entries
 
@@ -344,7 +360,8 @@ def _last_aborts(seen: LogView) -> bytes | None:
 def _stable_offset(seen: LogView, indexes: Sequence[FileRef]) -> int:
     """Return the offset below which the indexes tell of all aborted transactions; UNKNOWN if one is missing.
 
-    A compaction may have replaced a segment during the upload. Then the manifest names the bytes before, and no index of them.
+    A compaction may have replaced a segment during the upload. Then the manifest names the bytes before, and
+    no index of them.
     """
     names = {file.name for file in indexes}
     known = all(
@@ -363,11 +380,15 @@ class Partitions:
     all: Callable[[], Iterable[PartitionKey]]
     """Returns all partitions that this gateway leads."""
     open_log: Callable[[PartitionKey], Awaitable[PartitionLog | None]]
-    """Returns the log of a partition, opened if necessary; None without records and files. Raises OSError, LogError, IncompatibleFormat."""
+    """Returns the log of a partition, opened if necessary; None without records and files. Raises OSError,
+    LogError, IncompatibleFormat.
+    """
     flushed: Callable[[PartitionLog], Awaitable[None]]
     """Makes everything now in a log durable. Raises StorageFailed."""
     exists: Callable[[PartitionKey], bool]
-    """Returns whether the metadata has a partition, as far as the metadata is known here; another gateway may lead it."""
+    """Returns whether the metadata has a partition, as far as the metadata is known here; another gateway may
+    lead it.
+    """
     catch_up: Callable[[], Awaitable[None]]
     """Reads what the metadata log has and the metadata lacks. Raises StorageFailed."""
 
@@ -379,6 +400,9 @@ class UploadLimits:
     interval_s: float
     """The seconds after the one before."""
     wal_max_bytes: int
-    """The bytes put into the session's write-ahead log since the last round, at which the next one begins at once."""
+    """The bytes put into the session's write-ahead log since the last round, at which the next one begins at
+    once.
+    """
     orphan_age_s: float
-    """The age from which an object that no manifest names is an orphan, and the seconds between two searches."""
+    """The age from which an object that no manifest names is an orphan, and the seconds between two searches.
+    """

@@ -1,5 +1,5 @@
-"""The rounds in which a session uploads the history of the partitions that it leads, and deletes what the bucket
-needs no more.
+"""The rounds in which a session uploads the history of the partitions that it leads, and deletes what the
+bucket needs no more.
 
 A round uploads the partitions whose rows no manifest covers, or whose files a compaction or retention has
 changed. Then it passes the session's barrier: after it the new manifests count, because a gateway that takes
@@ -39,8 +39,9 @@ logger = logging.getLogger(__name__)
 UPLOADED_AT_ONCE: Final = 2
 LOOKED_EVERY_S: Final = 1.0
 ADOPTED_AFTER_S: Final = 60.0
-"""The time after a start, or an adoption, at which a round begins if logs of ended sessions have records of our partitions. A gateway that
-never runs for a whole interval uploads, too; otherwise these logs would grow for ever, and each start would read all of them."""
+"""The time after a start, or an adoption, at which a round begins if logs of ended sessions have records of
+our partitions. A gateway that never runs for a whole interval uploads, too; otherwise these logs would grow
+for ever, and each start would read all of them."""
 COLLECTED_EVERY_S: Final = 60.0
 """The time between two collections of the logs of ended sessions, beside those in rounds."""
 
@@ -80,11 +81,16 @@ class Uploads:
         self._now_ms = now_ms
         self._objects = objects
         self._counted: dict[PartitionKey, Manifest] = {}
-        """The manifests that this session has written and that count, but for those that an upload may have replaced since."""
+        """The manifests that this session has written and that count, but for those that an upload may have
+        replaced since.
+        """
         self._unsure: set[PartitionKey] = set()
-        """The partitions of which the bucket may have, now or later, a newer manifest: an upload has begun, and did not end well so far."""
+        """The partitions of which the bucket may have, now or later, a newer manifest: an upload has begun,
+        and did not end well so far.
+        """
         self._stored: list[Uploaded] = []
-        """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one."""
+        """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one.
+        """
         self._searched_s = seconds()
         self._restored = {} if restored is None else restored
         self._manifests = Manifests(objects, restored=restored)
@@ -146,8 +152,11 @@ class Uploads:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
 
     async def _is_due(self, waited_s: float) -> bool:
-        """Return whether a round must begin, so many seconds after the one before or after the start. Raises as `EndedLogs.collect`."""
-        # What the last round could not upload, say of a partition that is offline, would begin one round after the other.
+        """Return whether a round must begin, so many seconds after the one before or after the start. Raises
+        as `EndedLogs.collect`.
+        """
+        # What the last round could not upload, say of a partition that is offline, would begin one round
+        # after the other.
         grown_bytes = self._coverage.size_bytes - self._held_bytes
         if waited_s >= self._limits.interval_s or grown_bytes >= self._limits.wal_max_bytes:
             return True
@@ -158,7 +167,9 @@ class Uploads:
         return await self._learn_earlier()
 
     async def _learn_earlier(self) -> bool:
-        """Learn once which of our partitions have records in logs of ended sessions; return whether any has: they need a new manifest."""
+        """Learn once which of our partitions have records in logs of ended sessions; return whether any has:
+        they need a new manifest.
+        """
         if self._has_asked:
             return False
         self._has_asked = True
@@ -167,14 +178,17 @@ class Uploads:
         return bool(uncovered)
 
     def adopted(self, partitions: Iterable[PartitionKey]) -> None:
-        """Upload adopted partitions within ADOPTED_AFTER_S, so that the logs of the sessions that led them before can be collected."""
+        """Upload adopted partitions within ADOPTED_AFTER_S, so that the logs of the sessions that led them
+        before can be collected.
+        """
         wanting = list(partitions)
         if wanting:
             self._coverage.begin(wanting)
             self._adopted_s = self._seconds() if self._adopted_s is None else self._adopted_s
 
     async def round(self) -> None:
-        """Upload the history that the bucket lacks, and delete the objects that are then not needed any more. Waits until the store answers.
+        """Upload the history that the bucket lacks, and delete the objects that are then not needed any more.
+        Waits until the store answers.
 
         Raises SessionFenced, Overtaken, StoreFailed, StorageFailed, Refused.
         """
@@ -191,7 +205,9 @@ class Uploads:
             await self.sweep()
 
     def rewritten(self, log: PartitionLog) -> None:
-        """Upload a log in the next round, because its segments were replaced; this session may not have uploaded the log yet."""
+        """Upload a log in the next round, because its segments were replaced; this session may not have
+        uploaded the log yet.
+        """
         self._coverage.begin([PartitionKey(log.topic_id, log.partition)])
 
     def progress(self) -> UploadProgress:
@@ -220,7 +236,9 @@ class Uploads:
         await self._collect()
 
     def _count_stored(self) -> list[str]:
-        """Let the manifests count that were stored before the last barrier; return the keys of the objects that nothing needs now."""
+        """Let the manifests count that were stored before the last barrier; return the keys of the objects
+        that nothing needs now.
+        """
         uploaded, self._stored = self._stored, []
         for each in uploaded:
             key = each.manifest.key
@@ -231,11 +249,14 @@ class Uploads:
         return [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
 
     async def hand_over(self, log: PartitionLog) -> None:
-        """Upload all that a log has, and return once the manifest counts: another gateway may then lead the partition from it alone.
+        """Upload all that a log has, and return once the manifest counts: another gateway may then lead the
+        partition from it alone.
 
-        The caller has ended all appends. Call `released` when another gateway leads the partition. Waits until the store answers.
+        The caller has ended all appends. Call `released` when another gateway leads the partition. Waits
+        until the store answers.
 
-        Raises HandOverFailed, LogError, OSError, CorruptPart, IncompatibleFormat, NoLongerLed, Overtaken, SessionFenced, Refused.
+        Raises HandOverFailed, LogError, OSError, CorruptPart, IncompatibleFormat, NoLongerLed, Overtaken,
+        SessionFenced, Refused.
         """
         await upload_whole(log, self._partitions.flushed, self._upload_and_count, self._coverage)
 
@@ -250,7 +271,9 @@ class Uploads:
         return uploaded.manifest
 
     def counting(self, partition: PartitionKey) -> Manifest | None:
-        """Return a manifest that counts of a partition that is led here, the newest known one; None without one."""
+        """Return a manifest that counts of a partition that is led here, the newest known one; None without
+        one.
+        """
         return self._counted.get(partition) or self._restored.get(partition)
 
     def released(self, partition: PartitionKey) -> None:
@@ -263,7 +286,9 @@ class Uploads:
             self._unsure.discard(partition)
 
     async def _leave(self, partition: PartitionKey) -> None:
-        """Forget a partition that this gateway does not lead. The manifest of its leader may cover what our log has of it. Raises Refused."""
+        """Forget a partition that this gateway does not lead. The manifest of its leader may cover what our
+        log has of it. Raises Refused.
+        """
         if self._is_busy(partition):
             return
         self.released(partition)
@@ -283,7 +308,9 @@ class Uploads:
         return lock is not None and lock.locked()
 
     async def sweep(self) -> int:
-        """Delete old objects that nothing needs; return how many. Raises as `find_orphans`, and SessionFenced."""
+        """Delete old objects that nothing needs; return how many. Raises as `find_orphans`, and
+        SessionFenced.
+        """
         found = await self.find_orphans(int(self._limits.orphan_age_s * 1000))
         await self.remove(found)
         if found:
@@ -338,7 +365,8 @@ class Uploads:
         except (OSError, LogError, IncompatibleFormat, CorruptPart, ValueError, NoLongerLed) as error:
             self._rounds.left_out(f"partition {partition.partition} of topic {partition.topic_id}: {error}")
             logger.warning(
-                "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
+                "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the "
+                "write-ahead log: %s",
                 partition.partition,
                 partition.topic_id,
                 error,
@@ -358,7 +386,8 @@ class Uploads:
     async def _upload_log(self, log: PartitionLog) -> Uploaded:
         """Upload a log. Raises as `PartitionUploads.upload`.
 
-        From now on the bucket may have another manifest, even if the upload fails. What only that one names is no orphan.
+        From now on the bucket may have another manifest, even if the upload fails. What only that one names
+        is no orphan.
         """
         partition = PartitionKey(log.topic_id, log.partition)
         self._counted.pop(partition, None)
@@ -373,12 +402,15 @@ class Uploads:
             await self._manifests.load(partition)
         except (CorruptPart, IncompatibleFormat) as error:
             logger.warning(
-                "the manifest of a deleted partition can't be read, so a search for orphans deletes its parts: %s",
+                "the manifest of a deleted partition can't be read, so a search for orphans deletes its "
+                "parts: %s",
                 error,
             )
 
     async def _delete(self, partition: PartitionKey) -> list[str]:
-        """Delete the manifest of a deleted partition; return the keys of the objects that it named. Raises Refused."""
+        """Delete the manifest of a deleted partition; return the keys of the objects that it named. Raises
+        Refused.
+        """
         manifest = self._manifests.of(partition)
         self._uploads.forget(partition)
         self._counted.pop(partition, None)
@@ -420,8 +452,8 @@ async def upload_whole(
 ) -> None:
     """Upload a log to which nobody appends, until its manifest has all that the session's log has of it.
 
-    An upload itself may flush side files, which are in the session's log then and in no manifest. `upload` returns a manifest that counts.
-    Raises HandOverFailed, and what `flushed` and `upload` raise.
+    An upload itself may flush side files, which are in the session's log then and in no manifest. `upload`
+    returns a manifest that counts. Raises HandOverFailed, and what `flushed` and `upload` raise.
     """
     for _ in range(MOST_TRIES):
         await flushed(log)

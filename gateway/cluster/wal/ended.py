@@ -90,7 +90,8 @@ class EndedSessions(Protocol):
     """The port to the sessions of the cluster."""
 
     async def ended(self) -> Sequence[EndedSession]:
-        """Return all sessions that have ended, ascending, from the boundary of sessions on. Waits until the store answers.
+        """Return all sessions that have ended, ascending, from the boundary of sessions on. Waits until the
+        store answers.
 
         Raises CorruptWalObject, CorruptRegistration, IncompatibleFormat, Refused.
         """
@@ -99,7 +100,9 @@ class EndedSessions(Protocol):
         """Return the number below which all sessions have ended. Raises as `ended`."""
 
     def collects(self) -> bool:
-        """Return whether this gateway collects the logs of ended sessions: one does, and two at once do no harm."""
+        """Return whether this gateway collects the logs of ended sessions: one does, and two at once do no
+        harm.
+        """
 
 
 class SessionState(enum.Enum):
@@ -126,8 +129,8 @@ class StoredSessions:
         now_ms: Callable[[], int],
         passed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`registered` returns all sessions, ascending. `state` says what the metadata knows of one. `passed` is called with the boundary of
-        sessions: nobody asks for those below it any more.
+        """`registered` returns all sessions, ascending. `state` says what the metadata knows of one. `passed`
+        is called with the boundary of sessions: nobody asks for those below it any more.
         """
         self._objects = objects
         self._reads = PersistentReads(objects, "the gateway waits to learn which sessions are over")
@@ -138,10 +141,14 @@ class StoredSessions:
         self._now_ms = now_ms
         self._passed = passed
         self._ends: dict[int, EndedSession] = {}
-        """The ended sessions whose seal is known, by their numbers. Those below the boundary of sessions are dropped."""
+        """The ended sessions whose seal is known, by their numbers. Those below the boundary of sessions are
+        dropped.
+        """
 
     async def ended(self) -> Sequence[EndedSession]:
-        """Return all sessions that have ended; seal those that were abandoned. Raises as `EndedSessions.ended`."""
+        """Return all sessions that have ended; seal those that were abandoned. Raises as
+        `EndedSessions.ended`.
+        """
         return (await self._look())[0]
 
     async def first_running(self) -> int:
@@ -178,7 +185,9 @@ class StoredSessions:
 
 
 FIRST_LOOKS: Final = 4
-"""Objects that are requested at the same time in the beginning. The number doubles while no object is missing, because most logs are short."""
+"""Objects that are requested at the same time in the beginning. The number doubles while no object is
+missing, because most logs are short.
+"""
 MOST_LOOKS: Final = 64
 SEALED_AT_ONCE: Final = 8
 """Sessions that are sealed at the same time."""
@@ -204,9 +213,11 @@ async def seal(
     nonce: bytes | None = None,
     chance: random.Random | None = None,
 ) -> SealedWal:
-    """Seal the log of the session, or find the seal that it has. Waits until the store answers. `nonce` is the session's, if known.
+    """Seal the log of the session, or find the seal that it has. Waits until the store answers. `nonce` is
+    the session's, if known.
 
-    Raises CorruptWalObject for an object that is not what its key says, or that another program wrote, IncompatibleFormat, Refused.
+    Raises CorruptWalObject for an object that is not what its key says, or that another program wrote,
+    IncompatibleFormat, Refused.
     """
     reads = PersistentReads(objects, f"the gateway waits to seal session {session} of node {node_id}", chance)
     taker = _Taker(reads, node_id, session, by, reason, nonce)
@@ -233,9 +244,10 @@ async def seal_earlier(
 
     `known` are the sessions if the caller has read them since the registration.
 
-    Call this after the own session is registered, and read data after this. A gateway that registers at the same time gets a lower
-    number, and is sealed here, or a higher one, and seals us. If the sessions were sealed before the registration, two gateways that start
-    together would both run. Waits until the store answers. Raises as `seal` and `sessions`.
+    Call this after the own session is registered, and read data after this. A gateway that registers at the
+    same time gets a lower number, and is sealed here, or a higher one, and seals us. If the sessions were
+    sealed before the registration, two gateways that start together would both run. Waits until the store
+    answers. Raises as `seal` and `sessions`.
     """
     if known is None:
         known = await sessions(objects, chance=chance)
@@ -253,7 +265,8 @@ async def seal_all(
 ) -> list[tuple[RegisteredSession, SealedWal]]:
     """Seal sessions, several at once; return them with their sealed logs, in order.
 
-    Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty. Waits and raises as `seal`.
+    Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty. Waits and
+    raises as `seal`.
     """
     if not earlier:
         return []
@@ -349,7 +362,9 @@ class _Taker:
             )
 
     async def _look(self, seq: int) -> Seal | Identity | None:
-        """Return the object at this place as its footer and index describe it, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
+        """Return the object at this place as its footer and index describe it, or None. Raises
+        CorruptWalObject, IncompatibleFormat, Refused.
+        """
         key = object_key(self._node_id, self._session, seq)
         try:
             end = await self._reads.get_end(key, OBJECT_END_BYTES)
@@ -358,7 +373,8 @@ class _Taker:
         identity = identify(end, key)
         if identity[:3] != (self._node_id, self._session, seq):
             raise CorruptWalObject(
-                f"{key} is an object of another place: node {identity.node_id}, session {identity.session}, seq {identity.seq}."
+                f"{key} is an object of another place: node {identity.node_id}, session {identity.session}, "
+                f"seq {identity.seq}."
             )
         if not identity.is_seal:
             return identity
@@ -370,13 +386,16 @@ class _Taker:
 READ_AT_ONCE: Final = 8
 """Objects whose rows are read at the same time. The rows that are wanted of as many are in memory at most."""
 INDEXES_AT_ONCE: Final = 64
-"""Objects whose ends are read at the same time: a log of ten minutes may have thousands, and most are small."""
+"""Objects whose ends are read at the same time: a log of ten minutes may have thousands, and most are small.
+"""
 END_BYTES: Final = 64 << 10
 """The bytes at the end of an object that are read first. A longer index needs a second call."""
 
 
 class Collected(Exception):
-    """Objects of an ended log were deleted since its boundary was read, because manifests had their rows: read the manifests again."""
+    """Objects of an ended log were deleted since its boundary was read, because manifests had their rows:
+    read the manifests again.
+    """
 
 
 class RowAt(NamedTuple):
@@ -421,7 +440,8 @@ class EndedRows:
     ) -> AsyncIterator[list[FoundRow]]:
         """Yield the wanted rows of each object, in the order of the ranges.
 
-        Raises Collected, CorruptWalObject for an object that is missing, damaged or of another session, IncompatibleFormat, Refused.
+        Raises Collected, CorruptWalObject for an object that is missing, damaged or of another session,
+        IncompatibleFormat, Refused.
         """
         places = ((wal, seq) for wal in ranges for seq in range(wal.first_seq, wal.end_seq))
         indexes: deque[_Indexed] = deque()
@@ -455,7 +475,8 @@ class EndedRows:
             raise CorruptWalObject(f"{key} is a seal, and the log of its session ends at {wal.end_seq}.")
         if index[:4] != (wal.node_id, wal.session, seq, wal.nonce):
             raise CorruptWalObject(
-                f"{key} is an object of another place or writer: node {index.node_id}, session {index.session}, seq {index.seq}."
+                f"{key} is an object of another place or writer: node {index.node_id}, session "
+                f"{index.session}, seq {index.seq}."
             )
         return index, end
 
@@ -505,5 +526,6 @@ class EndedRows:
         if seq < await read_boundary(self._reads, wal.node_id, wal.session):
             return Collected(key)
         return CorruptWalObject(
-            f"{key} is missing, and the log of its session ends at {wal.end_seq}. Records are lost unless a backup of the bucket has the object."
+            f"{key} is missing, and the log of its session ends at {wal.end_seq}. Records are lost unless a "
+            "backup of the bucket has the object."
         )

@@ -17,7 +17,9 @@ T = TypeVar("T")
 
 
 class PersistentReads:
-    """Reads of the store for one purpose, `what`, which the log lines of an outage name. Only StoreFailed is repeated."""
+    """Reads of the store for one purpose, `what`, which the log lines of an outage name. Only StoreFailed is
+    repeated.
+    """
 
     def __init__(self, objects: ObjectStore, what: str, chance: random.Random | None = None) -> None:
         self.objects = objects
@@ -47,7 +49,9 @@ class PersistentReads:
                 return answer
 
     def conflicts(self) -> Backoff:
-        """Return the delays for one change that the store answers with a conflict (409), perhaps again and again."""
+        """Return the delays for one change that the store answers with a conflict (409), perhaps again and
+        again.
+        """
         return Backoff(self._chance)
 
     async def failed(self, error: Exception) -> None:
@@ -65,7 +69,9 @@ _DOUBLINGS: Final = 10
 
 
 class Backoff:
-    """Delays that double from FIRST_S to MOST_S. Each is shortened by chance, at most to its half, so that gateways spread their calls."""
+    """Delays that double from FIRST_S to MOST_S. Each is shortened by chance, at most to its half, so that
+    gateways spread their calls.
+    """
 
     def __init__(self, chance: random.Random | None = None) -> None:
         self._chance = chance or random.Random()
@@ -113,7 +119,8 @@ class StoreOutage:
             return
         self._reported_s = now_s
         logger.warning(
-            "The store of the cluster has carried out no call for %.1f s (%d failed calls); %s. The calls are repeated until it "
+            "The store of the cluster has carried out no call for %.1f s (%d failed calls); %s. The calls "
+            "are repeated until it "
             "does. The last failure: %s",
             away_s,
             self._failures,

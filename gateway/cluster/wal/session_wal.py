@@ -1,5 +1,5 @@
-"""The write-ahead log of the session that this process runs: creates its objects in the store, and confirms them
-in order.
+"""The write-ahead log of the session that this process runs: creates its objects in the store, and confirms
+them in order.
 
 `put` returns at once. A task for each object calls the store until the object is known to be ours or the
 session is fenced; `confirmations.py` has the rules. A call is repeated for ever, always with the same bytes,
@@ -97,7 +97,9 @@ _FENCING: Final = frozenset({Outcome.SEALED, Outcome.FOREIGN})
 
 
 class Confirmations:
-    """The objects of one session: seqs ascend from 0, and at most `window` objects are sent and not confirmed."""
+    """The objects of one session: seqs ascend from 0, and at most `window` objects are sent and not
+    confirmed.
+    """
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -135,7 +137,9 @@ class Confirmations:
         return _NEXT[outcome]
 
     def confirm(self) -> range:
-        """Return the objects that are confirmed now and were not before, in order. A fenced session confirms nothing more."""
+        """Return the objects that are confirmed now and were not before, in order. A fenced session confirms
+        nothing more.
+        """
         begin = self.confirmed_end
         if not self.is_fenced:
             while self.confirmed_end in self._own:
@@ -147,8 +151,9 @@ class Confirmations:
 def judge(end: bytes, footer: bytes, key: str) -> tuple[Outcome, str]:
     """Return whose object the key has, and a sentence about any other object than our own.
 
-    `end` is the end of the object in the store, and `footer` that of our own. The footer has the nonce of the session and the
-    checksum of the index, and the index the checksums of all data, so equal footers mean equal objects.
+    `end` is the end of the object in the store, and `footer` that of our own. The footer has the nonce of the
+    session and the checksum of the index, and the index the checksums of all data, so equal footers mean
+    equal objects.
     """
     if end[-FOOTER_BYTES:] == footer:
         return Outcome.OURS, ""
@@ -202,7 +207,9 @@ class _Pending:
 
 
 class SessionWal:
-    """The objects of one session. All methods belong to one event loop; `seconds` is a clock that is never set."""
+    """The objects of one session. All methods belong to one event loop; `seconds` is a clock that is never
+    set.
+    """
 
     def __init__(
         self,
@@ -260,7 +267,8 @@ class SessionWal:
         return next(iter(self._pending), self._rules.next_seq)
 
     async def barrier(self) -> None:
-        """Return when an object that is put now is confirmed: the session was in force after everything that happened before the call.
+        """Return when an object that is put now is confirmed: the session was in force after everything that
+        happened before the call.
 
         Raises SessionFenced, RuntimeError if the session is closed meanwhile.
         """
@@ -280,10 +288,11 @@ class SessionWal:
     def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Create the next object of the log, and return without waiting.
 
-        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session wrote them.
+        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session
+        wrote them.
 
-        The caller must not change the data before that. A fenced session takes the object and never confirms it. Raises ValueError for
-        rows that no reader would accept.
+        The caller must not change the data before that. A fenced session takes the object and never confirms
+        it. Raises ValueError for rows that no reader would accept.
         """
         if self._is_ending:
             raise RuntimeError(f"session {self.session.session} is ending; nothing can be put into its log")
@@ -294,10 +303,11 @@ class SessionWal:
             self._add(content, confirmed)
 
     async def seal(self, reason: str) -> int:
-        """End the session: wait until all objects are confirmed, then seal the log; return the seq of the seal.
+        """End the session: wait until all objects are confirmed, then seal the log; return the seq of the
+        seal.
 
-        Nothing can be put any more. Raises SessionFenced if another gateway ended the session first, RuntimeError if the session is closed
-        meanwhile.
+        Nothing can be put any more. Raises SessionFenced if another gateway ended the session first,
+        RuntimeError if the session is closed meanwhile.
         """
         self._is_ending = True
         await self._emptied()
@@ -407,7 +417,9 @@ class SessionWal:
         return found
 
     def _failed(self, error: Exception) -> None:
-        """Note a failed call. Whatever the error was, the state of the store is unknown, and the call is made again."""
+        """Note a failed call. Whatever the error was, the state of the store is unknown, and the call is made
+        again.
+        """
         self.counters.failed_calls += 1
         waiting = f"{len(self._pending)} objects with {self.unconfirmed_bytes} bytes wait to become durable"
         self._outage.failed(error, waiting)

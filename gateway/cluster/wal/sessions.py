@@ -44,14 +44,18 @@ from gateway.cluster.wal.wal_object import (
 from log import IncompatibleFormat
 
 CLUSTER_VERSION: Final = 4
-"""The newest version of a bucket's content that this release knows. A release that changes a format there, or adds one, raises it."""
+"""The newest version of a bucket's content that this release knows. A release that changes a format there, or
+adds one, raises it.
+"""
 LEAST_VERSION: Final = 3
 """The version that this release writes while gateways of an earlier release are live, or may be."""
 SNAPSHOTS_SINCE: Final = 4
 """The first cluster version whose `meta/` has snapshots, and may be shortened."""
 _VERSION: Final = 1
 SHARED_METADATA_SINCE: Final = 3
-"""The first cluster version whose metadata is in `meta/`; before, it was in write-ahead logs and parts, as that of any partition."""
+"""The first cluster version whose metadata is in `meta/`; before, it was in write-ahead logs and parts, as
+that of any partition.
+"""
 READ_AT_ONCE: Final = 64
 """Objects of `meta/` that are read at the same time."""
 CHANGE_MAGIC: Final = b"SQMC"
@@ -67,7 +71,9 @@ class CorruptRegistration(Exception):
 
 
 class LogShortened(Exception):
-    """The objects of `meta/` that this process would read next were deleted: the process stood still for too long. Start it again."""
+    """The objects of `meta/` that this process would read next were deleted: the process stood still for too
+    long. Start it again.
+    """
 
 
 class SessionFacts(NamedTuple):
@@ -103,17 +109,21 @@ class RegisteredSession(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The metadata of the cluster before object `seq` of `meta/`: an image as record batches, and the sessions that still matter."""
+    """The metadata of the cluster before object `seq` of `meta/`: an image as record batches, and the
+    sessions that still matter.
+    """
 
     seq: int
     next_offset: int
     """The offset after the last record before `seq`, and after the last one of `batches`."""
     cluster_id: str
     kept_end: int | None
-    """The number behind the first registration of a session that writes cluster version SNAPSHOTS_SINCE; None without one.
+    """The number behind the first registration of a session that writes cluster version SNAPSHOTS_SINCE; None
+    without one.
 
-    The objects up to there stay for ever, because an earlier release reads `meta/` from the beginning. So it meets that registration,
-    which refuses it with a sentence, and it never creates an object in a place that was emptied.
+    The objects up to there stay for ever, because an earlier release reads `meta/` from the beginning. So it
+    meets that registration, which refuses it with a sentence, and it never creates an object in a place that
+    was emptied.
     """
     sessions: tuple[RegisteredSession, ...]
     batches: tuple[bytes, ...]
@@ -122,7 +132,9 @@ class Snapshot(NamedTuple):
 
 @dataclass
 class SharedLogContent:
-    """The objects of `meta/`, as far as they were read: from the first one on, or what a snapshot has instead of the first ones."""
+    """The objects of `meta/`, as far as they were read: from the first one on, or what a snapshot has instead
+    of the first ones.
+    """
 
     sessions: list[RegisteredSession] = field(default_factory=list)
     changes: list[tuple[int, bytes]] = field(default_factory=list)
@@ -148,7 +160,9 @@ class SharedLogContent:
 
     @property
     def kept_end(self) -> int | None:
-        """The number behind the objects of `meta/` that stay for ever, if these are known: see `Snapshot.kept_end`."""
+        """The number behind the objects of `meta/` that stay for ever, if these are known: see
+        `Snapshot.kept_end`.
+        """
         if self.base is not None and self.base.kept_end is not None:
             return self.base.kept_end
         versions = ((each.session, each.cluster_version) for each in self.sessions)
@@ -197,8 +211,9 @@ async def register(
 ) -> Session:
     """Register a new session of this node, behind all others. Waits until the store answers.
 
-    Adds to `known` what it has not read, up to the registration. The cluster id is that of the first session. Raises
-    IncompatibleFormat where a later release registered a session, CorruptRegistration, LogShortened, Refused.
+    Adds to `known` what it has not read, up to the registration. The cluster id is that of the first session.
+    Raises IncompatibleFormat where a later release registered a session, CorruptRegistration, LogShortened,
+    Refused.
     """
     known = SharedLogContent() if known is None else known
     await read_on(PersistentReads(objects, WAITING, chance), known)
@@ -209,9 +224,11 @@ async def register(
 
 
 def written_version(known: SharedLogContent, used: int) -> int:
-    """Return the cluster version of what a new session writes, where the metadata says that the cluster uses the version `used`.
+    """Return the cluster version of what a new session writes, where the metadata says that the cluster uses
+    the version `used`.
 
-    Gateways of an earlier release may read the bucket until all live ones know a later version. An empty bucket has none.
+    Gateways of an earlier release may read the bucket until all live ones know a later version. An empty
+    bucket has none.
     """
     return max(LEAST_VERSION, used) if known.end_seq else CLUSTER_VERSION
 
@@ -225,10 +242,12 @@ async def register_next(
     cluster_version: int | None = None,
     chance: random.Random | None = None,
 ) -> Session | None:
-    """Register a new session right behind `known`; None if another object came first, which is then added to `known`.
+    """Register a new session right behind `known`; None if another object came first, which is then added to
+    `known`.
 
-    So the node id may be chosen by all that comes before the registration. `cluster_version` is the version of what the session writes,
-    by default the newest; a release that does not know it refuses the bucket. Waits and raises as `register`.
+    So the node id may be chosen by all that comes before the registration. `cluster_version` is the version
+    of what the session writes, by default the newest; a release that does not know it refuses the bucket.
+    Waits and raises as `register`.
     """
     reads = PersistentReads(objects, WAITING, chance)
     nonce = secrets.token_bytes(NONCE_BYTES)
@@ -255,7 +274,9 @@ async def sessions(objects: ObjectStore, *, chance: random.Random | None = None)
 
 
 async def read_shared_log(objects: ObjectStore, *, chance: random.Random | None = None) -> SharedLogContent:
-    """Return all objects of `meta/`, of a log that was never shortened. Raises LogShortened, and as `sessions`."""
+    """Return all objects of `meta/`, of a log that was never shortened. Raises LogShortened, and as
+    `sessions`.
+    """
     content = SharedLogContent()
     reads = PersistentReads(objects, "the gateway waits to read the sessions of the cluster", chance)
     await read_on(reads, content)
@@ -284,7 +305,8 @@ def decode_registration(content: bytes, session: int) -> RegisteredSession:
         versions = msgspec.json.decode(content, type=_Versions)
         if versions.cluster_version > CLUSTER_VERSION or versions.version > _VERSION:
             raise IncompatibleFormat(
-                f"{key} has version {versions.version} and cluster version {versions.cluster_version}; this program reads "
+                f"{key} has version {versions.version} and cluster version {versions.cluster_version}; this "
+                "program reads "
                 f"{_VERSION} and {CLUSTER_VERSION}. A later release has used the bucket: run that release."
             )
         stored = msgspec.json.decode(content, type=_Stored)
@@ -308,7 +330,8 @@ def decode_registration(content: bytes, session: int) -> RegisteredSession:
 async def create_or_read(
     reads: PersistentReads, key: str, content: bytes, *, is_read_back: bool = True
 ) -> bytes:
-    """Create the object unless it is there; return the content that is there then. Waits until the store answers. Raises Refused.
+    """Create the object unless it is there; return the content that is there then. Waits until the store
+    answers. Raises Refused.
 
     A creation that failed is tried again with the same bytes until the object is there, whoever created it.
     """
@@ -329,7 +352,8 @@ async def create_or_read(
 
 
 async def read_on(reads: PersistentReads, content: SharedLogContent) -> None:
-    """Read the objects that follow. A listing may be old, so it only tells how many objects there are at least.
+    """Read the objects that follow. A listing may be old, so it only tells how many objects there are at
+    least.
 
     Raises CorruptRegistration, IncompatibleFormat, LogShortened, Refused.
     """
@@ -341,12 +365,14 @@ async def read_on(reads: PersistentReads, content: SharedLogContent) -> None:
 async def check_not_shortened(reads: PersistentReads, seq: int) -> None:
     """Check that object `seq` of `meta/`, if it is there or missing, was never deleted.
 
-    Call this after the object was read, found missing or created. Raises LogShortened, IncompatibleFormat, CorruptWalObject, Refused.
+    Call this after the object was read, found missing or created. Raises LogShortened, IncompatibleFormat,
+    CorruptWalObject, Refused.
     """
     boundary = await read_shortened(reads)
     if seq < boundary:
         raise LogShortened(
-            f"the metadata log in the bucket begins at object {boundary} by now, and this process would continue at {seq}; start the "
+            f"the metadata log in the bucket begins at object {boundary} by now, and this process would "
+            f"continue at {seq}; start the "
             "gateway again"
         )
 
@@ -362,7 +388,8 @@ async def _read_on(reads: PersistentReads, content: SharedLogContent, begin: int
             elif content.end_seq < known:
                 await check_not_shortened(reads, begin)
                 raise CorruptRegistration(
-                    f"{registration_key(content.end_seq)} is missing, and later objects are there. Somebody deleted it; without it "
+                    f"{registration_key(content.end_seq)} is missing, and later objects are there. Somebody "
+                    "deleted it; without it "
                     "nobody can tell which write-ahead logs and which metadata the cluster has."
                 )
             else:
@@ -418,7 +445,9 @@ async def read_boundary(reads: PersistentReads, node_id: int, session: int) -> i
 
 
 async def read_sessions_boundary(reads: PersistentReads) -> int:
-    """Return the number below which all sessions are sealed and their objects deleted. Raises as `read_boundary`."""
+    """Return the number below which all sessions are sealed and their objects deleted. Raises as
+    `read_boundary`.
+    """
     return await _read(reads, SESSIONS_BOUNDARY_KEY)
 
 

@@ -1,11 +1,12 @@
-"""Encodes one object of a session's write-ahead log (WAL): record batches of many partitions, or the seal that
-ends the log.
+"""Encodes one object of a session's write-ahead log (WAL): record batches of many partitions, or the seal
+that ends the log.
 
     head   magic "SQWL" | version int16 | kind int16
     data   bytes of segment files and whole side files, one span per row, in the order of the rows
     index  kind 0, WAL object: rows int32 | row …
            kind 1, seal: by int32 | reason int16 bytes, UTF-8
-    footer CRC-32C of the rest of the footer, uint32 | node_id int32 | session int64 | seq int64 | nonce 16 bytes
+    footer CRC-32C of the rest of the footer, uint32 | node_id int32 | session int64 | seq int64 | nonce 16
+    bytes
            | data_bytes int64 | index_bytes int32 | CRC-32C of the index, uint32 | version int16 | kind int16 | magic "SQWL"
 
     data row       type int8 0 | topic_id 16 bytes | partition int32 | leader_epoch int32 | first_offset int64 | end_offset int64
@@ -79,7 +80,9 @@ class DataRow(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """The new content of a side file of one partition, such as its log start offset or a snapshot of producer names."""
+    """The new content of a side file of one partition, such as its log start offset or a snapshot of producer
+    names.
+    """
 
     topic_id: UUID
     partition: int
@@ -172,7 +175,9 @@ class _Footer(NamedTuple):
 
 
 def encode(wal_object: WalObject) -> list[Buffer]:
-    """Return the content of the object as buffers; the data is not copied. Raises ValueError for rows that no decoder would accept."""
+    """Return the content of the object as buffers; the data is not copied. Raises ValueError for rows that no
+    decoder would accept.
+    """
     node_id, session, seq, nonce, rows, data = wal_object
     index = bytearray(_COUNT.pack(len(rows)))
     buffers: list[Buffer] = [_HEAD.pack(_MAGIC, VERSION, _DATA)]
@@ -235,13 +240,16 @@ def decode(content: bytes, key: str) -> WalObject | Seal:
 
 
 def identify(end: bytes, key: str) -> Identity:
-    """Return whose object it is; `end` has the last FOOTER_BYTES or more. Raises CorruptWalObject, IncompatibleFormat."""
+    """Return whose object it is; `end` has the last FOOTER_BYTES or more. Raises CorruptWalObject,
+    IncompatibleFormat.
+    """
     footer = _checked_footer(end, key)
     return Identity(footer.node_id, footer.session, footer.seq, footer.nonce, footer.kind == _SEAL)
 
 
 def index_bytes(end: bytes, key: str) -> int:
-    """Return how many bytes at the end of the object `decode_index` needs. `end` has the last FOOTER_BYTES or more.
+    """Return how many bytes at the end of the object `decode_index` needs. `end` has the last FOOTER_BYTES or
+    more.
 
     Raises CorruptWalObject, IncompatibleFormat.
     """
@@ -249,7 +257,8 @@ def index_bytes(end: bytes, key: str) -> int:
 
 
 def decode_index(end: bytes, key: str) -> Index | Seal:
-    """Return the rows of an object with their places, or the seal; `end` has the last `index_bytes` of the object or more.
+    """Return the rows of an object with their places, or the seal; `end` has the last `index_bytes` of the
+    object or more.
 
     Raises CorruptWalObject, IncompatibleFormat.
     """
@@ -312,7 +321,8 @@ def _checked_footer(end: bytes, key: str) -> _Footer:
         )
     if footer.version > VERSION:
         raise IncompatibleFormat(
-            f"{key} has version {footer.version}; this program reads version {VERSION}. Run the release that wrote it."
+            f"{key} has version {footer.version}; this program reads version {VERSION}. Run the release that "
+            "wrote it."
         )
     if footer.crc != crc32c(last[_CRC_BYTES:]):
         raise CorruptWalObject(f"{key} is damaged: the CRC-32C of its footer does not fit.")
@@ -364,7 +374,9 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow]:
 
 
 def _decode_file_row(index: bytes, position: int) -> tuple[FileRow, int, int]:
-    """Return the row at this position of the index, the CRC-32C of its data, and the position behind the row. Raises struct.error."""
+    """Return the row at this position of the index, the CRC-32C of its data, and the position behind the row.
+    Raises struct.error.
+    """
     if index[position] == _FILE_ROW_TYPE:
         _, topic_id, partition, epoch, name_bytes, length, crc = _FILE_ROW.unpack_from(index, position)
         start = position + _FILE_ROW.size
@@ -437,11 +449,15 @@ def registration_key(session: int) -> str:
 
 
 SESSIONS_BOUNDARY_KEY: Final = "meta/boundary"
-"""The key of the boundary of sessions: those with a lower number are sealed, and no object of their logs is needed."""
+"""The key of the boundary of sessions: those with a lower number are sealed, and no object of their logs is
+needed.
+"""
 
 SNAPSHOT_PREFIX: Final = "meta/snapshot/"
 SHORTENED_KEY: Final = "meta/shortened"
-"""The key of the boundary of the metadata log: objects of `meta/` below it may be deleted, because snapshots have what they say."""
+"""The key of the boundary of the metadata log: objects of `meta/` below it may be deleted, because snapshots
+have what they say.
+"""
 
 
 def snapshot_key(seq: int) -> str:

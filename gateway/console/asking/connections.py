@@ -89,7 +89,9 @@ class Connections:
         return None
 
     def _keep(self, security: ClientSecurity, lent: _Open, *, is_sure: bool = True) -> None:
-        """Keep a connection for its next use. After a failure it is not sure: the next use asks first whether it still answers."""
+        """Keep a connection for its next use. After a failure it is not sure: the next use asks first whether
+        it still answers.
+        """
         lent.since = time.monotonic() - (0.0 if is_sure else SURE_S)
         with self._lock:
             self._idle[id(lent)] = (security, lent)
@@ -154,7 +156,9 @@ class _Answer(Generic[A]):
 
 
 class Cache(Generic[A]):
-    """Answers of one kind. Of several threads that need the same answer one asks, and the others wait. Thread-safe."""
+    """Answers of one kind. Of several threads that need the same answer one asks, and the others wait.
+    Thread-safe.
+    """
 
     def __init__(self, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Keep each answer for at most `kept_s` seconds of the clock."""
@@ -261,7 +265,8 @@ class WayIn:
             except OSError as error:
                 reasons.append(f"{address.shown} ({error.strerror or error})")
         raise ControlError(
-            f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with --bootstrap"
+            f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
+            "--bootstrap"
         )
 
     def log_in(self, username: str, password: str) -> ClientSecurity:
@@ -307,7 +312,8 @@ def _offered(address: BrokerAddress) -> tuple[str, ...]:
     offered = tuple(name for name in MECHANISMS if name in answer.mechanisms)
     if answer.mechanisms and not offered:
         raise ControlError(
-            f"{address.shown} lets clients log in with {', '.join(answer.mechanisms)} only; the console needs one of "
+            f"{address.shown} lets clients log in with {', '.join(answer.mechanisms)} only; the console "
+            "needs one of "
             f"{', '.join(MECHANISMS)}"
         )
     return offered

@@ -1,6 +1,8 @@
-"""Fetches records of a topic with one request for each leader, as a consumer without a group. Raises ControlError.
+"""Fetches records of a topic with one request for each leader, as a consumer without a group. Raises
+ControlError.
 
-kafka-python's consumer would hide what a batch says about its producer, and would take longer to start than to read.
+kafka-python's consumer would hide what a batch says about its producer, and would take longer to start than
+to read.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class ReadRecord(NamedTuple):
-    """A record with what its batch says about its producer. `marker` is commit or abort for the end of a transaction."""
+    """A record with what its batch says about its producer. `marker` is commit or abort for the end of a
+    transaction.
+    """
 
     partition: int
     offset: int
@@ -50,7 +54,9 @@ class ReadRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Stretch:
-    """The batches of a partition that one fetch returned. `problems` are sentences about batches that can't be read."""
+    """The batches of a partition that one fetch returned. `problems` are sentences about batches that can't
+    be read.
+    """
 
     partition: int
     position: int

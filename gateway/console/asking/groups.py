@@ -170,7 +170,9 @@ def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list
 # How far a group is behind the ends of its partitions. Raises ControlError or an error of kafka-python.
 
 TOTAL: Final = "lag"
-"""The name of the series of all topics together; a topic may have the same name, so topics' series begin with `topic:`."""
+"""The name of the series of all topics together; a topic may have the same name, so topics' series begin with
+`topic:`.
+"""
 
 
 def series_of(topic: str) -> str:

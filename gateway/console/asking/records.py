@@ -101,7 +101,9 @@ class From(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The records that a person asks for. `at` is an offset or a time in milliseconds. `positions` are the offsets by partition for BEFORE and AFTER."""
+    """The records that a person asks for. `at` is an offset or a time in milliseconds. `positions` are the
+    offsets by partition for BEFORE and AFTER.
+    """
 
     start: From = From.NEWEST
     at: int = 0
@@ -113,7 +115,9 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """A page of records. `newer` and `older` are the positions of the pages after and before; None where there is none."""
+    """A page of records. `newer` and `older` are the positions of the pages after and before; None where
+    there is none.
+    """
 
     records: Sequence[Kept]
     found: Found

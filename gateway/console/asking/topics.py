@@ -215,7 +215,9 @@ def _asked(cluster: Cluster) -> list[TopicLine]:
 
 
 def sizes_at(cluster: Cluster, host: str, port: int) -> dict[Place, int]:
-    """Return the bytes of each partition that a broker holds; nothing when the broker does not answer or refuses."""
+    """Return the bytes of each partition that a broker holds; nothing when the broker does not answer or
+    refuses.
+    """
     try:
         answer = ask_broker(
             cluster.reached.other(host, port),

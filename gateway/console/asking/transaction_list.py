@@ -82,7 +82,8 @@ def _asked(cluster: Cluster, wanted: Wanted) -> list[Listed]:
         if error.errno != INVALID_REGULAR_EXPRESSION:
             raise
         raise ControlError(
-            f"the pattern {wanted.pattern!r} is not a regular expression of RE2; correct it, or leave it empty"
+            f"the pattern {wanted.pattern!r} is not a regular expression of RE2; correct it, or leave it "
+            "empty"
         ) from None
     rows = {
         Listed(row.transactional_id, int(row.producer_id), _word(row.state))

@@ -1,4 +1,5 @@
-"""The schemas that people have given, in memory, under the hash of their bytes, so that a link names a schema.
+"""The schemas that people have given, in memory, under the hash of their bytes, so that a link names a
+schema.
 
 Reads Avro with a schema, by Apache's own package in plain Python.
 
@@ -175,7 +176,9 @@ _HEX_IN_A_LINE: Final = 48
 
 
 class Shown(NamedTuple):
-    """A content in words. `form` is how it is shown; `error` says why it is not shown in the form that was chosen."""
+    """A content in words. `form` is how it is shown; `error` says why it is not shown in the form that was
+    chosen.
+    """
 
     text: str
     form: str
@@ -314,7 +317,9 @@ def _zigzag(content: bytes, position: int) -> tuple[int | None, int]:
 
 
 def message_class(descriptors: bytes, name: str) -> Any:
-    """Return the class of the message `name`; an empty name means the only message of the last file. Raises ContentError."""
+    """Return the class of the message `name`; an empty name means the only message of the last file. Raises
+    ContentError.
+    """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 - slow to import
 
     files = descriptor_pb2.FileDescriptorSet()
@@ -336,7 +341,8 @@ def message_class(descriptors: bytes, name: str) -> Any:
         ) from None
     except Exception as error:  # noqa: BLE001 - the package raises errors of several kinds on wrong bytes
         raise ContentError(
-            f"the file is no FileDescriptorSet with all imports: {str(error)[:300]}; make it with protoc --include_imports "
+            f"the file is no FileDescriptorSet with all imports: {str(error)[:300]}; make it with protoc "
+            "--include_imports "
             "--descriptor_set_out=FILE"
         ) from None
 

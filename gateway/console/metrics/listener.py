@@ -32,7 +32,9 @@ class MetricsListener:
     """Asks the metrics listener of one gateway. Thread-safe: each question has a connection of its own."""
 
     def __init__(self, url: str) -> None:
-        """Prepare for the listener at `url`, such as http://127.0.0.1:9644. Raises ValueError with a sentence."""
+        """Prepare for the listener at `url`, such as http://127.0.0.1:9644. Raises ValueError with a
+        sentence.
+        """
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError(f"{url!r} must be a URL such as http://127.0.0.1:9644")
@@ -80,7 +82,8 @@ class MetricsListener:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ControlError(
-                f"the metrics listener at {self.url} does not answer: {reason}; set seqgate.metrics.listener of the gateway, "
+                f"the metrics listener at {self.url} does not answer: {reason}; set seqgate.metrics.listener "
+                "of the gateway, "
                 "and give its address by --metrics"
             ) from None
         finally:
@@ -130,7 +133,9 @@ WANTED: Final = (
     "seqgate_transactions_open",
     "seqgate_transactions_oldest_seconds",
 )
-"""The names that are read; other lines are left out before they are parsed, because a gateway with many topics has many."""
+"""The names that are read; other lines are left out before they are parsed, because a gateway with many
+topics has many.
+"""
 
 
 class Sample(NamedTuple):

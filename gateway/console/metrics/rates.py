@@ -162,7 +162,9 @@ def is_counter(name: str) -> bool:
 
 
 class FigureReader:
-    """Reads one metric of one client again and again: the growth per second of a counter, otherwise the value."""
+    """Reads one metric of one client again and again: the growth per second of a counter, otherwise the
+    value.
+    """
 
     def __init__(self, read: Callable[[], str], instance_id: str, name: str) -> None:
         """Prepare to read `name` from the metrics that `read` returns."""
@@ -284,7 +286,9 @@ class Summary(NamedTuple):
 
 
 class LeaderChanges:
-    """Compares the leaders of each look with those of the look before. A look may show a part of the partitions. Thread-safe."""
+    """Compares the leaders of each look with those of the look before. A look may show a part of the
+    partitions. Thread-safe.
+    """
 
     def __init__(self) -> None:
         """Begin without a look."""
@@ -294,7 +298,9 @@ class LeaderChanges:
         self._changes: deque[LeaderChange] = deque(maxlen=KEPT)
 
     def see(self, time_ms: int, leaders: Mapping[Place, Leader]) -> None:
-        """Note what has changed. A lower epoch is a topic of the same name that was created again, and no change of leader."""
+        """Note what has changed. A lower epoch is a topic of the same name that was created again, and no
+        change of leader.
+        """
         with self._lock:
             for place, after in leaders.items():
                 before = self._known.get(place)
@@ -320,9 +326,11 @@ class LeaderChanges:
 # Figures that are sampled only while somebody looks, such as the lag of one group.
 
 KEPT_S: Final = 15 * 60.0
-"""Time after the last look in which a figure is still sampled, so that a reload of the page has its history."""
+"""Time after the last look in which a figure is still sampled, so that a reload of the page has its history.
+"""
 MOST_WATCHES: Final = 30
-"""Figures that are watched at a time; the one that nobody has looked at for longest ends when another begins."""
+"""Figures that are watched at a time; the one that nobody has looked at for longest ends when another begins.
+"""
 
 Read = Callable[[], Mapping[str, float | None]]
 
@@ -382,8 +390,8 @@ FIRST_ROUNDS: Final = 2
 class Sampler:
     """Reads figures every two seconds while the console runs.
 
-    The figures come from the metrics listener, and without one from the end offsets, as the login of --command-config.
-    Where the cluster needs a login that the console lacks, there are none.
+    The figures come from the metrics listener, and without one from the end offsets, as the login of
+    --command-config. Where the cluster needs a login that the console lacks, there are none.
     """
 
     def __init__(
@@ -454,7 +462,9 @@ class Sampler:
         return {} if before is None else figures(before, reading)
 
     def _see_leaders(self, now_ms: int) -> None:
-        """Look at the leaders where the console may ask; elsewhere only the people who are logged in look, on the page of the cluster."""
+        """Look at the leaders where the console may ask; elsewhere only the people who are logged in look, on
+        the page of the cluster.
+        """
         try:
             if not self._needs_login():
                 with self._connections.lend(self._security) as cluster:
@@ -468,7 +478,8 @@ class Sampler:
     def _figures_from_offsets(self) -> dict[str, float | None]:
         if self._needs_login():
             raise ControlError(
-                "the charts need --metrics, or a login of the console's own by --command-config, because the cluster needs a login"
+                "the charts need --metrics, or a login of the console's own by --command-config, because the "
+                "cluster needs a login"
             )
         with self._connections.lend(self._security) as cluster:
             ends = end_offsets(cluster)

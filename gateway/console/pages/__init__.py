@@ -1,4 +1,6 @@
-"""The one list of pages: the navigation, the routes and the tests read it. A page is one module here, and one template."""
+"""The one list of pages: the navigation, the routes and the tests read it. A page is one module here, and one
+template.
+"""
 
 from __future__ import annotations
 

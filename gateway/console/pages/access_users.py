@@ -91,7 +91,9 @@ def _user(visit: Visit) -> str:
 
 
 def set_password(visit: Visit) -> Answer:
-    """Set the password of a user. The form said what it replaces; a refusal is shown there, without the password."""
+    """Set the password of a user. The form said what it replaces; a refusal is shown there, without the
+    password.
+    """
     user = _user(visit)
     try:
         if not visit.is_confirmed:
@@ -130,8 +132,14 @@ def remove_access_users(visit: Visit) -> Answer:
             notice=f"User {shown(user)} can't log in with {' and '.join(done.mechanisms)} any more.",
         )
     sentences = [
-        f"User {shown(user)} can't log in {f'with {mechanism}' if mechanism else 'with any mechanism'} any more.",
-        "Open connections stay until they close or must log in again (connections.max.reauth.ms). ACLs and quotas stay.",
+        (
+            f"User {shown(user)} can't log in {f'with {mechanism}' if mechanism else 'with any mechanism'} any "
+            "more."
+        ),
+        (
+            "Open connections stay until they close or must log in again (connections.max.reauth.ms). ACLs and "
+            "quotas stay."
+        ),
     ]
     if user == visit.user:
         sentences.insert(0, "You are logged in as this user.")

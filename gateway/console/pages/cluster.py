@@ -41,7 +41,9 @@ _statuses: Final[Cache[ClusterStatus]] = Cache(KEPT_S)
 
 
 class GatewayFacts(NamedTuple):
-    """The status and the list of gateways from the gateway behind --metrics, or the reason why they are missing."""
+    """The status and the list of gateways from the gateway behind --metrics, or the reason why they are
+    missing.
+    """
 
     status: Status | None = None
     gateways: Gateways | None = None
@@ -80,7 +82,9 @@ def _listed(cluster: Cluster) -> Gateways:
 
 
 def _knows_drains(status: ClusterStatus) -> bool:
-    """Return whether some gateway of the cluster serves the request that drains; brokers of Apache Kafka don't."""
+    """Return whether some gateway of the cluster serves the request that drains; brokers of Apache Kafka
+    don't.
+    """
     return any(BrokerHeartbeatRequest.__api_key__ in broker.apis for broker in status.brokers)
 
 
@@ -102,7 +106,9 @@ def _facts(visit: Visit) -> GatewayFacts:
 # Makes another gateway the leader of a partition, and drains gateways.
 
 LONGEST_MS: Final = 15_000
-"""Time for which the console waits for the end of a move or a drain; afterwards it goes on without the console."""
+"""Time for which the console waits for the end of a move or a drain; afterwards it goes on without the
+console.
+"""
 _LARGEST: Final = (1 << 31) - 1
 
 
@@ -156,7 +162,10 @@ def drain(visit: Visit) -> Answer:
                 action="Drain the node",
                 back="/cluster",
                 sentences=(
-                    f"Node {node_id} hands over the {led:,} partitions that it leads, and gets no new ones, until it starts again.",
+                    (
+                        f"Node {node_id} hands over the {led:,} partitions that it leads, and gets no new ones, "
+                        "until it starts again."
+                    ),
                     "It goes on to serve clients, so that you can stop it without a pause for anyone.",
                 ),
                 changes=[(f"partitions that node {node_id} leads", f"{led:,}", "0")],

@@ -49,7 +49,9 @@ def _number(text: str | None) -> int | None:
 
 
 def _counted(visit: Visit) -> dict[str, Any]:
-    """Return how many records wait, and how many may; nothing without --metrics, and why where the listener fails."""
+    """Return how many records wait, and how many may; nothing without --metrics, and why where the listener
+    fails.
+    """
     listener = visit.console.listener
     if listener is None:
         return {}
@@ -82,7 +84,9 @@ NEAR: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit: its setting, what counts towards it now, and the limit itself, None where the setting sets none."""
+    """A limit: its setting, what counts towards it now, and the limit itself, None where the setting sets
+    none.
+    """
 
     setting: str
     used: float

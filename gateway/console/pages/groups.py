@@ -123,7 +123,8 @@ def _compared(
     """Return a page of the groups by a figure, or of those that read a topic."""
     if len(lines) > MOST_COMPARED:
         raise ControlError(
-            f"the console compares at most {MOST_COMPARED:,} groups by members, lag or topic, and {len(lines):,} match; "
+            f"the console compares at most {MOST_COMPARED:,} groups by members, lag or topic, and "
+            f"{len(lines):,} match; "
             "filter by name, kind or state first"
         )
     figures = group_figures(cluster, lines)
@@ -166,7 +167,10 @@ def delete(visit: Visit) -> Answer:
         action="Delete the group",
         back=link("/groups/view", group=group),
         sentences=(
-            f"The group's committed offsets in {_partitions(outcome.committed_partitions)} are deleted with it.",
+            (
+                f"The group's committed offsets in {_partitions(outcome.committed_partitions)} are deleted with "
+                "it."
+            ),
             "A consumer that joins a group of this name afterwards begins where its auto.offset.reset says.",
         ),
         typed=typed,
@@ -286,7 +290,10 @@ def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
         action="Reset the offsets",
         back=link("/groups/reset", group=group, **{name: visit.text(name) for name in _FIELDS}),
         sentences=(
-            f"The group will read {again:,} records again, and skip {skipped:,} records, in {_partitions_reset(moved)}.",
+            (
+                f"The group will read {again:,} records again, and skip {skipped:,} records, in "
+                f"{_partitions_reset(moved)}."
+            ),
             "The group must stay without members until then; the console checks this once more.",
         ),
         changes=[_shown(each) for each in moved[:MOST_SHOWN]],
@@ -341,7 +348,9 @@ def _needed(visit: Visit, name: str, lowest: int) -> int:
 
 
 def _time_ms(visit: Visit) -> int:
-    """Return the time of the form: milliseconds that the browser made of its own zone's time, or else a time in UTC."""
+    """Return the time of the form: milliseconds that the browser made of its own zone's time, or else a time
+    in UTC.
+    """
     exact = visit.optional_number("at_ms")
     if exact is not None:
         return exact
@@ -377,7 +386,9 @@ MOST_MEMBERS: Final = 200
 
 
 class GatewayFacts(NamedTuple):
-    """The facts of a group that only the gateway tells: partitions by place, members by id. `trouble` says why they are missing."""
+    """The facts of a group that only the gateway tells: partitions by place, members by id. `trouble` says
+    why they are missing.
+    """
 
     partitions: Mapping[tuple[str, int], GroupPartition]
     members: Mapping[str, GroupMember]

@@ -48,7 +48,9 @@ def _gateway(visit: Visit) -> tuple[Status | None, str | None]:
 
 
 def lines(visit: Visit) -> Answer:
-    """Return the lines after a number. `restarted`: the gateway counts from the beginning again, and these lines are its first."""
+    """Return the lines after a number. `restarted`: the gateway counts from the beginning again, and these
+    lines are its first.
+    """
     after = visit.number("after", 0)
     found = visit.ask_gateway(LogLinesRequest(after=after, limit=MOST_LINES)).lines
     restarted = not found and after > 0 and _newest(visit) < after
@@ -96,7 +98,9 @@ MOST_NAMED: Final = 5
 
 
 class Problem(NamedTuple):
-    """A problem, the advice for it, and the page that shows more. With `is_bad` somebody can't work; otherwise it is a warning."""
+    """A problem, the advice for it, and the page that shows more. With `is_bad` somebody can't work;
+    otherwise it is a warning.
+    """
 
     title: str
     advice: str
@@ -119,12 +123,14 @@ def problems_of_cluster(status: ClusterStatus) -> Iterator[Problem]:
     if status.offline:
         yield Problem(
             f"{_counted(len(status.offline))} out of service: {_named(status.offline)}",
-            "Clients can't read or write there. Look for the reason in the gateway's log; seqgate reopen opens a partition again.",
+            "Clients can't read or write there. Look for the reason in the gateway's log; seqgate reopen "
+            "opens a partition again.",
             "/topics?sort=-trouble",
         )
     if status.under_replicated:
         yield Problem(
-            f"{_counted(len(status.under_replicated))} without all replicas in sync: {_named(status.under_replicated)}",
+            f"{_counted(len(status.under_replicated))} without all replicas in sync: "
+            f"{_named(status.under_replicated)}",
             "Start the brokers that are missing.",
             "/topics?sort=-trouble",
             is_bad=False,
@@ -136,7 +142,8 @@ def problems_of_gateway(status: Status) -> Iterator[Problem]:
     for offline in status.offline_partitions[:MOST_NAMED]:
         yield Problem(
             f"Partition {offline.partition} of {offline.topic} is out of service",
-            f"{offline.reason}. When the disk is well, run: seqgate reopen {offline.topic} {offline.partition}",
+            f"{offline.reason}. When the disk is well, run: seqgate reopen {offline.topic} "
+            f"{offline.partition}",
             f"/topics/{offline.topic}",
         )
     if status.is_disk_short:
@@ -148,7 +155,8 @@ def problems_of_gateway(status: Status) -> Iterator[Problem]:
         yield Problem("New producer ids can't be claimed", status.producer_id_store_error)
     for row in status.damaged[:MOST_NAMED]:
         yield Problem(
-            f"Offsets {row.first_offset:,} to {row.end_offset - 1:,} of {row.topic}-{row.partition} are damaged",
+            f"Offsets {row.first_offset:,} to {row.end_offset - 1:,} of {row.topic}-{row.partition} are "
+            "damaged",
             "Consumers get an error there. Stop the gateway, and run: seqgate repair",
             f"/topics/{row.topic}",
         )

@@ -112,7 +112,8 @@ def view(visit: Visit) -> Answer:
     client = _found(visit).get(instance_id)
     if client is None:
         raise ControlError(
-            f"no client with the instance id {instance_id[:60]!r} pushes metrics now; open the list of clients again"
+            f"no client with the instance id {instance_id[:60]!r} pushes metrics now; open the list of "
+            "clients again"
         )
     names = sorted({sample.name for sample in client.series})
     chosen = visit.text("metric")

@@ -60,12 +60,16 @@ Cursor = tuple[str, int, int]
 KEPT_S: Final = 30.0
 """The longest time for which a page counts; one that came fast counts for a fraction of a second."""
 MOST_PARTITIONS: Final = 500
-"""Partitions that are asked together over the Kafka protocol; with more of them the person must choose a topic."""
+"""Partitions that are asked together over the Kafka protocol; with more of them the person must choose a
+topic.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Some producers. `trouble` says why the metrics listener did not tell them, None where it did or does not exist."""
+    """Some producers. `trouble` says why the metrics listener did not tell them, None where it did or does
+    not exist.
+    """
 
     rows: Sequence[ProducerRow]
     complete: bool
@@ -114,7 +118,8 @@ def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[
             partitions = sum(line.partitions for line in topic_lines(cluster) if not line.is_internal)
             if partitions > MOST_PARTITIONS:
                 raise ControlError(
-                    f"the cluster has {partitions:,} partitions, and {MOST_PARTITIONS} are asked together; choose a topic"
+                    f"the cluster has {partitions:,} partitions, and {MOST_PARTITIONS} are asked together; "
+                    "choose a topic"
                 )
         return list_producers(cluster, ListProducersRequest(topic, partition)).producers
 
@@ -204,7 +209,9 @@ def _shown(row: ProducerRow) -> dict[str, Any]:
 
 
 def cursor_of(visit: Visit) -> Cursor | None:
-    """Return the place after which the page begins: after_topic, after_partition and after_id of the address, or before from_id."""
+    """Return the place after which the page begins: after_topic, after_partition and after_id of the address,
+    or before from_id.
+    """
     topic, partition = visit.text("topic"), visit.optional_number("partition")
     first = visit.optional_number("from_id")
     if first is not None and topic and partition is not None:
@@ -280,10 +287,12 @@ Values = Sequence[float | None]
 
 
 class Event(NamedTuple):
-    """Batches of a producer that met the same fate. `first` and `last` are sequences, -1 where nobody knows them.
+    """Batches of a producer that met the same fate. `first` and `last` are sequences, -1 where nobody knows
+    them.
 
-    `records` counts the records; None for a producer whose earlier sequences nobody has seen. `offset` is the offset of the last accepted
-    record, or of a duplicate's original; -1 where nobody knows it. `outcome` names the error of a refused batch.
+    `records` counts the records; None for a producer whose earlier sequences nobody has seen. `offset` is the
+    offset of the last accepted record, or of a duplicate's original; -1 where nobody knows it. `outcome`
+    names the error of a refused batch.
     """
 
     time_ms: int

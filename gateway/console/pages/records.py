@@ -219,7 +219,8 @@ def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
             kept = _record_at(cluster, topic, partition, offset, longest)
     if kept is None:
         raise ControlError(
-            f"offset {offset:,} of partition {partition} holds no record: the partition has offsets {starts[partition]:,} to "
+            f"offset {offset:,} of partition {partition} holds no record: the partition has offsets "
+            f"{starts[partition]:,} to "
             f"{ends[partition] - 1:,}, and compaction may have removed some"
         )
     return topic, kept, ends[partition]
@@ -366,7 +367,9 @@ _LIMITS: Final = Limits(answer_bytes=2 << 20, partition_bytes=1 << 20, wait_ms=5
 
 
 def tail(visit: Visit) -> Answer:
-    """Return the records after positions, and the positions after them; without positions only those of the log ends."""
+    """Return the records after positions, and the positions after them; without positions only those of the
+    log ends.
+    """
     name = visit.text("topic")
     forms, wanted = forms_of(visit), filter_of(visit)
     positions = read_positions(visit.text("at"))

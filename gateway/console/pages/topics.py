@@ -172,7 +172,10 @@ def delete(visit: Visit) -> Answer:
                 action="Delete the topic",
                 back=topic_path(name),
                 sentences=(
-                    f"The topic has {len(topic.partitions):,} partitions with {more}{offsets:,} offsets in use.",
+                    (
+                        f"The topic has {len(topic.partitions):,} partitions with {more}{offsets:,} offsets in "
+                        "use."
+                    ),
                     "All its records and settings are deleted. They can't be brought back.",
                 ),
                 typed=name,
@@ -229,7 +232,10 @@ def add_partitions(visit: Visit) -> Answer:
                 back=topic_path(name),
                 sentences=(
                     "A topic can't lose partitions again.",
-                    "From then on records with a key may go to other partitions, so their order is lost once.",
+                    (
+                        "From then on records with a key may go to other partitions, so their order is lost "
+                        "once."
+                    ),
                 ),
                 changes=(("partitions", f"{now:,}", f"{wanted:,}"),),
             )
@@ -255,7 +261,9 @@ _SEQGATES_OWN: Final = "message.deduplication.enable"
 
 
 class SettingLine(NamedTuple):
-    """A setting with where its value comes from, and what it does; `note` is empty where only Kafka's documentation says it."""
+    """A setting with where its value comes from, and what it does; `note` is empty where only Kafka's
+    documentation says it.
+    """
 
     row: ConfigRow
     source: str

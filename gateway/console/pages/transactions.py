@@ -129,7 +129,10 @@ def abort(visit: Visit) -> Answer:
         action="Abort the transaction",
         back=page,
         sentences=(
-            f"The transaction is open for {duration(planned.age_ms)}. Its records are discarded in {_partitions(planned)}.",
+            (
+                f"The transaction is open for {duration(planned.age_ms)}. Its records are discarded in "
+                f"{_partitions(planned)}."
+            ),
             "The offsets that the transaction holds for groups are not committed.",
             "The producer is fenced: its next request fails, and it must be started again.",
         ),
@@ -140,7 +143,9 @@ def abort(visit: Visit) -> Answer:
 
 
 def _typed(name: str, producer_id: int) -> str:
-    """Return the text to type: the transactional id, or the producer id where a keyboard can't type the transactional id."""
+    """Return the text to type: the transactional id, or the producer id where a keyboard can't type the
+    transactional id.
+    """
     return name if name.isprintable() and name == name.strip() else str(producer_id)
 
 
@@ -191,14 +196,18 @@ def abort_hanging(visit: Visit) -> Answer:
             abort_in_partition(cluster, AbortHangingRequest(topic, partition, first, execute=True))
             return Redirect(
                 "/transactions/hanging",
-                notice=f"The transaction from offset {first} on in {place} is aborted; readers of committed records continue.",
+                notice=f"The transaction from offset {first} on in {place} is aborted; readers of committed "
+                "records continue.",
             )
     return Confirmation(
         title=f"Abort the hanging transaction in {place}?",
         action="Abort the transaction",
         back="/transactions/hanging",
         sentences=(
-            f"Producer {planned.producer_id} opened it at offset {first}, and no coordinator will end it. Its records are discarded.",
+            (
+                f"Producer {planned.producer_id} opened it at offset {first}, and no coordinator will end it. "
+                "Its records are discarded."
+            ),
             "Readers of committed records wait before this offset until it ends.",
         ),
         changes=[(place, f"records from offset {first} undecided", "discarded")],

@@ -29,7 +29,9 @@ def verdicts(
 def table_of(
     visit: Visit, topic: str | None, partition: int | None, producer_id: int | None = None
 ) -> dict[str, Any]:
-    """Return the values of templates/parts/verdicts.html; `verdicts` is None without a metrics listener that answers."""
+    """Return the values of templates/parts/verdicts.html; `verdicts` is None without a metrics listener that
+    answers.
+    """
     source = {"topic": topic, "partition": partition, "id": producer_id}
     if not visit.has_metrics:
         return {"verdicts": None, "verdicts_trouble": None, "verdicts_source": source}
@@ -88,20 +90,24 @@ class Reason(NamedTuple):
 
 _FENCED: Final = Reason(
     "a newer producer has fenced its producer",
-    "The partition knows a newer epoch of this producer: another producer with its transactional id has taken over, or an abort has "
+    "The partition knows a newer epoch of this producer: another producer with its transactional id has "
+    "taken over, or an abort has "
     "fenced it.",
-    "Check that no two running producers use the same transactional.id; then restart this one if it is the one you want.",
+    "Check that no two running producers use the same transactional.id; then restart this one if it is the "
+    "one you want.",
 )
 _REASONS: Final = {
     "duplicate": Reason(
         "it was stored before",
-        "The producer sent a batch again that is stored already. The gateway answered with the offset of the original.",
+        "The producer sent a batch again that is stored already. The gateway answered with the offset of the "
+        "original.",
         "Nothing needs to be done: no record is lost, and none is stored twice.",
     ),
     "OUT_OF_ORDER_SEQUENCE_NUMBER": Reason(
         "a batch before it is missing",
         "The first sequence does not follow the producer's last one: a batch in between is missing.",
-        "The client sends the missing batch again by itself. If the error lasts, the client has lost a batch: restart the producer.",
+        "The client sends the missing batch again by itself. If the error lasts, the client has lost a "
+        "batch: restart the producer.",
     ),
     "DUPLICATE_SEQUENCE_NUMBER": Reason(
         "it comes too late to be recognized",
@@ -112,8 +118,10 @@ _REASONS: Final = {
     "PRODUCER_FENCED": _FENCED,
     "UNKNOWN_PRODUCER_ID": Reason(
         "the partition does not remember the producer",
-        "The partition does not remember this producer: the producer was idle for too long, or its records were deleted.",
-        "The client begins a new sequence by itself. Raise producer.id.expiration.ms if producers pause for longer.",
+        "The partition does not remember this producer: the producer was idle for too long, or its records "
+        "were deleted.",
+        "The client begins a new sequence by itself. Raise producer.id.expiration.ms if producers pause for "
+        "longer.",
     ),
     "INVALID_TXN_STATE": Reason(
         "its transaction is not open here",
@@ -137,7 +145,8 @@ _REASONS: Final = {
     ),
     "NOT_ENOUGH_REPLICAS": Reason(
         "there is no room for it now",
-        "The gateway had no room for the batch: a backlog quota, the disk, the bucket or a limit of names or delayed records.",
+        "The gateway had no room for the batch: a backlog quota, the disk, the bucket or a limit of names or "
+        "delayed records.",
         "The client tries again by itself. Read the message, and free room or raise the limit.",
     ),
     "NOT_LEADER_OR_FOLLOWER": Reason(
@@ -157,7 +166,8 @@ _REASONS: Final = {
     ),
     "INVALID_RECORD": Reason(
         "a record breaks a rule of the topic",
-        "A record breaks a rule of the topic, such as a missing key, a delay that is too long, or headers for deduplication.",
+        "A record breaks a rule of the topic, such as a missing key, a delay that is too long, or headers "
+        "for deduplication.",
         "Read the message, and correct what the producer sends. The client does not try again.",
     ),
     "INVALID_TIMESTAMP": Reason(

@@ -81,7 +81,9 @@ def new_id() -> str:
 # The limit of failed logins, against guessing passwords.
 
 FAILURES: Final = 5
-"""Failed logins of one name, or from one address, in a window; a further login waits until the oldest leaves the window."""
+"""Failed logins of one name, or from one address, in a window; a further login waits until the oldest leaves
+the window.
+"""
 FAILURES_OF_ALL: Final = 60
 """Failed logins of everybody in a window."""
 WINDOW_S: Final = 60.0

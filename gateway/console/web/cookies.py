@@ -15,12 +15,16 @@ _LONGEST: Final = 64
 
 
 def cookie_name(options: ConsoleOptions) -> str:
-    """Return the name of the cookie; browsers share cookies among the ports of a host, so the port is part of the name."""
+    """Return the name of the cookie; browsers share cookies among the ports of a host, so the port is part of
+    the name.
+    """
     return f"seqgate_console_{options.listen[1]}"
 
 
 def session_id_of(request: Request, options: ConsoleOptions) -> str | None:
-    """Return the id in the cookie of a request; None when the cookie is missing or not of the console's making."""
+    """Return the id in the cookie of a request; None when the cookie is missing or not of the console's
+    making.
+    """
     found = request.cookies.get(cookie_name(options), "")
     return found if _SHORTEST <= len(found) <= _LONGEST and found.isascii() else None
 

@@ -88,7 +88,9 @@ def _open_login(console: Console) -> ClientSecurity:
 
 
 async def form_of(console: Console, request: Request) -> Sent:
-    """Return the form of a request after checking its token and its origin. Raises FormRefused and HTTPException."""
+    """Return the form of a request after checking its token and its origin. Raises FormRefused and
+    HTTPException.
+    """
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         raise FormRefused
     await _read_bounded(request)

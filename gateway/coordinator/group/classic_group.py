@@ -79,7 +79,9 @@ class Member:
 
 
 class ClassicGroup:
-    """Members and state of a group. `classic_rebalance` and `classic_sessions` hold the transitions between states."""
+    """Members and state of a group. `classic_rebalance` and `classic_sessions` hold the transitions between
+    states.
+    """
 
     type: ClassVar = "classic"
     """The word of ListGroups for a group of this protocol."""
@@ -184,7 +186,9 @@ class ClassicGroup:
     # --- state
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by the change of the clock, so that each member keeps the time that it had left."""
+        """Move every deadline by the change of the clock, so that each member keeps the time that it had
+        left.
+        """
         self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
         self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
         for member_id, deadline_ms in self.pending_members.items():
@@ -227,7 +231,9 @@ class ClassicGroup:
     # --- members
 
     def add(self, member: Member, waiter: Waiter) -> None:
-        """Add a member that waits with `waiter` for the end of the rebalance; the first member becomes the leader."""
+        """Add a member that waits with `waiter` for the end of the rebalance; the first member becomes the
+        leader.
+        """
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -311,7 +317,9 @@ class ClassicGroup:
         return {name for name, count in counted.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes. Each member votes for its first protocol that all members speak."""
+        """Return the protocol with the most votes. Each member votes for its first protocol that all members
+        speak.
+        """
         candidates = self._candidates()
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates)
@@ -320,7 +328,9 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def begin_generation(self, now_ms: int) -> None:
-        """Begin the next generation with the members that have joined; without members the group becomes Empty."""
+        """Begin the next generation with the members that have joined; without members the group becomes
+        Empty.
+        """
         self.generation_id += 1
         self.pending_sync.clear()
         if self.members:
@@ -347,7 +357,9 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def topics_of_members(self) -> frozenset[str] | None:
-        """Return all topics that members subscribe to; None when the protocol or a subscription is not understood."""
+        """Return all topics that members subscribe to; None when the protocol or a subscription is not
+        understood.
+        """
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None
         topics: set[str] = set()

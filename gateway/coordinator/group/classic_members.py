@@ -272,7 +272,8 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def leave_classic_members(
     group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]]
 ) -> tuple[list[ErrorCode], list[ConsumerRecord]]:
-    """Handle a LeaveGroup: remove each (member_id, group_instance_id). An administrator may leave the member id empty.
+    """Handle a LeaveGroup: remove each (member_id, group_instance_id). An administrator may leave the member
+    id empty.
 
     Members of the consumer protocol are removed too: an administrator removes them with this request.
     """
@@ -379,8 +380,8 @@ def next_deadline_ms(group: ClassicGroup) -> int:
 def _can_expire(member: Member) -> bool:
     """Return whether the member's session may time out.
 
-    A member that waits for an answer sends no heartbeats, so its session does not time out. A new member that waits
-    does time out: its client may be gone.
+    A member that waits for an answer sends no heartbeats, so its session does not time out. A new member that
+    waits does time out: its client may be gone.
     """
     return member.is_new or (member.awaiting_join is None and member.awaiting_sync is None)
 

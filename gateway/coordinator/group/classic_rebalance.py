@@ -1,10 +1,11 @@
 """The join and sync phases of a classic group; `classic_sessions` has heartbeats, leaving and timeouts.
 
-    join ──► all joined, or the time is up ──► generation + 1, all answered ──► sync: the leader assigns ──► Stable
+    join ──► all joined, or the time is up ──► generation + 1, all answered ──► sync: the leader assigns ──►
+    Stable
 
-The first generation of a group waits `initial_rebalance_delay_ms` for more members, and waits again while members
-come, at most a rebalance timeout in all. Source: Kafka's `GroupMetadataManager.classicGroup*`, KIP-62, KIP-134,
-KIP-345, KIP-394, KIP-814.
+The first generation of a group waits `initial_rebalance_delay_ms` for more members, and waits again while
+members come, at most a rebalance timeout in all. Source: Kafka's `GroupMetadataManager.classicGroup*`,
+KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
 """
 
 from __future__ import annotations
@@ -218,7 +219,8 @@ def _replace_static(
             is_leader = group.leader == member.member_id
             reply = group.generation_reply(member.member_id, skip_assignment=is_leader)
         else:
-            # Name the old leader in the answer. Then the member acts as a follower, and asks for its assignment.
+            # Name the old leader in the answer. Then the member acts as a follower, and asks for its
+            # assignment.
             reply = JoinReply(
                 generation_id=group.generation_id,
                 protocol_type=group.protocol_type,
@@ -245,7 +247,9 @@ def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Ef
 
 
 def complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
-    """End the join phase when all members have joined; a group that was empty always waits the full initial delay."""
+    """End the join phase when all members have joined; a group that was empty always waits the full initial
+    delay.
+    """
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -279,7 +283,9 @@ def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects
 
 
 def _complete_join(group: ClassicGroup, effects: Effects) -> None:
-    """Begin the next generation with the members that joined; static members stay until their session times out."""
+    """Begin the next generation with the members that joined; static members stay until their session times
+    out.
+    """
     now_ms = effects.now_ms
     for member in list(group.members.values()):
         if member.awaiting_join is None and member.group_instance_id is None:
@@ -287,7 +293,8 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
             reason = "it did not join again in time"
             effects.events.append(MemberRemoved(group.group_id, who(member), reason))
     if group.members and not group.elect_joined_leader():
-        # at least a second, so that a rebalance timeout of 0 does not make a busy loop until a session times out
+        # at least a second, so that a rebalance timeout of 0 does not make a busy loop until a session times
+        # out
         group.join_deadline_ms = now_ms + max(group.rebalance_timeout_ms, NOBODY_JOINED_DELAY_MS)
         return
     group.join_deadline_ms = NEVER

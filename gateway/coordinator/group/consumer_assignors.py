@@ -14,8 +14,9 @@ Source: Kafka's ConsumerProtocolAssignment.json. Later versions append fields.
 
 Decodes the subscription that a member of protocol type `consumer` sends as its JoinGroup metadata.
 
-    int16 version | topics: int32 count, each an int16 length and a name | user data: int32 length (-1: null) and bytes |
-    v1: owned partitions: int32 count, each a topic and int32 partitions | v2: int32 generation_id | v3: rack_id?
+    int16 version | topics: int32 count, each an int16 length and a name | user data: int32 length (-1: null)
+    and bytes | v1: owned partitions: int32 count, each a topic and int32 partitions | v2: int32 generation_id
+    | v3: rack_id?
 
 Source: Kafka's ConsumerProtocolSubscription.json. Later versions append fields.
 
@@ -132,7 +133,9 @@ class _Balance:
             self._taken.update(kept)
 
     def hand_out(self) -> None:
-        """Give each free partition to the subscriber with the fewest; topics with the fewest subscribers come first."""
+        """Give each free partition to the subscriber with the fewest; topics with the fewest subscribers come
+        first.
+        """
         for topic_id in sorted(self._topics, key=lambda topic: (len(self._subscribers[topic]), topic)):
             free = [
                 (topic_id, partition)
@@ -148,7 +151,9 @@ class _Balance:
                 heapq.heapreplace(heap, (load + 1, order, member_id))
 
     def even_out(self) -> None:
-        """Move single partitions from a member to another that has at least two fewer, until there is no such pair."""
+        """Move single partitions from a member to another that has at least two fewer, until there is no such
+        pair.
+        """
         moved = True
         while moved:
             moved = False
@@ -172,7 +177,9 @@ _HIGHEST_VERSION: Final = 3
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
-    """Return the partitions by topic, both in the order of the assignment, or None when the bytes are malformed."""
+    """Return the partitions by topic, both in the order of the assignment, or None when the bytes are
+    malformed.
+    """
     try:
         return _read(assignment)
     except (struct.error, UnicodeDecodeError):
@@ -180,7 +187,9 @@ def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
 
 
 def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """Encode an assignment without user data, as a leader does for a member whose subscription has this version."""
+    """Encode an assignment without user data, as a leader does for a member whose subscription has this
+    version.
+    """
     pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
     for topic, indexes in sorted(partitions.items()):
         wanted = sorted(indexes)
@@ -366,7 +375,8 @@ class RegexTopics:
         *,
         afresh: bool,
     ) -> Mapping[str, Collection[str]]:
-        """Return the names that each expression matches; resolve all of them `afresh`, otherwise the new ones.
+        """Return the names that each expression matches; resolve all of them `afresh`, otherwise the new
+        ones.
 
         `match` returns the names of the existing topics that match an expression.
         """

@@ -1,4 +1,5 @@
-"""One group of the consumer protocol (KIP-848): the coordinator assigns, each member follows by its heartbeats.
+"""One group of the consumer protocol (KIP-848): the coordinator assigns, each member follows by its
+heartbeats.
 
     group epoch        rises with every change of members or subscriptions
     assignment epoch   the group epoch for which the present target assignment was made
@@ -19,7 +20,8 @@ The records of groups of the consumer protocol (KIP-848) in `__consumer_offsets`
     3 | group                                       int32 group_epoch
     5 | group | member                              instance_id? | rack_id? | client_id | client_host |
                                                     names[] | regex? | int32 rebalance_timeout | assignor? |
-                                                    tag 0: int8 1, int32 session_timeout, protocols[name, metadata]
+                                                    tag 0: int8 1, int32 session_timeout, protocols[name,
+                                                    metadata]
     6 | group                                       int32 assignment_epoch | tag 0: int64 assigned_at_ms
     7 | group | member                              target: topics[topic_id, int32 partitions[]]
     8 | group | member                              int32 member_epoch | int32 previous_epoch | int8 state |
@@ -103,7 +105,8 @@ class MemberRecord(NamedTuple):
 
 
 class AssignmentEpochRecord(NamedTuple):
-    """The group epoch for which the target assignment was made, and the time; None deletes the assignment epoch.
+    """The group epoch for which the target assignment was made, and the time; None deletes the assignment
+    epoch.
 
     The time is 0 in a record of an earlier release.
     """
@@ -319,7 +322,9 @@ LEAVING_FOR_A_WHILE: Final = -2
 
 
 class ConsumerGroupState(enum.Enum):
-    """The states of a consumer group; the values are the names that ListGroups and ConsumerGroupDescribe report."""
+    """The states of a consumer group; the values are the names that ListGroups and ConsumerGroupDescribe
+    report.
+    """
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -348,7 +353,9 @@ class ConsumerMember:
     assignment_epochs: Mapping[Place, int] = field(default_factory=dict)
     """The group epoch at which the member was assigned each partition that it holds (see `may_commit`)."""
     classic: ClassicMember | None = None
-    """The member's classic protocol data while it speaks the classic protocol (see `classic_members`); else None."""
+    """The member's classic protocol data while it speaks the classic protocol (see `classic_members`); else
+    None.
+    """
     session_deadline_ms: int = NEVER
     revocation_deadline_ms: int = NEVER
     join_deadline_ms: int = NEVER
@@ -362,11 +369,12 @@ class ConsumerMember:
         return self.assigned | self.pending_revocation
 
     def may_commit(self, member_epoch: int, places: Iterable[Place | None]) -> bool:
-        """Return whether an offset commit at a member epoch may be stored for all these partitions (KIP-1251).
+        """Return whether an offset commit at a member epoch may be stored for all these partitions
+        (KIP-1251).
 
-        The member's own epoch may commit any partition. An older one, which the member sent before it learned of the
-        new one, may commit partitions that the member has held since that epoch or earlier. None stands for a
-        partition of a topic that no longer exists.
+        The member's own epoch may commit any partition. An older one, which the member sent before it learned
+        of the new one, may commit partitions that the member has held since that epoch or earlier. None
+        stands for a partition of a topic that no longer exists.
         """
         if member_epoch >= self.member_epoch:
             return member_epoch == self.member_epoch
@@ -514,7 +522,9 @@ class ConsumerGroup:
         return is_seen and any(member.subscribed_regex is not None for member in members)
 
     def has_assigned(self, topics: Mapping[str, tuple[uuid.UUID, int]]) -> bool:
-        """Return whether the target assignment was made for just these topics: name to (topic id, partitions)."""
+        """Return whether the target assignment was made for just these topics: name to (topic id,
+        partitions).
+        """
         if self.topics_seen is not None:
             return self.topics_seen == topics
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
@@ -567,7 +577,9 @@ class ConsumerGroup:
         member.classic = value.classic
 
     def name_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
-        """Set the instance id of a member. From then on the group finds the member by the new instance id only."""
+        """Set the instance id of a member. From then on the group finds the member by the new instance id
+        only.
+        """
         before = member.instance_id
         if before is not None and self.static_members.get(before) == member.member_id:
             del self.static_members[before]

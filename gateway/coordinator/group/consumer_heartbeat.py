@@ -128,8 +128,8 @@ def _check_instance(static: ConsumerMember, request: Heartbeat) -> None:
 def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
     """Accept the member's epoch. Raises HeartbeatRefused.
 
-    The previous epoch is accepted as a lost answer when the member owns no more than that answer left it. A member that
-    joins again owns nothing, whatever its epoch was.
+    The previous epoch is accepted as a lost answer when the member owns no more than that answer left it. A
+    member that joins again owns nothing, whatever its epoch was.
     """
     epoch = request.member_epoch
     if epoch == JOINING:
@@ -226,8 +226,8 @@ def reconcile(
 ) -> None:
     """Move a member one step towards its target.
 
-    `subscribed` are the member's topics, given when its subscription may be newer than its target. The member gets and
-    keeps no partition of another topic.
+    `subscribed` are the member's topics, given when its subscription may be newer than its target. The member
+    gets and keeps no partition of another topic.
     """
     before = member.current()
     if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -379,7 +379,8 @@ def renew_target(
     """Make a new target assignment when subscriptions `changed`, or when the subscribed topics or the
     members' rights changed.
 
-    Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes the target.
+    Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes
+    the target.
     """
     may_assign = interval_is_over(group.assigned_at_ms, limits.assignment_interval_ms, now_ms)
     is_outdated = group.topics_changed or group.regexes.is_outdated(sight, now_ms)
@@ -499,7 +500,8 @@ class ConsumerLimits:
 
 
 def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Return whether a group may make a new target (KIP-1263): the last target is old enough, or its time is unknown.
+    """Return whether a group may make a new target (KIP-1263): the last target is old enough, or its time is
+    unknown.
 
     A last target in the future was made before the clock was set back.
     """

@@ -54,7 +54,9 @@ def who(member: Described) -> Who:
 
 
 def client_says(reason: str | None) -> str:
-    """Return the reason that a client gave to join or to leave (KIP-800), as the end of a log line; empty without one."""
+    """Return the reason that a client gave to join or to leave (KIP-800), as the end of a log line; empty
+    without one.
+    """
     if not reason:
         return ""
     kept = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
@@ -109,7 +111,9 @@ class MemberLeft(NamedTuple):
 
 
 class MemberRemoved(NamedTuple):
-    """The coordinator removed a member that sent no heartbeat, or did not join, sync or revoke partitions in time."""
+    """The coordinator removed a member that sent no heartbeat, or did not join, sync or revoke partitions in
+    time.
+    """
 
     group_id: str
     who: Who
@@ -117,7 +121,9 @@ class MemberRemoved(NamedTuple):
 
 
 class EpochRaised(NamedTuple):
-    """The group epoch of a consumer, share or streams group rose: members get new assignments with their next heartbeats."""
+    """The group epoch of a consumer, share or streams group rose: members get new assignments with their next
+    heartbeats.
+    """
 
     group_id: str
     kind: str
@@ -131,7 +137,9 @@ class EpochRaised(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to a JoinGroup. `members` are (member_id, group_instance_id, metadata), filled for the leader only."""
+    """The answer to a JoinGroup. `members` are (member_id, group_instance_id, metadata), filled for the
+    leader only.
+    """
 
     error_code: ErrorCode = ErrorCode.none
     generation_id: int = -1

@@ -1,7 +1,7 @@
 """The memory budget of the group members in one partition of `__consumer_offsets`.
 
-The bytes of a new member are added at once. The bytes of members that left are noticed only by a recount, which runs
-when the sum reaches the limit. A recount visits every member, so it does not run at each refusal.
+The bytes of a new member are added at once. The bytes of members that left are noticed only by a recount,
+which runs when the sum reaches the limit. A recount visits every member, so it does not run at each refusal.
 """
 
 from __future__ import annotations

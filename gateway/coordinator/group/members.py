@@ -1,8 +1,8 @@
 """The operations of group members: join, sync, heartbeat, leave, and timing out.
 
-A rebalance in progress lives in memory: after a restart, members either send a heartbeat or time out. A group whose
-members change their protocol one by one is converted on the way (see `migration`).
-Source: Kafka's `GroupMetadataManager`.
+A rebalance in progress lives in memory: after a restart, members either send a heartbeat or time out. A group
+whose members change their protocol one by one is converted on the way (see `migration`). Source: Kafka's
+`GroupMetadataManager`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Members:
         self._stored = stored
 
     def loaded(self, effects: Effects) -> None:
-        """Finish loading: a group that now has more members than allowed rebalances, and some of them can't join again.
+        """Finish loading: a group that now has more members than allowed rebalances, and some of them can't
+        join again.
 
         Source: Kafka's GroupMetadataManager.onLoaded.
         """
@@ -181,8 +182,8 @@ class Members:
     def consumer_heartbeat(self, request: Heartbeat, effects: Effects) -> HeartbeatReply:
         """Handle a valid ConsumerGroupHeartbeat. Raises HeartbeatRefused.
 
-        A classic group becomes a consumer group and keeps its offsets. A classic group with members does so only if
-        the policy allows it.
+        A classic group becomes a consumer group and keeps its offsets. A classic group with members does so
+        only if the policy allows it.
         """
         stored = self._stored
         if request.member_epoch == 0:
@@ -326,7 +327,9 @@ class Members:
             classic_members.expire(group, stored.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
-        """Return the time at which `expire` should be called for a group; None for a group that no longer exists."""
+        """Return the time at which `expire` should be called for a group; None for a group that no longer
+        exists.
+        """
         stored = self._stored
         if group_id in stored.consumers.groups:
             return stored.consumers.next_deadline_ms(group_id)

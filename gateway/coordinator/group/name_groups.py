@@ -66,7 +66,8 @@ def may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
 
 
 def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
-    """Return the consumer group that a classic group becomes; the classic group is not changed. Raises HeartbeatRefused.
+    """Return the consumer group that a classic group becomes; the classic group is not changed. Raises
+    HeartbeatRefused.
 
     Members that were never part of a generation are left out. The coordinator tells these members to join
     again, some of them without an id.
@@ -138,7 +139,9 @@ def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:
-    """Return whether a consumer group may become a classic group: it has only classic members, and not too many."""
+    """Return whether a consumer group may become a classic group: it has only classic members, and not too
+    many.
+    """
     return (
         limits.migration_policy.allows_downgrade
         and 0 < len(group.members) <= max_classic_size
@@ -147,10 +150,12 @@ def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size
 
 
 def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
-    """Return the classic group that a consumer group of classic members becomes; each member is assigned its target.
+    """Return the classic group that a consumer group of classic members becomes; each member is assigned its
+    target.
 
-    The generation is the newest epoch that any member knows, so that this member can commit before it joins again.
-    Kafka uses the group epoch instead, which a member knows only if it has joined again since the last change.
+    The generation is the newest epoch that any member knows, so that this member can commit before it joins
+    again. Kafka uses the group epoch instead, which a member knows only if it has joined again since the last
+    change.
     """
     converted = ClassicGroup(group.group_id, now_ms)
     converted.generation_id = max(member.member_epoch for member in group.members.values())

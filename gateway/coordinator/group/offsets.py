@@ -96,7 +96,9 @@ class GroupOffsets:
         offsets[place] = value
 
     def records_at(self, group_id: str, place: TopicPartition) -> list[OffsetCommitRecord | Pending]:
-        """Return the records of a place as they would be written now: the committed offset, then the pending ones."""
+        """Return the records of a place as they would be written now: the committed offset, then the pending
+        ones.
+        """
         value = self.of(group_id).get(place)
         committed = [] if value is None else [OffsetCommitRecord(group_id, *place, value)]
         return [*committed, *self.pending.at(group_id, place)]
@@ -123,8 +125,8 @@ class GroupOffsets:
         ]
 
     def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
-        """Return (place, committed offset, whether an open transaction may replace the offset) of a group in these
-        topics.
+        """Return (place, committed offset, whether an open transaction may replace the offset) of a group in
+        these topics.
         """
         return [
             (place, value.offset, self.pending.is_held(group_id, place))
@@ -269,7 +271,9 @@ class PendingOffsets:
         return [held.pending for held in holders.values() if not held.superseded]
 
     def is_held(self, group_id: str, place: TopicPartition) -> bool:
-        """Return whether an open transaction has an offset at this place, so that the committed one may soon change."""
+        """Return whether an open transaction has an offset at this place, so that the committed one may soon
+        change.
+        """
         return place in self._groups.get(group_id, {})
 
     def of_group(self, group_id: str) -> dict[TopicPartition, list[HeldOffset]]:
@@ -294,7 +298,9 @@ def _told(held: _Held) -> HeldOffset:
 
 
 class Committer(NamedTuple):
-    """The sender of an OffsetCommit or OffsetFetch. A consumer outside any group has generation -1 and no member id."""
+    """The sender of an OffsetCommit or OffsetFetch. A consumer outside any group has generation -1 and no
+    member id.
+    """
 
     group_id: str
     generation_id: int = -1

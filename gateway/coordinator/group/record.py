@@ -97,7 +97,9 @@ class PlainReader:
 
 
 class CompactReader(PlainReader):
-    """A position in a value of the compact encoding. Also raises MalformedRequest, for a varint without an end."""
+    """A position in a value of the compact encoding. Also raises MalformedRequest, for a varint without an
+    end.
+    """
 
     def _varint(self) -> int:
         value, self._position = read_unsigned_varint(self._data, self._position)
@@ -143,7 +145,9 @@ class CompactReader(PlainReader):
         return frozenset(found)
 
     def assigned_at_ms(self) -> int:
-        """Read the tagged fields that end a record of an assignment epoch; return the time, 0 when it is missing."""
+        """Read the tagged fields that end a record of an assignment epoch; return the time, 0 when it is
+        missing.
+        """
         raw = self.tagged_field(ASSIGNED_AT_TAG)
         return 0 if raw is None else raw.int64()
 
@@ -209,7 +213,9 @@ def tagged(fields: Mapping[int, bytes]) -> bytes:
 
 
 def assigned_at_tag(assigned_at_ms: int) -> bytes:
-    """Encode the tagged fields that end a record of an assignment epoch: the time of the assignment, if it is known."""
+    """Encode the tagged fields that end a record of an assignment epoch: the time of the assignment, if it is
+    known.
+    """
     return tagged({ASSIGNED_AT_TAG: _INT64.pack(assigned_at_ms)} if assigned_at_ms else {})
 
 

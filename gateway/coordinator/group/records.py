@@ -9,9 +9,10 @@
                   int32 session_timeout | subscription | assignment
 
 An offset with a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
-int64 expire_timestamp. A string is an int16 length (-1: null) and UTF-8; bytes are an int32 length and the bytes. A
-null value deletes. Older values are read too, and so is v4, which is v3 in the compact encoding; key 0 has the layout
-of key 1. Source: Kafka's OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
+int64 expire_timestamp. A string is an int16 length (-1: null) and UTF-8; bytes are an int32 length and the
+bytes. A null value deletes. Older values are read too, and so is v4, which is v3 in the compact encoding; key
+0 has the layout of key 1. Source: Kafka's OffsetCommitKey/Value.json, GroupMetadataKey/Value.json,
+GroupCoordinatorRecordSerde.
 """
 
 from __future__ import annotations

@@ -37,10 +37,11 @@ from gateway.coordinator.streams.request import StreamsLimits
 
 
 class GroupShard:
-    """All groups of one partition: the stored state, and the operations on it, on members, offsets and whole groups.
+    """All groups of one partition: the stored state, and the operations on it, on members, offsets and whole
+    groups.
 
-    `max_groups` limits classic, consumer and streams groups. `consumer_limits`, `share_limits` and `streams_limits`
-    return the limits of one group. `topics` has the topics that members can be assigned.
+    `max_groups` limits classic, consumer and streams groups. `consumer_limits`, `share_limits` and
+    `streams_limits` return the limits of one group. `topics` has the topics that members can be assigned.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class GroupShard:
             self.streams.delete(group_id, effects)
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
-        """Delete the committed offsets of all topics except `topics`, and the partitions of deleted topics from the share groups' records."""
+        """Delete the committed offsets of all topics except `topics`, and the partitions of deleted topics
+        from the share groups' records.
+        """
         self.shares.forget_topics_but(self.stored.topics, effects)
         self.commits.commit(self.offsets.of_topics_but(topics), effects)
 
@@ -163,7 +166,9 @@ class OffsetCommits:
         return error
 
     def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
-        """Return whether a request may commit these offsets: an error code. A commit restarts its member's session."""
+        """Return whether a request may commit these offsets: an error code. A commit restarts its member's
+        session.
+        """
         stored = self._stored
         if committer.group_id in stored.consumers.groups:
             return stored.consumers.check_commit(committer, records, stored.topics)
@@ -232,7 +237,9 @@ class OffsetCommits:
 
 
 class Target(NamedTuple):
-    """The new offset of a group in a partition; `leader_epoch` is that of the record before the offset, or -1."""
+    """The new offset of a group in a partition; `leader_epoch` is that of the record before the offset, or
+    -1.
+    """
 
     place: TopicPartition
     offset: int
@@ -242,11 +249,12 @@ class Target(NamedTuple):
 def move_forward(
     shard: GroupShard, group_id: str, targets: Sequence[Target], effects: Effects
 ) -> dict[TopicPartition, int]:
-    """Commit the targets ahead of the group's present offsets; return the former offsets of the places that moved.
+    """Commit the targets ahead of the group's present offsets; return the former offsets of the places that
+    moved.
 
-    A place without a committed offset is left alone. So is a place in which an open transaction has an offset: a
-    commit now would supersede it. Metadata and commit time stay, so that the offset expires when it would have
-    expired before.
+    A place without a committed offset is left alone. So is a place in which an open transaction has an
+    offset: a commit now would supersede it. Metadata and commit time stay, so that the offset expires when it
+    would have expired before.
     """
     moved: dict[TopicPartition, int] = {}
     for place, offset, leader_epoch in targets:

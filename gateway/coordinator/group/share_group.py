@@ -336,7 +336,8 @@ class ShareGroup:
     def has_assigned(self, places: frozenset[Place]) -> bool:
         """Return whether `places` are the partitions that the coordinator saw last.
 
-        If it has seen none since the replay, the targets show them, because each partition is in the target of some member.
+        If it has seen none since the replay, the targets show them, because each partition is in the target
+        of some member.
         """
         if self.places_seen is None:
             self.places_seen = NOWHERE.union(*self.targets.values())
@@ -378,7 +379,9 @@ class ShareGroup:
             member.member_epoch, member.previous_member_epoch, member.assigned = value
 
     def begun_record(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> ShareBegunRecord:
-        """Return the record that these partitions, and no others, are begun; `names` has the names of new topics."""
+        """Return the record that these partitions, and no others, are begun; `names` has the names of new
+        topics.
+        """
         known = {**self.topic_names, **names}
         topics = (
             BegunTopic(topic_id, known[topic_id], tuple(partitions))
@@ -434,7 +437,9 @@ Targets = dict[str, frozenset[Place]]
 def assign(
     subscriptions: Mapping[str, frozenset[uuid.UUID]], places: Iterable[Place], current: Targets
 ) -> Targets:
-    """Return the partitions of each member, from the topics that it subscribes to and the partitions that it has."""
+    """Return the partitions of each member, from the topics that it subscribes to and the partitions that it
+    has.
+    """
     found: dict[str, set[Place]] = {member_id: set() for member_id in subscriptions}
     pools: dict[uuid.UUID | None, list[Place]] = {}
     all_alike = len(set(subscriptions.values())) <= 1

@@ -190,10 +190,12 @@ def _update_member(change: _Change, request: ShareHeartbeat) -> bool:
 def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
     """Make the targets follow the members and their topics; this may raise the epoch further.
 
-    Within the assignment interval only the epoch rises. The first heartbeat after the interval makes the targets.
+    Within the assignment interval only the epoch rises. The first heartbeat after the interval makes the
+    targets.
 
-    The group's first partitions, and any later ones, raise the epoch once more when they are begun. Kafka begins
-    partitions in the background and assigns them from the next heartbeat on; Seqgate does both at once.
+    The group's first partitions, and any later ones, raise the epoch once more when they are begun. Kafka
+    begins partitions in the background and assigns them from the next heartbeat on; Seqgate does both at
+    once.
     """
     group = change.group
     asked = {name for member in group.members.values() for name in member.value.subscribed_names}
@@ -290,7 +292,9 @@ class ShareGroups:
                 yield group_id, kind, member_id
 
     def records_of(self, group_id: str, kind: int, member_id: str) -> list[ShareGroupRecord]:
-        """Return the record of a key as it would be written now; none when its group or member no longer exists."""
+        """Return the record of a key as it would be written now; none when its group or member no longer
+        exists.
+        """
         group = self.groups.get(group_id)
         found = None if group is None else group.record_of(kind, member_id)
         return [] if found is None else [found]
@@ -329,7 +333,9 @@ class ShareGroups:
             self._write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)
 
     def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
-        """Delete the record that the group reads the topic's partitions, because their delivery state was deleted."""
+        """Delete the record that the group reads the topic's partitions, because their delivery state was
+        deleted.
+        """
         group = self.groups.get(group_id)
         if group is not None and topic_id in group.topic_names:
             kept = {place for place in group.begun if place[0] != topic_id}

@@ -59,8 +59,8 @@ A record of another group has (group id, (member id, minus the kind of key)).
 class StoredGroups:
     """All groups of one partition.
 
-    `max_groups` limits classic, consumer and streams groups. `consumer_limits`, `share_limits` and `streams_limits`
-    return the limits of one group. `topics` has the topics that members can be assigned.
+    `max_groups` limits classic, consumer and streams groups. `consumer_limits`, `share_limits` and
+    `streams_limits` return the limits of one group. `topics` has the topics that members can be assigned.
     """
 
     def __init__(
@@ -101,7 +101,9 @@ class StoredGroups:
         self.streams.clock_was_set(by_ms)
 
     def topics_changed(self) -> None:
-        """Note that topics were created, deleted or enlarged: each group compares its topics at its next heartbeat."""
+        """Note that topics were created, deleted or enlarged: each group compares its topics at its next
+        heartbeat.
+        """
         self.consumers.topics_changed()
         self.streams.topics_changed()
 
@@ -196,7 +198,9 @@ class StoredGroups:
         return len(self.groups) + len(self.consumers.groups) + len(self.streams.groups) >= self.max_groups
 
     def is_read_alone(self, group_id: str) -> bool:
-        """Return whether each partition has one reader in the group: it is a classic, consumer or streams group."""
+        """Return whether each partition has one reader in the group: it is a classic, consumer or streams
+        group.
+        """
         return group_id in self.groups or group_id in self.consumers.groups or group_id in self.streams.groups
 
     def knows(self, group_id: str) -> bool:
@@ -249,7 +253,9 @@ class ConsumerGroups:
                 yield group_id, kind, member_id
 
     def records_of(self, group_id: str, kind: int, member_id: str) -> list[ConsumerRecord]:
-        """Return the record of a key as it would be written now; none when its group or member no longer exists."""
+        """Return the record of a key as it would be written now; none when its group or member no longer
+        exists.
+        """
         group = self.groups.get(group_id)
         found = None if group is None else group.record_of(kind, member_id)
         return [] if found is None else [found]
@@ -313,7 +319,9 @@ class ConsumerGroups:
         return ErrorCode.none if member.may_commit(committer.generation_id, places) else _wrong_epoch(member)
 
     def topics_changed(self) -> None:
-        """Note that topics were created, deleted or enlarged: each group compares its topics at its next heartbeat."""
+        """Note that topics were created, deleted or enlarged: each group compares its topics at its next
+        heartbeat.
+        """
         for group in self.groups.values():
             group.topics_changed = True
 

@@ -1,4 +1,5 @@
-"""Delivery state of share groups (KIP-932): one member acquires a record at a time, and acknowledges it by itself.
+"""Delivery state of share groups (KIP-932): one member acquires a record at a time, and acknowledges it by
+itself.
 
 `gateway.coordinator.group` has the members of share groups.
 

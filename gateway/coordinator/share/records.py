@@ -62,7 +62,9 @@ class SharePartitionKey(NamedTuple):
     partition: int
 
     def spread_text(self) -> str:
-        """Return the text whose hash chooses the partition of the state topic (SharePartitionKey.asCoordinatorKey)."""
+        """Return the text whose hash chooses the partition of the state topic
+        (SharePartitionKey.asCoordinatorKey).
+        """
         return f"{self.group_id}:{self.topic_id}:{self.partition}"
 
 
@@ -74,7 +76,8 @@ class ShareSnapshot(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """The delivery state of a partition: all records before `start_offset` are done; `batches` have the states of later records.
+    """The delivery state of a partition: all records before `start_offset` are done; `batches` have the
+    states of later records.
 
     A start offset of -1 leaves it to the partition's leader where the group begins.
     """
@@ -259,7 +262,8 @@ WRONG_BATCH: Final = (
 )
 MESSAGES: Final = {
     ErrorCode.fenced_leader_epoch: "The leader epoch in the request is older than the epoch on the broker.",
-    ErrorCode.fenced_state_epoch: "The share coordinator rejected the request because the share-group state epoch did not match.",
+    ErrorCode.fenced_state_epoch: "The share coordinator rejected the request because the share-group state "
+    "epoch did not match.",
 }
 
 
@@ -281,7 +285,9 @@ class Write:
 
 
 class Summary(NamedTuple):
-    """The state of a partition without its batches. `done` counts the offsets from the start offset on that are done; -1 without a start."""
+    """The state of a partition without its batches. `done` counts the offsets from the start offset on that
+    are done; -1 without a start.
+    """
 
     start_offset: int = NOT_BEGUN
     state_epoch: int = 0
@@ -304,7 +310,9 @@ def initialize(
 
 
 def read(states: ShareStates, key: SharePartitionKey, leader_epoch: int) -> Change[ShareState | Refusal]:
-    """Return the state of a partition to its leader. A new leader epoch is stored, so that the leader before is refused."""
+    """Return the state of a partition to its leader. A new leader epoch is stored, so that the leader before
+    is refused.
+    """
     found = states.partitions.get(key)
     if found is None:
         return Change(Refusal(ErrorCode.invalid_request, READ_TOO_EARLY))

@@ -134,13 +134,14 @@ class SharePartition:
         delays: Delays | None = None,
         read_from: int = 0,
     ) -> list[Acquired]:
-        """Hand out to a member the available offsets of these batches of the log, (base_offset, last_offset) in order.
+        """Hand out to a member the available offsets of these batches of the log, (base_offset, last_offset)
+        in order.
 
-        The batches are all that the log has from `next_offset` (or from `read_from` if that is higher) to the last
-        batch: offsets between them are not in the log. With `delays`, only records that are due are handed out. The
-        call stops after the batch that reaches `max_records`; with `is_strict` it stops at exactly that number.
-        Offsets handed out for the first time are returned in runs that end with the batch of the log that makes them
-        `batch_size` long.
+        The batches are all that the log has from `next_offset` (or from `read_from` if that is higher) to the
+        last batch: offsets between them are not in the log. With `delays`, only records that are due are
+        handed out. The call stops after the batch that reaches `max_records`; with `is_strict` it stops at
+        exactly that number. Offsets handed out for the first time are returned in runs that end with the
+        batch of the log that makes them `batch_size` long.
         """
         acquired: list[Acquired] = []
         first_new = self.end_offset
@@ -209,7 +210,8 @@ class SharePartition:
     def _pass_over(self, new_first: int, room: Room) -> None:
         """Extend the runs up to `new_first`.
 
-        Offsets that are not due, or were not read, become available; offsets missing in the log become archived.
+        Offsets that are not due, or were not read, become available; offsets missing in the log become
+        archived.
         """
         unread_end = min(max(self.end_offset, room.read_from), new_first)
         if self.end_offset < unread_end:
@@ -344,7 +346,9 @@ class SharePartition:
         return max(0, offset - self.start_offset - done)
 
     def forget_members(self) -> None:
-        """Make all that members have acquired available, as after a restart: another gateway leads the partition now."""
+        """Make all that members have acquired available, as after a restart: another gateway leads the
+        partition now.
+        """
         batches = self.stored_batches()
         self.runs = RunList()
         self._nothing_before = 0, 0
@@ -401,7 +405,8 @@ class Delays(Protocol):
         ...
 
     def released_since(self, mark: int) -> tuple[int, int]:
-        """Return (lowest offset, mark): the lowest offset that has come due since `mark`, and the mark for the next call.
+        """Return (lowest offset, mark): the lowest offset that has come due since `mark`, and the mark for
+        the next call.
 
         The first call passes mark 0. The offset may be too low, never too high.
         """
@@ -426,8 +431,8 @@ def due_parts(delays: Delays | None, first_offset: int, last_offset: int) -> Ite
 class Room:
     """The number of offsets that may still be handed out for the first time.
 
-    Without delays the limit is the distance from the first offset that is not done to the last one handed out. With
-    delays that distance says little, so the limit is the number of offsets handed out and not done.
+    Without delays the limit is the distance from the first offset that is not done to the last one handed
+    out. With delays that distance says little, so the limit is the number of offsets handed out and not done.
     """
 
     def __init__(
@@ -448,7 +453,9 @@ class Room:
         return min(len(run), self._left)
 
     def for_new(self, distance: int) -> int:
-        """Return how many offsets members may acquire for the first time; the partition spans `distance` offsets."""
+        """Return how many offsets members may acquire for the first time; the partition spans `distance`
+        offsets.
+        """
         if self.delays is None:
             return self._locks - distance
         return 0 if self._is_full else self._left
@@ -463,7 +470,9 @@ class Room:
 
 
 class Acquired(NamedTuple):
-    """A range of offsets, both ends inclusive, that a member gets. `delivery_count` counts its deliveries, this one included."""
+    """A range of offsets, both ends inclusive, that a member gets. `delivery_count` counts its deliveries,
+    this one included.
+    """
 
     first_offset: int
     last_offset: int
@@ -476,7 +485,9 @@ def len_of(acquired: Acquired) -> int:
 
 
 def joined(acquired: list[Acquired], first_new: int, batch_size: int) -> list[Acquired]:
-    """Join neighbours with the same delivery count; offsets handed out for the first time only up to `batch_size`."""
+    """Join neighbours with the same delivery count; offsets handed out for the first time only up to
+    `batch_size`.
+    """
     found: list[Acquired] = []
     for one in acquired:
         previous = found[-1] if found else None

@@ -1,1 +1,3 @@
-"""Streams groups (KIP-1071): Kafka Streams applications whose tasks the coordinator assigns. Pure rules, as for other groups."""
+"""Streams groups (KIP-1071): Kafka Streams applications whose tasks the coordinator assigns. Pure rules, as
+for other groups.
+"""

@@ -1,4 +1,5 @@
-"""One streams group (KIP-1071): the coordinator assigns the tasks of a Kafka Streams application to its members.
+"""One streams group (KIP-1071): the coordinator assigns the tasks of a Kafka Streams application to its
+members.
 
     group epoch        rises with every change of members, topology, topics or assignment configurations
     assignment epoch   the group epoch for which the present targets were made
@@ -91,13 +92,17 @@ class StreamsMember:
         return is_reconciled(self.current, assignment_epoch)
 
     def assignment_epoch_of(self, task: TaskId) -> int | None:
-        """Return the epoch at which the member was assigned an active task that it has; None for any other task."""
+        """Return the epoch at which the member was assigned an active task that it has; None for any other
+        task.
+        """
         epoch = self.current.assigned.active.get(task)
         return self.current.pending_revocation.active.get(task) if epoch is None else epoch
 
 
 def is_reconciled(current: StreamsCurrentValue, assignment_epoch: int) -> bool:
-    """Return whether a member with this state owns exactly the tasks of its target assignment, and has acknowledged `assignment_epoch`."""
+    """Return whether a member with this state owns exactly the tasks of its target assignment, and has
+    acknowledged `assignment_epoch`.
+    """
     return current.state is MemberState.STABLE and current.member_epoch == assignment_epoch
 
 
@@ -118,7 +123,9 @@ class StreamsGroup:
     members: dict[str, StreamsMember] = field(default_factory=dict)
     targets: dict[str, TaskAssignment] = field(default_factory=dict)
     configured: ConfiguredTopology | None = None
-    """The topology compared with the topics that existed at the last heartbeat with a topology; None after a restart."""
+    """The topology compared with the topics that existed at the last heartbeat with a topology; None after a
+    restart.
+    """
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since the topology was configured."""
     initial_delay_deadline_ms: int = NEVER
@@ -167,7 +174,9 @@ class StreamsGroup:
         return self.initial_delay_deadline_ms != NEVER
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by the change of the clock, so that each member keeps the time that it had left."""
+        """Move every deadline by the change of the clock, so that each member keeps the time that it had
+        left.
+        """
         self.initial_delay_deadline_ms = moved(self.initial_delay_deadline_ms, by_ms)
         for member in self.members.values():
             member.clock_was_set(by_ms)
@@ -191,10 +200,12 @@ class StreamsGroup:
         return HeldByProcesses(frozenset(active), frozenset(active_here), frozenset(others_here))
 
     def may_commit(self, member: StreamsMember, member_epoch: int, places: Iterable[tuple[str, int]]) -> bool:
-        """Return whether an offset commit at a member epoch may be stored for all these partitions (KIP-1251).
+        """Return whether an offset commit at a member epoch may be stored for all these partitions
+        (KIP-1251).
 
-        The member's own epoch may commit any partition. An older one may commit partitions of tasks that the member
-        has been assigned at that epoch or earlier. Source: Kafka's `StreamsGroup.validateOffsetCommit`.
+        The member's own epoch may commit any partition. An older one may commit partitions of tasks that the
+        member has been assigned at that epoch or earlier. Source: Kafka's
+        `StreamsGroup.validateOffsetCommit`.
         """
         if member_epoch >= member.current.member_epoch:
             return member_epoch == member.current.member_epoch
@@ -283,7 +294,9 @@ class StreamsGroup:
         return [(GROUP, ""), (TOPOLOGY, ""), *members, *targets, (ASSIGNMENT, "")]
 
     def record_of(self, kind: int, member_id: str) -> StreamsRecord | None:
-        """Return the record of a key as it would be written now; None when its member or target no longer exists."""
+        """Return the record of a key as it would be written now; None when its member or target no longer
+        exists.
+        """
         if kind == GROUP:
             return StreamsGroupRecord(self.group_id, self.value)
         if kind == ASSIGNMENT:

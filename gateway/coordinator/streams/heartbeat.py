@@ -137,7 +137,8 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
     if group.shutdown_member_id is not None:
         plan.note(
             Status.SHUTDOWN_APPLICATION,
-            f"Streams group member {group.shutdown_member_id} encountered a fatal error and requested a shutdown "
+            f"Streams group member {group.shutdown_member_id} encountered a fatal error and requested a "
+            "shutdown "
             "for the entire application.",
         )
     knows_endpoints = group.endpoint_epoch == request.endpoint_epoch
@@ -178,7 +179,9 @@ def _member(group: StreamsGroup, request: StreamsHeartbeat, limits: StreamsLimit
 
 
 def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
-    """Accept the member's epoch, or the previous one with no more tasks than the lost answer left. Raises HeartbeatRefused."""
+    """Accept the member's epoch, or the previous one with no more tasks than the lost answer left. Raises
+    HeartbeatRefused.
+    """
     epoch, current = request.member_epoch, member.current
     if epoch == current.member_epoch:
         return
@@ -202,7 +205,9 @@ def _no_member(group: StreamsGroup, member_id: str) -> str:
 
 
 def _described(before: StreamsMemberValue, request: StreamsHeartbeat) -> StreamsMemberValue:
-    """Return the member's description: the fields of the request, and the stored values of fields that the request omits."""
+    """Return the member's description: the fields of the request, and the stored values of fields that the
+    request omits.
+    """
     asked, topology, tags = request.rebalance_timeout_ms, request.topology, request.client_tags
     return StreamsMemberValue(
         before.instance_id,
@@ -244,7 +249,9 @@ def _topology(plan: _Plan, request: StreamsHeartbeat, value: StreamsMemberValue)
 
 
 def _configured(group: StreamsGroup, topology: Topology, topics: Topics) -> tuple[ConfiguredTopology, int]:
-    """Return the topology compared with the existing topics, and a hash of these topics. Raises HeartbeatRefused."""
+    """Return the topology compared with the existing topics, and a hash of these topics. Raises
+    HeartbeatRefused.
+    """
     metadata_hash = group.value.metadata_hash
     known = None if group.topology is None else group.configured
     if known is not None and not group.topics_changed:
@@ -447,7 +454,9 @@ _NO_TOPICS: Final = 0
 
 
 def topic_hash(names: Iterable[str], topics: Topics) -> int:
-    """Return a signed 64-bit hash of the names, ids and partitions of those topics that exist; 0 when none does."""
+    """Return a signed 64-bit hash of the names, ids and partitions of those topics that exist; 0 when none
+    does.
+    """
     digest = hashlib.blake2b(digest_size=_HASH_BYTES)
     is_empty = True
     for name in sorted(names):
@@ -472,9 +481,11 @@ def reconciled(
     owned: TaskAssignment | None,
     held: Callable[[], HeldByProcesses],
 ) -> StreamsCurrentValue:
-    """Return the next state of a member. `owned` are the tasks that it reports to have; None when it reports none.
+    """Return the next state of a member. `owned` are the tasks that it reports to have; None when it reports
+    none.
 
-    `held` returns the tasks that the group's members, this one among them, had before. Raises HeartbeatRefused.
+    `held` returns the tasks that the group's members, this one among them, had before. Raises
+    HeartbeatRefused.
     """
     if is_reconciled(current, target.epoch):
         return current

@@ -42,7 +42,9 @@ class StatusNote(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology with the partitions of its internal topics decided; topics are in the order of their names."""
+    """A subtopology with the partitions of its internal topics decided; topics are in the order of their
+    names.
+    """
 
     number_of_tasks: int
     source_topics: tuple[str, ...]
@@ -58,7 +60,9 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class ConfiguredTopology(NamedTuple):
-    """A topology compared with the existing topics; `subtopologies` is None while the number of their partitions can't be decided."""
+    """A topology compared with the existing topics; `subtopologies` is None while the number of their
+    partitions can't be decided.
+    """
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
@@ -92,7 +96,9 @@ class _Unusable(Exception):
 
 
 def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
-    """Return the topology with its internal topics decided. Raises HeartbeatRefused for an impossible topology."""
+    """Return the topology with its internal topics decided. Raises HeartbeatRefused for an impossible
+    topology.
+    """
     try:
         _check_sources(topology, topics)
         decided = _Counts(topology, topics).decide()
@@ -182,12 +188,14 @@ class _Counts:
         sinks = (sink for subtopology in self._subtopologies for sink in subtopology.repartition_sink_topics)
         if any(sink not in found for sink in sinks):
             raise refused(
-                "Failed to compute number of partitions for all repartition topics. There may be loops in the "
+                "Failed to compute number of partitions for all repartition topics. There may be loops in "
+                "the "
                 "topology that cannot be resolved."
             )
         if any(topic.name not in found for topic in self._repartition):
             raise refused(
-                "Failed to compute number of partitions for all repartition topics, because a repartition source "
+                "Failed to compute number of partitions for all repartition topics, because a repartition "
+                "source "
                 "topic is never used as a sink topic."
             )
         self._decided.update(found)
@@ -195,8 +203,9 @@ class _Counts:
     def _pass_on(self, found: dict[str, int]) -> None:
         """Give each sink the most partitions of a source of its subtopology, and do so along the topology.
 
-        Kafka visits all subtopologies in rounds. A subtopology passes on what it knows at the first visit at which the
-        number of one source is known. `visits` holds only these first visits, as (round, place of the subtopology).
+        Kafka visits all subtopologies in rounds. A subtopology passes on what it knows at the first visit at
+        which the number of one source is known. `visits` holds only these first visits, as (round, place of
+        the subtopology).
         """
         readers: dict[str, list[int]] = {}
         for place, subtopology in enumerate(self._subtopologies):
@@ -227,7 +236,8 @@ class _Counts:
     def _equalize(self, group: frozenset[str], fixed: frozenset[int]) -> None:
         """Give the repartition topics of a copartition group equally many partitions. Raises _Unusable.
 
-        `fixed` are the different numbers of partitions of all fixed topics; no copartition group changes them.
+        `fixed` are the different numbers of partitions of all fixed topics; no copartition group changes
+        them.
         """
         if not group:
             return

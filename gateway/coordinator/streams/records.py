@@ -2,14 +2,17 @@
 
     key (int16 kind, then int16-length strings)     value (int16 version 0, compact fields, tags)
     17 | group                                      int32 group_epoch | int64 metadata_hash |
-                                                    tag 0: int32 validated_topology_epoch, tag 1: configs[key, value]
+                                                    tag 0: int32 validated_topology_epoch, tag 1: configs[key,
+                                                    value]
     19 | group | member                             instance_id? | rack_id? | client_id | client_host |
-                                                    int32 rebalance_timeout | int32 topology_epoch | process_id |
-                                                    endpoint?(int8 1, host, uint16 port) | client_tags[key, value]
+                                                    int32 rebalance_timeout | int32 topology_epoch |
+                                                    process_id | endpoint?(int8 1, host, uint16 port) |
+                                                    client_tags[key, value]
     20 | group                                      int32 assignment_epoch | tag 0: int64 assignment_timestamp
     21 | group | member                             target: active[] | standby[] | warm-up[]
     22 | group | member                             int32 member_epoch | int32 previous_epoch | int8 state |
-                                                    active[] | standby[] | warm-up[] | the same three to be revoked
+                                                    active[] | standby[] | warm-up[] | the same three to be
+                                                    revoked
     23 | group                                      the topology: see `topology_record`
 
 Tasks are a list of subtopology ids, each with int32 partitions[]; active tasks of a member have tag 0: int32
@@ -101,7 +104,9 @@ class Endpoint(NamedTuple):
 
 
 class StreamsMemberValue(NamedTuple):
-    """A member's own description. `rebalance_timeout_ms` and `topology_epoch` are -1 before the member sent them."""
+    """A member's own description. `rebalance_timeout_ms` and `topology_epoch` are -1 before the member sent
+    them.
+    """
 
     instance_id: str | None = None
     rack_id: str | None = None

@@ -1,7 +1,7 @@
 """A StreamsGroupHeartbeat request: its content and its validation.
 
-Kafka 4.3 refuses static members, warm-up tasks, task offsets and source topics by regular expression, although the schema has
-fields for them; so does this gateway. Source: Kafka's
+Kafka 4.3 refuses static members, warm-up tasks, task offsets and source topics by regular expression,
+although the schema has fields for them; so does this gateway. Source: Kafka's
 `GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid`.
 """
 

@@ -20,7 +20,9 @@ from gateway.coordinator.streams.topology import Topology, encode_topology
 
 
 def joining_bytes(request: StreamsHeartbeat) -> int:
-    """Return an upper bound of the bytes that a member adds when it joins, with the topology if its group is new."""
+    """Return an upper bound of the bytes that a member adds when it joins, with the topology if its group is
+    new.
+    """
     return MEMBER_BYTES + _tags_bytes(request.client_tags or ()) + _topology_bytes(request.topology)
 
 
@@ -64,7 +66,9 @@ class StreamsGroups:
                 yield group_id, kind, member_id
 
     def records_of(self, group_id: str, kind: int, member_id: str) -> list[StreamsRecord]:
-        """Return the record of a key as it would be written now; none when its group or member no longer exists."""
+        """Return the record of a key as it would be written now; none when its group or member no longer
+        exists.
+        """
         group = self.groups.get(group_id)
         found = None if group is None else group.record_of(kind, member_id)
         return [] if found is None else [found]
@@ -134,7 +138,9 @@ class StreamsGroups:
         return ErrorCode.none if may_commit else ErrorCode.stale_member_epoch
 
     def topics_changed(self) -> None:
-        """Note that topics were created, deleted or enlarged: each group compares its topics at its next heartbeat."""
+        """Note that topics were created, deleted or enlarged: each group compares its topics at its next
+        heartbeat.
+        """
         for group in self.groups.values():
             group.topics_changed = True
 

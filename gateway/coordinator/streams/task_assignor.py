@@ -166,7 +166,9 @@ class _Assignor:
         self._spread_active([task for task in left if not self._keep_active(task, self._stood_by(task))])
 
     def _keep_active(self, task: TaskId, place: _Place | None) -> bool:
-        """Assign the task to the member at `place` if it has less than its share of active tasks; return whether it had less."""
+        """Assign the task to the member at `place` if it has less than its share of active tasks; return
+        whether it had less.
+        """
         if place is None:
             return False
         process = self._processes[place.process_id]
@@ -214,7 +216,9 @@ class _Assignor:
         return False
 
     def _had(self, task: TaskId) -> Iterator[_Place]:
-        """Yield the last active member if another process is active now, then the member that stood by with the least load."""
+        """Yield the last active member if another process is active now, then the member that stood by with
+        the least load.
+        """
         last = self._last_active.get(task)
         if last is not None and task not in self._processes[last.process_id].tasks:
             yield last
@@ -223,7 +227,9 @@ class _Assignor:
             yield stood_by
 
     def _spread_standby(self, task: TaskId, by_load: LeastLoaded[_Process]) -> bool:
-        """Assign one standby task to the process with the least load that does not have the task; return whether there is one."""
+        """Assign one standby task to the process with the least load that does not have the task; return
+        whether there is one.
+        """
         taken = []
         found = False
         while by_load and not found:
@@ -247,9 +253,11 @@ class _Assignor:
         return LeastLoaded((process.load, process) for process in self._processes.values())
 
     def _stood_by(self, task: TaskId) -> _Place | None:
-        """Return the member that gets the task because it had a standby task for it: the first such member, or a later one with less load.
+        """Return the member that gets the task because it had a standby task for it: the first such member,
+        or a later one with less load.
 
-        Members of a process that already has the task are left out. As in Kafka, the result is None if the first member is left out.
+        Members of a process that already has the task are left out. As in Kafka, the result is None if the
+        first member is left out.
         """
         places = self._last_standby.get(task, [])
         free = [place for place in places if task not in self._processes[place.process_id].tasks]
@@ -291,7 +299,9 @@ class LeastLoaded(Generic[T]):
             place = parent
 
     def take(self) -> T:
-        """Remove and return the first item; the last one fills its place and moves down past items of a smaller load only."""
+        """Remove and return the first item; the last one fills its place and moves down past items of a
+        smaller load only.
+        """
         heap = self._heap
         first, last = heap[0], heap.pop()
         if heap:
@@ -350,8 +360,8 @@ NO_ASSIGNMENT: Final = TaskAssignment()
 class HeldTasks(NamedTuple):
     """The tasks that a member has, each active task with its assignment epoch.
 
-    The assignment epoch is the group epoch at which the member was assigned the task: commits of the task that name
-    an older member epoch than this are refused.
+    The assignment epoch is the group epoch at which the member was assigned the task: commits of the task
+    that name an older member epoch than this are refused.
     """
 
     active: Mapping[TaskId, int] = {}

@@ -8,8 +8,10 @@ Source: Kafka's `StreamsTopology`, StreamsGroupTopologyValue.json.
 
 Encodes and decodes a topology, the value of a record of kind 23, in Kafka's format.
 
-    int32 epoch | subtopologies[ id | source_topics[] | source_topic_regex[] | changelogs[topic] | repartition_sinks[] |
-                                 repartition_sources[topic] | copartition_groups[ int16[] | int16[] | int16[] ] ]
+    int32 epoch | subtopologies[ id | source_topics[] | source_topic_regex[] | changelogs[topic] |
+    repartition_sinks[] |
+                                 repartition_sources[topic] | copartition_groups[ int16[] | int16[] | int16[]
+                                 ] ]
     topic: name | int32 partitions | int16 replication_factor | configs[key, value]
 
 Source: Kafka's StreamsGroupTopologyValue.json.
@@ -30,7 +32,9 @@ from gateway.protocol.primitives import compact_string, unsigned_varint
 
 
 class TopicInfo(NamedTuple):
-    """An internal topic as the application describes it; 0 partitions or replicas leave the number to the coordinator."""
+    """An internal topic as the application describes it; 0 partitions or replicas leave the number to the
+    coordinator.
+    """
 
     name: str
     partitions: int
@@ -117,9 +121,12 @@ class Topology(NamedTuple):
 MAX_SUBTOPOLOGIES: Final = 1_000
 """Subtopologies of a topology; a topology with more is refused."""
 MAX_SUBTOPOLOGY_ID_BYTES: Final = 32
-"""Longest id of a subtopology: a member's records repeat the id of each subtopology. Kafka Streams numbers them."""
+"""Longest id of a subtopology: a member's records repeat the id of each subtopology. Kafka Streams numbers
+them.
+"""
 MAX_NAMED_TOPICS: Final = 10_000
-"""Topics that all subtopologies list, each as often as it is listed; a topology that lists more is refused."""
+"""Topics that all subtopologies list, each as often as it is listed; a topology that lists more is refused.
+"""
 MAX_COPARTITIONED: Final = 10_000
 """Copartition groups and the topics that they list, of all subtopologies; a topology with more is refused."""
 MAX_TASKS: Final = 10_000
@@ -153,13 +160,16 @@ def too_many_tasks(tasks: int) -> str | None:
     if tasks <= MAX_TASKS:
         return None
     return (
-        f"The topology has {tasks} tasks; a streams group may have at most {MAX_TASKS}. Give the source topics fewer "
+        f"The topology has {tasks} tasks; a streams group may have at most {MAX_TASKS}. Give the source "
+        "topics fewer "
         "partitions, or split the application."
     )
 
 
 def standby_replicas_within(asked: int, stateful_tasks: int) -> int:
-    """Return the number of standby tasks for each stateful task: as many as asked for, or fewer to stay within the limit."""
+    """Return the number of standby tasks for each stateful task: as many as asked for, or fewer to stay
+    within the limit.
+    """
     return min(asked, MAX_STANDBY_TASKS // stateful_tasks) if stateful_tasks else asked
 
 

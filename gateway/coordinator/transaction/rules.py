@@ -1,5 +1,5 @@
-"""The rules of the transaction coordinator: each computes the next state of a transactional id, or refuses the
-request.
+"""The rules of the transaction coordinator: each computes the next state of a transactional id, or refuses
+the request.
 
 No function here changes state: the result is the value of a record, and the state changes when that record is
 replayed. A rule that needs a fresh producer id raises `NeedsProducerId`, and is called again with one.
@@ -116,7 +116,9 @@ def check_begin(transactional_id: str, timeout_ms: int, limits: TransactionLimit
 
 
 def begin_needs_producer_id(current: Transaction | None, claimed: Producer) -> bool:
-    """Return whether InitProducerId needs a fresh producer id: without a producer, or when its epochs are used up."""
+    """Return whether InitProducerId needs a fresh producer id: without a producer, or when its epochs are
+    used up.
+    """
     if current is None:
         return True
     if claimed.is_named and not _is_or_was(current, claimed):
@@ -132,9 +134,11 @@ def begin_producer(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> Transaction:
-    """Handle an InitProducerId. A result in PREPARE_ABORT means: end the open transaction first, then ask again.
+    """Handle an InitProducerId. A result in PREPARE_ABORT means: end the open transaction first, then ask
+    again.
 
-    `claimed` is the client's former producer, if the request names it. Raises TransactionRefused, NeedsProducerId.
+    `claimed` is the client's former producer, if the request names it. Raises TransactionRefused,
+    NeedsProducerId.
     """
     if current is None:
         producer_id = _fresh(fresh_producer_id)
@@ -159,7 +163,9 @@ def begin_producer(
 
 
 def _is_or_was(current: Transaction, claimed: Producer) -> bool:
-    """Return whether the claimed producer id is the present one, or the previous one whose epochs were used up."""
+    """Return whether the claimed producer id is the present one, or the previous one whose epochs were used
+    up.
+    """
     if claimed.producer_id == current.producer_id:
         return True
     return (
@@ -192,7 +198,9 @@ def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: i
 
 
 def fence(current: Transaction, now_ms: int) -> Transaction:
-    """Abort an open transaction without a request of its producer. The epoch of the markers fences the producer."""
+    """Abort an open transaction without a request of its producer. The epoch of the markers fences the
+    producer.
+    """
     return _become(
         current,
         PREPARE_ABORT,
@@ -211,7 +219,9 @@ def add_partitions(
     max_partitions: int,
     now_ms: int,
 ) -> Transaction | None:
-    """Add partitions to the transaction; return None when it has all of them already. Raises TransactionRefused."""
+    """Add partitions to the transaction; return None when it has all of them already. Raises
+    TransactionRefused.
+    """
     transaction = _checked(current, producer)
     begins = transaction.state in IDLE
     before = frozenset() if begins else transaction.partitions
@@ -247,7 +257,8 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
 
 
 def end_needs_producer_id(current: Transaction | None, request: EndRequest) -> bool:
-    """Return whether EndTxn, which raises the epoch, needs a fresh producer id because the epochs are used up.
+    """Return whether EndTxn, which raises the epoch, needs a fresh producer id because the epochs are used
+    up.
 
     Raises TransactionRefused.
     """
@@ -326,7 +337,8 @@ def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[Transact
     if is_after_overflow and current.state in COMPLETED.values():
         return END_V2_AGAIN
     if is_same_epoch and current.state in DECIDED:
-        # Kafka refuses the present producer as a fenced one. It has got this epoch by the answer to the end before, whose markers are not written yet.
+        # Kafka refuses the present producer as a fenced one. It has got this epoch by the answer to the end
+        # before, whose markers are not written yet.
         raise TransactionRefused(ErrorCode.concurrent_transactions)
     if is_same_epoch:
         return END_V2
@@ -349,7 +361,9 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
 
 
 def raised_epoch(decided: Transaction) -> bool:
-    """Return whether the markers carry a newer epoch than the batches that they end, so that later batches differ."""
+    """Return whether the markers carry a newer epoch than the batches that they end, so that later batches
+    differ.
+    """
     return decided.client_version >= VERSION_2 and decided.last_producer_epoch < decided.producer_epoch
 
 
@@ -400,9 +414,9 @@ def transaction_filter(
 ) -> Wanted:
     """Return a function that returns whether a transactional id passes every filter.
 
-    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No id is in
-    a state that does not exist. As in Kafka, the duration filter passes an id that never began a transaction, and the
-    duration keeps growing after a transaction has ended. Raises InvalidPattern.
+    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No
+    id is in a state that does not exist. As in Kafka, the duration filter passes an id that never began a
+    transaction, and the duration keeps growing after a transaction has ended. Raises InvalidPattern.
     """
     wanted_states = {BY_NAME.get(name) for name in states}
     wanted_producer_ids = set(producer_ids)
@@ -423,8 +437,8 @@ def transaction_filter(
 
 
 PRODUCERS_KEPT: Final = 10_000
-"""Producers whose newest connection is known. Beyond that the one that was silent longest is forgotten: a late request of it is carried out, as
-in Kafka."""
+"""Producers whose newest connection is known. Beyond that the one that was silent longest is forgotten: a
+late request of it is carried out, as in Kafka."""
 
 
 class NewestConnections:
@@ -434,7 +448,9 @@ class NewestConnections:
         self._newest: OrderedDict[Producer, int] = OrderedDict()
 
     def is_late(self, producer: Producer, connection: int) -> bool:
-        """Note the connection of a request; return whether the producer has sent another one over a newer connection."""
+        """Note the connection of a request; return whether the producer has sent another one over a newer
+        connection.
+        """
         newest = self._newest.get(producer, connection)
         if connection < newest:
             return True

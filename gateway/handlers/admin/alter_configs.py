@@ -1,4 +1,5 @@
-"""AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups, client metrics and brokers.
+"""AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups, client metrics and
+brokers.
 
 A configuration that the request leaves out returns to its default. Kafka's settings that mean nothing here
 are kept without effect, and so are a broker's names that nobody knows. Kafka never answers a request that
@@ -75,7 +76,9 @@ async def handle_alter_configs(context: RequestContext[TopicServices], request: 
 async def answer_alterations(
     context: RequestContext[TopicServices], request: Any, api_key: int, alterations: Sequence[Alteration]
 ) -> Any:
-    """Alter the resources and answer each in the response of `api_key`; change nothing when `validate_only` is set."""
+    """Alter the resources and answer each in the response of `api_key`; change nothing when `validate_only`
+    is set.
+    """
     errors = await _alter(context, alterations, validate_only=request.validate_only)
     module = response_module(api_key, context.api_version)
     return build(

@@ -1,4 +1,5 @@
-"""AlterReplicaLogDirs (key 34, versions 1-2): move partitions to another data directory; this node has only one.
+"""AlterReplicaLogDirs (key 34, versions 1-2): move partitions to another data directory; this node has only
+one.
 
     directory, partition                answer
     the one of `log.dirs`, known        accepted: the partition is there already
@@ -7,9 +8,9 @@
     any other directory                 LOG_DIR_NOT_FOUND
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for each partition
 
-The path must be the one that DescribeLogDirs returns, letter by letter, as in Kafka. Where a request names a partition
-several times, the last directory counts, and the answer has the partition once.
-Source: Kafka's ReplicaManager.alterReplicaLogDirs, AlterReplicaLogDirsRequest.partitionDirs.
+The path must be the one that DescribeLogDirs returns, letter by letter, as in Kafka. Where a request names a
+partition several times, the last directory counts, and the answer has the partition once. Source: Kafka's
+ReplicaManager.alterReplicaLogDirs, AlterReplicaLogDirsRequest.partitionDirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""BrokerHeartbeat (key 63, versions 0–1): learn from another gateway that the metadata has changed, or drain a gateway.
+"""BrokerHeartbeat (key 63, versions 0–1): learn from another gateway that the metadata has changed, or drain
+a gateway.
 
     the request has an offset that this gateway lacks   the gateway looks at the metadata, and answers when it has the offset
     200 ms later, or in a request without such one      the answer says whether it has
@@ -8,10 +9,10 @@
     without CLUSTER_ACTION on the cluster               CLUSTER_AUTHORIZATION_FAILED, and no look
     at a gateway that serves alone                      the connection is closed, as for an unknown API
 
-In Kafka brokers send this to the controller, to stay unfenced and to ask whether they may stop. Here the log of a gateway's session
-shows that the gateway lives, so that `want_fence` is refused with INVALID_REQUEST. `seqgate cluster drain` asks for another gateway than
-itself, with the epoch −1: any. ApiVersions names the API only where there are several gateways.
-Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest.
+In Kafka brokers send this to the controller, to stay unfenced and to ask whether they may stop. Here the log
+of a gateway's session shows that the gateway lives, so that `want_fence` is refused with INVALID_REQUEST.
+`seqgate cluster drain` asks for another gateway than itself, with the epoch −1: any. ApiVersions names the
+API only where there are several gateways. Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest.
 """
 
 from __future__ import annotations

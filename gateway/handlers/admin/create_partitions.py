@@ -1,7 +1,8 @@
 """CreatePartitions (key 37, versions 0-3): add partitions to existing topics.
 
-The client needs ALTER on the topic. This is checked before anything but repeated names, so a refusal does not tell whether
-the topic exists. Source: Kafka's ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
+The client needs ALTER on the topic. This is checked before anything but repeated names, so a refusal does not
+tell whether the topic exists. Source: Kafka's ControllerApis.createPartitions,
+ReplicationControlManager.createPartitions.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """CreateTopics (key 19, versions 2-7): create topics with their partitions and configurations.
 
-Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist. From v5 on
-it has the effective configuration, from v7 on the topic id.
+Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist.
+From v5 on it has the effective configuration, from v7 on the topic id.
 
-The client needs CREATE on the cluster or on the topic. This is checked before anything but repeated names, so a refusal
-does not tell whether the topic exists; refused topics are listed last. From v5 on a topic is created for a client without
-DESCRIBE_CONFIGS on it, too, but its configuration and numbers stay out of the answer.
-Source: Kafka's ControllerApis.createTopics, ReplicationControlManager.createTopic.
+The client needs CREATE on the cluster or on the topic. This is checked before anything but repeated names, so
+a refusal does not tell whether the topic exists; refused topics are listed last. From v5 on a topic is
+created for a client without DESCRIBE_CONFIGS on it, too, but its configuration and numbers stay out of the
+answer. Source: Kafka's ControllerApis.createTopics, ReplicationControlManager.createTopic.
 """
 
 from __future__ import annotations

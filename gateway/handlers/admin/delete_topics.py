@@ -1,8 +1,9 @@
 """DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by id.
 
-The client needs DELETE on the topic or on the cluster. TOPIC_AUTHORIZATION_FAILED has the name of a topic deleted by id only
-if the client may describe the topic, and does not tell whether a topic exists that the client may not describe.
-Source: Kafka's ControllerApis.deleteTopics. The results come in the order of the request; Kafka shuffles them.
+The client needs DELETE on the topic or on the cluster. TOPIC_AUTHORIZATION_FAILED has the name of a topic
+deleted by id only if the client may describe the topic, and does not tell whether a topic exists that the
+client may not describe. Source: Kafka's ControllerApis.deleteTopics. The results come in the order of the
+request; Kafka shuffles them.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def _note(context: RequestContext[TopicServices], results: Sequence[TopicResult]
 
 
 def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], DeletionRight] | None:
-    """Return the function that returns the client's rights on a topic; None if the client may delete all topics."""
+    """Return the function that returns the client's rights on a topic; None if the client may delete all
+    topics.
+    """
     if has_on_cluster(context, Operation.DELETE):
         return None
 

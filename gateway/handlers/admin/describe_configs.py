@@ -1,7 +1,9 @@
-"""DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this broker and its loggers.
+"""DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this
+broker and its loggers.
 
-As in Kafka, a resource type that Kafka does not know refuses the whole request. The right on a resource is checked before the resource. Kafka lists the resources that
-it refuses for their rights last; Seqgate keeps the order of the request. Source: Kafka's ConfigHelper.
+As in Kafka, a resource type that Kafka does not know refuses the whole request. The right on a resource is
+checked before the resource. Kafka lists the resources that it refuses for their rights last; Seqgate keeps
+the order of the request. Source: Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -173,7 +175,8 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
             for synonym in (entry.synonyms if synonyms else ())
         ),
         config_type=entry.type,
-        # Kafka sends the empty documentation of a logger's level whether or not the request asks for documentation
+        # Kafka sends the empty documentation of a logger's level whether or not the request asks for
+        # documentation
         documentation=entry.documentation if documented or not entry.documentation else None,
     )
 

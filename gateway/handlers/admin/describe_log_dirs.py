@@ -1,6 +1,7 @@
 """DescribeLogDirs (key 35, versions 1-5): describe the data directory and the size of each partition in it.
 
-The answer leaves out partitions that another gateway leads: that gateway has their files. The client needs DESCRIBE on the cluster. Source: Kafka's ReplicaManager.describeLogDirs.
+The answer leaves out partitions that another gateway leads: that gateway has their files. The client needs
+DESCRIBE on the cluster. Source: Kafka's ReplicaManager.describeLogDirs.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     anything else, or more than that        UNKNOWN_TOPIC_OR_PARTITION for each partition of the request
     without DESCRIBE on the cluster         CLUSTER_AUTHORIZATION_FAILED, and no partitions
 
-In a cluster there is no quorum: each gateway appends to one log in the bucket, so a change is durable for all of them at once, and
-every voter has the same offset. Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest.
+In a cluster there is no quorum: each gateway appends to one log in the bucket, so a change is durable for all
+of them at once, and every voter has the same offset. Source: Kafka's
+KafkaRaftClient.handleDescribeQuorumRequest.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def _unknown_partition(module: ModuleType, index: int) -> Any:
 
 
 def _nodes(context: RequestContext[TopicServices], module: ModuleType, *, is_known: bool) -> tuple[Any, ...]:
-    """Return the live gateways with the advertised addresses of their listeners; no node when the request is refused."""
+    """Return the live gateways with the advertised addresses of their listeners; no node when the request is
+    refused.
+    """
     if not is_known:
         return ()
     brokers = context.node.brokers

@@ -1,9 +1,9 @@
 """DescribeTopicPartitions (key 75, version 0): describe topics by name, in pages of at most 2,000 partitions.
 
-A page ends with a cursor: the topic and partition with which the next page begins. This API creates no topics. Topics that
-the client may not describe are missing among all topics; in every page of a request that names them they come last, with
-TOPIC_AUTHORIZATION_FAILED whether they exist or not.
-Source: KIP-966, Kafka's DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse.
+A page ends with a cursor: the topic and partition with which the next page begins. This API creates no
+topics. Topics that the client may not describe are missing among all topics; in every page of a request that
+names them they come last, with TOPIC_AUTHORIZATION_FAILED whether they exist or not. Source: KIP-966, Kafka's
+DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse.
 """
 
 from __future__ import annotations

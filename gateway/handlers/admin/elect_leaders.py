@@ -151,7 +151,9 @@ Place = tuple[str, int]
 
 
 async def elect_preferred(context: RequestContext[Services], request: Any) -> dict[Place, ApiError]:
-    """Move partitions to their preferred leaders; return the outcome for each partition whose election was needed."""
+    """Move partitions to their preferred leaders; return the outcome for each partition whose election was
+    needed.
+    """
     limit = TimeLimit(context, request.timeout)
     outcomes: dict[Place, ApiError] = {}
     targets: dict[Place, int] = {}

@@ -1,8 +1,9 @@
 """ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142).
 
-Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, this broker and its
-loggers are always listed; a group and a subscription are listed only when configurations are set on them. The client needs
-DESCRIBE_CONFIGS on the cluster, which is checked before the types. Source: Kafka's KafkaApis.handleListConfigResources.
+Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, this broker
+and its loggers are always listed; a group and a subscription are listed only when configurations are set on
+them. The client needs DESCRIBE_CONFIGS on the cluster, which is checked before the types. Source: Kafka's
+KafkaApis.handleListConfigResources.
 """
 
 from __future__ import annotations

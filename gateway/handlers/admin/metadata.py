@@ -1,4 +1,5 @@
-"""Metadata (key 3, versions 0-13): describe the brokers, and topics with their partitions, leaders and leader epochs.
+"""Metadata (key 3, versions 0-13): describe the brokers, and topics with their partitions, leaders and leader
+epochs.
 
     request                      answer
     topics null (v0: empty)      all topics
@@ -53,7 +54,9 @@ from gateway.security.acls.access import Operation
 logger = logging.getLogger(__name__)
 
 FEW_PARTITIONS: Final = 32
-"""A topic with more partitions than this gets its rows from `_written_rows`, which encodes the common bytes once."""
+"""A topic with more partitions than this gets its rows from `_written_rows`, which encodes the common bytes
+once.
+"""
 INDEX_IN_ROW: Final = slice(2, 6)
 """The bytes of partition_index in a row: after error_code, an int16, in all versions."""
 
@@ -270,7 +273,9 @@ def _rows(context: RequestContext[Services], module: ModuleType, topic: TopicIma
 def _written_rows(
     context: RequestContext[Services], module: ModuleType, topic: TopicImage
 ) -> Iterator[Written]:
-    """Yield the encoded partitions of a topic for a Metadata answer. Partitions that differ only in their index are encoded once."""
+    """Yield the encoded partitions of a topic for a Metadata answer. Partitions that differ only in their
+    index are encoded once.
+    """
     served = context.services.partitions.registry.by_name.get(topic.name)
     seen: dict[Any, tuple[bytes, bytes]] = {}
     for index, image in topic.partitions.items():

@@ -1,8 +1,9 @@
 """Charges created and deleted partitions to `controller_mutation_rate` (KIP-599).
 
-A request of a newer version gets THROTTLING_QUOTA_EXCEEDED for each topic that comes after the one that overdrew the
-quota; the changes of an older version are made, and the client is throttled after them. A topic that is refused for
-another reason is not charged. Source: Kafka's ControllerMutationQuotaManager, ControllerApis.
+A request of a newer version gets THROTTLING_QUOTA_EXCEEDED for each topic that comes after the one that
+overdrew the quota; the changes of an older version are made, and the client is throttled after them. A topic
+that is refused for another reason is not charged. Source: Kafka's ControllerMutationQuotaManager,
+ControllerApis.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def charge_mutations(
 ) -> Callable[[MetadataImage], Decision[list[TopicResult]]]:
     """Return the decision about the topics that the quota lets through; the others are refused.
 
-    `key` returns the name or the id of a topic of the request, and `partitions` how many partitions a change creates or
-    deletes. A decision that is made again, because another gateway changed the metadata first, charges no topic twice.
+    `key` returns the name or the id of a topic of the request, and `partitions` how many partitions a change
+    creates or deletes. A decision that is made again, because another gateway changed the metadata first,
+    charges no topic twice.
     """
     charge = context.charge
     if charge is None:

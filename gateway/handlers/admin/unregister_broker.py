@@ -1,8 +1,8 @@
 """UnregisterBroker (key 64, version 0): remove a gateway that has ended from the cluster.
 
-Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets INVALID_REQUEST.
-The client needs ALTER on the cluster.
-Source: Kafka's ClusterControlManager.unregisterBroker.
+Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets
+INVALID_REQUEST. The client needs ALTER on the cluster. Source: Kafka's
+ClusterControlManager.unregisterBroker.
 """
 
 from __future__ import annotations

@@ -76,7 +76,9 @@ class Deferred:
         """Whether the client no longer waits for the answer."""
         self.answer: Answer | None = None
         self.holds_back = holds_back
-        """Whether later requests of the connection begin only after this answer (long polls), or after `let_others_begin`."""
+        """Whether later requests of the connection begin only after this answer (long polls), or after
+        `let_others_begin`.
+        """
         self.on_others_may_begin: Callable[[], object] | None = None
         """Called when later requests may begin before the answer is there."""
         self.on_abandoned: Callable[[], object] | None = None
@@ -84,7 +86,9 @@ class Deferred:
         self.on_answered: Callable[[], object] | None = None
         """Called when the answer is set, before it is sent: here the time of a request ends."""
         self.failed = False
-        """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented the answer."""
+        """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented
+        the answer.
+        """
         self._callback: Callable[[], None] | None = None
 
     def resolve(self, answer: Answer) -> None:
@@ -100,7 +104,9 @@ class Deferred:
             self._callback()
 
     def fail(self) -> None:
-        """Fail the request: it gets no answer. The connection is closed after the answers to the earlier requests."""
+        """Fail the request: it gets no answer. The connection is closed after the answers to the earlier
+        requests.
+        """
         self.failed = True
         self.resolve(b"")
 
@@ -126,7 +132,9 @@ class Deferred:
         self.resolve(b"" if other.answer is None else other.answer)
 
     def let_others_begin(self) -> None:
-        """Let later requests of the connection begin, although the answer of this request may still be missing."""
+        """Let later requests of the connection begin, although the answer of this request may still be
+        missing.
+        """
         self.holds_back = False
         callback, self.on_others_may_begin = self.on_others_may_begin, None
         if callback is not None and self.answer is None:
@@ -178,7 +186,9 @@ class Peer(Protocol):
 
 
 class RequestContext(Generic[R]):
-    """The surroundings of one request: its header fields, its connection, the node, and the services that its API reaches."""
+    """The surroundings of one request: its header fields, its connection, the node, and the services that its
+    API reaches.
+    """
 
     __slots__ = (
         "api_key",
@@ -204,7 +214,9 @@ class RequestContext(Generic[R]):
         peer: Peer,
         charge: Charge | None = None,
     ) -> None:
-        """Take the parts of a request. `charge` counts the request towards client quotas, while there are any."""
+        """Take the parts of a request. `charge` counts the request towards client quotas, while there are
+        any.
+        """
         self.node = node
         self.services = services
         self.api_key = api_key
@@ -217,14 +229,18 @@ class RequestContext(Generic[R]):
         self.peer_host = peer.peer_host
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return whether the client may carry out the operation on the resource, for which it asked; audit a refusal."""
+        """Return whether the client may carry out the operation on the resource, for which it asked; audit a
+        refusal.
+        """
         if self.could(operation, resource_type, name):
             return True
         self.audit_refusal(operation, resource_type, name)
         return False
 
     def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same as `may` without a line in the audit log, for a list that leaves out what the client may not see."""
+        """Return the same as `may` without a line in the audit log, for a list that leaves out what the
+        client may not see.
+        """
         access = self.node.access
         return not access.is_on or access.allows(
             self.peer.principal, self.peer_host, operation, resource_type, name
@@ -271,8 +287,8 @@ HotHandler = Callable[[RequestContext[R], Any], Answer | Deferred | None]
 
 
 class NotRepeated:
-    """The result of a shorter way that can't begin the request: decode the request as any other. `NOT_REPEATED` is the
-    only instance.
+    """The result of a shorter way that can't begin the request: decode the request as any other.
+    `NOT_REPEATED` is the only instance.
     """
 
     __slots__ = ()
@@ -303,14 +319,14 @@ class Api(Generic[R]):
 
     `reaches` returns the services that both use; the dispatcher calls it once.
 
-    `is_eager`: `handle` starts without a task, because it mostly waits for nothing; it must not use a timeout before
-    it first waits. `reader` returns the request reader of a version that does not use the one made from kio's schema.
-    `is_long`: a thread encodes the answer, which may have a row for every topic, partition or group.
-    `may_be_given_up`: the work ends when the client disconnects; without it the work is always carried out.
-    `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a thread always does.
-    Where an API has both, `handle` serves the large requests.
-    `is_between_gateways`: only gateways ask, so ApiVersions leaves the API out where there is one gateway.
-    `advertised_min_version` differs from `min_version` where Kafka's own ApiVersions does.
+    `is_eager`: `handle` starts without a task, because it mostly waits for nothing; it must not use a timeout
+    before it first waits. `reader` returns the request reader of a version that does not use the one made
+    from kio's schema. `is_long`: a thread encodes the answer, which may have a row for every topic, partition
+    or group. `may_be_given_up`: the work ends when the client disconnects; without it the work is always
+    carried out. `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a
+    thread always does. Where an API has both, `handle` serves the large requests. `is_between_gateways`: only
+    gateways ask, so ApiVersions leaves the API out where there is one gateway. `advertised_min_version`
+    differs from `min_version` where Kafka's own ApiVersions does.
     """
 
     key: int
@@ -391,7 +407,8 @@ class TimeLimit:
     async def run(
         self, work: Coroutine[Any, Any, T], of: str = "", *, late: Callable[[T], object] | None = None
     ) -> T:
-        """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises TimeoutError.
+        """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises
+        TimeoutError.
 
         `late` is called with the result of work that ends well after its time.
         """

@@ -1,9 +1,9 @@
 """ApiVersions (key 18, versions 0–4): list the APIs that this node serves; the first request of every client.
 
-A client software name or version that Kafka refuses gets INVALID_REQUEST (KIP-511). The answer lists those of Kafka's
-features that this node serves, at the level of a new cluster (KIP-584). By `transaction.version` 2 clients choose
-between the two protocols of transactions (KIP-890). Source: Kafka's KafkaApis.handleApiVersionsRequest,
-ApiVersionsRequest.isValid.
+A client software name or version that Kafka refuses gets INVALID_REQUEST (KIP-511). The answer lists those of
+Kafka's features that this node serves, at the level of a new cluster (KIP-584). By `transaction.version` 2
+clients choose between the two protocols of transactions (KIP-890). Source: Kafka's
+KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
 """
 
 from __future__ import annotations

@@ -76,9 +76,9 @@ async def change_metadata(
 ) -> T | ApiError:
     """Carry out a decision. Return its answer, or the error because of which the change may not be durable.
 
-    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer continues. A
-    request without any time left begins no change, as in Kafka. `note` is called with the answer once the change is
-    durable, however late, so that no change stays out of the logs.
+    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer
+    continues. A request without any time left begins no change, as in Kafka. `note` is called with the answer
+    once the change is durable, however late, so that no change stays out of the logs.
     """
     limit = TimeLimit(context, time_limit)
     if limit.left_s <= 0:

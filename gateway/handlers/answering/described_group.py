@@ -48,10 +48,12 @@ async def describe_each(
     topics_of: Callable[[GroupDescription], Iterable[str]],
     hidden_message: str = HIDDEN_TOPICS,
 ) -> Any:
-    """Answer a Describe request of `api_key`: look each group up with `find`, and describe it with `describe`.
+    """Answer a Describe request of `api_key`: look each group up with `find`, and describe it with
+    `describe`.
 
-    `describe` gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE on the
-    group, and on every topic of its description, which `topics_of` returns; the error for a topic has `hidden_message`.
+    `describe` gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE
+    on the group, and on every topic of its description, which `topics_of` returns; the error for a topic has
+    `hidden_message`.
     """
     module = response_module(api_key, context.api_version)
 

@@ -33,8 +33,8 @@ R = TypeVar("R")
 def to_answer(named: Sequence[T], name: Callable[[T], Hashable] = lambda thing: thing) -> Sequence[T]:
     """Return the things to answer, in the request's order: all of them, as in Apache Kafka.
 
-    From more than `REPEATING_MAX_NAMED` things only the first of each name is answered. `name` returns the name by
-    which two things are the same, even if they are not equal.
+    From more than `REPEATING_MAX_NAMED` things only the first of each name is answered. `name` returns the
+    name by which two things are the same, even if they are not equal.
     """
     if len(named) <= REPEATING_MAX_NAMED:
         return named
@@ -117,6 +117,8 @@ def _state(brokers: Brokers, image: PartitionImage, leader: int, offline: tuple[
 
 
 def metadata_fits(node: NodeServices, metadata: str) -> bool:
-    """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is called."""
+    """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is
+    called.
+    """
     units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
     return units <= node.config.int("offset.metadata.max.bytes")

@@ -30,7 +30,9 @@ class Right(NamedTuple):
     note: str = ""
 
     def __str__(self) -> str:
-        """Return the right as the documentation writes it: "`WRITE` on the topic", followed by the note in parentheses."""
+        """Return the right as the documentation writes it: "`WRITE` on the topic", followed by the note in
+        parentheses.
+        """
         note = f" ({self.note})" if self.note else ""
         return f"`{self.operation.name}` on {_KINDS[self.resource_type]}{note}"
 

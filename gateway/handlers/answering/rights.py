@@ -43,7 +43,8 @@ class Named(Protocol):
 async def refused_topics(
     context: RequestContext[Any], operation: Operation, names: Iterable[str]
 ) -> AbstractSet[str]:
-    """Return the names of topics on which the client may not carry out the operation; decide in slices of time.
+    """Return the names of topics on which the client may not carry out the operation; decide in slices of
+    time.
 
     A name is refused whether or not the topic exists: the answer must not reveal which.
     """
@@ -53,7 +54,9 @@ async def refused_topics(
 async def refused_names(
     context: RequestContext[Any], operation: Operation, resource_type: ResourceType, names: Iterable[str]
 ) -> AbstractSet[str]:
-    """Return the names of resources on which the client may not carry out the operation; decide in slices of time."""
+    """Return the names of resources on which the client may not carry out the operation; decide in slices of
+    time.
+    """
     if not context.node.access.is_on:
         return NOTHING
     asked = dict.fromkeys(names)
@@ -63,8 +66,8 @@ async def refused_names(
 async def unseen_topics(
     context: RequestContext[Any], operation: Operation, names: Iterable[str]
 ) -> AbstractSet[str]:
-    """Return the same as `refused_topics` without lines in the audit log, for topics that the client did not name, and for
-    rights that it need not have.
+    """Return the same as `refused_topics` without lines in the audit log, for topics that the client did not
+    name, and for rights that it need not have.
     """
     if not context.node.access.is_on:
         return NOTHING
@@ -75,7 +78,9 @@ async def unseen_topics(
 def refused_topics_now(
     context: RequestContext[Any], operation: Operation, names: Iterable[str]
 ) -> AbstractSet[str]:
-    """Return the same as `refused_topics` without letting other requests run, for handlers that answer at once."""
+    """Return the same as `refused_topics` without letting other requests run, for handlers that answer at
+    once.
+    """
     if not context.node.access.is_on:
         return NOTHING
     return {name for name in set(names) if not context.may_topic(operation, name)}
@@ -182,7 +187,9 @@ def group_operations(context: RequestContext[Any], group_id: str) -> int:
 
 
 def cluster_operations(context: RequestContext[Any]) -> int:
-    """Return the operations that the client may carry out on the cluster; 0 if it may not describe the cluster."""
+    """Return the operations that the client may carry out on the cluster; 0 if it may not describe the
+    cluster.
+    """
     bits = _operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
     return bits if bits & 1 << Operation.DESCRIBE else 0
 

@@ -4,8 +4,9 @@
     key_type 1   a transactional id
     key_type 2   the state of a share group's partition, "group:topic_id:partition" (v6)
 
-A client needs DESCRIBE on the group or transactional id, and CLUSTER_ACTION on the cluster for key type 2. From v4 on a request names several keys. The first request of a key type creates the coordinator's internal topic.
-Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
+A client needs DESCRIBE on the group or transactional id, and CLUSTER_ACTION on the cluster for key type 2.
+From v4 on a request names several keys. The first request of a key type creates the coordinator's internal
+topic. Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _GUARDED: Final = {
         "Transactional Id authorization failed.",
     ),
 }
-"""The resource that a key of each type names, with the error and message for a client that may not describe it."""
+"""The resource that a key of each type names, with the error and message for a client that may not describe
+it.
+"""
 _NOT_DESCRIBED: Final = {key_type: (code, message) for key_type, (_, code, message) in _GUARDED.items()}
 _NO_COORDINATOR: Final = "The gateway of the coordinator is not available."
 _NO_CLUSTER_ACTION: Final = (ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
@@ -139,7 +142,9 @@ def _located(
 
 
 def _coordinator_of(services: CoordinatorServices, key_type: int, key: str) -> int:
-    """Return the node id of the gateway that leads the key's partition of the state topic; -1 while there is none."""
+    """Return the node id of the gateway that leads the key's partition of the state topic; -1 while there is
+    none.
+    """
     if key_type == GROUP:
         return services.groups.shards.leader_of(key)
     if key_type == TRANSACTION:

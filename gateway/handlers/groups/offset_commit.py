@@ -230,7 +230,9 @@ def _records(
     accepted: list[_Accepted],
     oversize: set[int],
 ) -> list[OffsetCommitRecord]:
-    """Return the records of the accepted offsets; add the ids of entries with too long metadata to `oversize`."""
+    """Return the records of the accepted offsets; add the ids of entries with too long metadata to
+    `oversize`.
+    """
     group_id, retention_ms = request.group_id, request.retention_ms
     now_ms = context.node.clock.now_ms()
     expire_ms = -1 if retention_ms < 0 else min(now_ms + retention_ms, _LAST_TIME_MS)
@@ -345,7 +347,8 @@ class _Target:
     ) -> list[OffsetCommitRecord]:
         """Return the records that commit these offsets."""
         group_id = self.committer.group_id
-        # The constructor of a NamedTuple costs three times as much, and this runs for every partition of every commit.
+        # The constructor of a NamedTuple costs three times as much, and this runs for every partition of
+        # every commit.
         return [
             _new_tuple(
                 OffsetCommitRecord,
@@ -457,7 +460,9 @@ class CommitRepeats:
 
 
 def _names_repeats(context: RequestContext[Services], request: OffsetCommitRequest) -> list[str] | None:
-    """Return the names of the topics of a request; None for one that names nothing or must be refused in part."""
+    """Return the names of the topics of a request; None for one that names nothing or must be refused in
+    part.
+    """
     by_key = context.services.partitions.registry.by_key
     names = []
     for key, entries in request.topics:
@@ -512,7 +517,9 @@ def begin_move(
     records: Sequence[OffsetCommitRecord],
     answered: Callable[[Errors], None],
 ) -> None:
-    """Move the group forward; call `answered` with a function that returns the error of each place, once the move is durable."""
+    """Move the group forward; call `answered` with a function that returns the error of each place, once the
+    move is durable.
+    """
     task = context.node.loop.create_task(_move(context, group_id, records, answered))
     _moving.add(task)
     task.add_done_callback(_moving.discard)

@@ -1,4 +1,5 @@
-"""OffsetDelete (key 47, version 0): delete a group's offsets, except for topics that its members subscribe to.
+"""OffsetDelete (key 47, version 0): delete a group's offsets, except for topics that its members subscribe
+to.
 
 Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
 """
@@ -77,7 +78,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 def _sorted_out(
     context: RequestContext[Services], request: Any, hidden: AbstractSet[str]
 ) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
-    """Split the request into hidden and unknown topics and partitions, with their errors, and the other partitions by topic."""
+    """Split the request into hidden and unknown topics and partitions, with their errors, and the other
+    partitions by topic.
+    """
     refused: dict[str, list[tuple[int, ErrorCode]]] = {}
     known: list[tuple[str, list[int]]] = []
     for wanted in request.topics:

@@ -99,7 +99,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         error, committed, hidden = committed, {}, NOTHING
     else:
         error = ErrorCode.none
-    # aiokafka (v3) checks only the errors of partitions: it would take the name for unknown, and begin a topic anew
+    # aiokafka (v3) checks only the errors of partitions: it would take the name for unknown, and begin a
+    # topic anew
     in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id) or error in _NOT_HERE_NOW
     asked = request.topics
     if error is ErrorCode.group_authorization_failed and not in_rows:
@@ -154,7 +155,9 @@ async def _group(
 async def _catch_up(
     context: RequestContext[Services], group_id: str, asked: Sequence[Any] | None, names: NameOffsets
 ) -> ErrorCode | None:
-    """Read the metadata that an answer needs, where the group stands for a producer name; return the error if that fails."""
+    """Read the metadata that an answer needs, where the group stands for a producer name; return the error if
+    that fails.
+    """
     if not is_name_group(group_id) or not context.may_group(Operation.DESCRIBE, group_id):
         return None
     return await names.catch_up(asked, by_id=context.api_version >= FIRST_WITH_TOPIC_IDS)
@@ -194,7 +197,8 @@ async def _committed(
     require_stable: bool,
     only_led_here: bool = False,
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
-    """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change one.
+    """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change
+    one.
 
     `only_led_here` leaves out what other gateways know of a producer name.
     """
@@ -235,7 +239,9 @@ def _offsets(
 def _named_topics(
     context: RequestContext[Services], asked: Sequence[Any] | None, hidden: AbstractSet[Any]
 ) -> list[tuple[TopicPartitions, Sequence[int]]] | None:
-    """Return the topics that exist, of those that a request for a producer name names, with the partitions; None for all."""
+    """Return the topics that exist, of those that a request for a producer name names, with the partitions;
+    None for all.
+    """
     if asked is None:
         return None
     registry = context.services.partitions.registry
@@ -329,7 +335,8 @@ async def _built(
 
 
 REQUEST_S: Final = 5.0
-"""Time that one request may spend on opening partitions and replaying their logs, for all its names together."""
+"""Time that one request may spend on opening partitions and replaying their logs, for all its names together.
+"""
 
 
 class NameOffset(NamedTuple):
@@ -350,9 +357,11 @@ class NameOffsets:
         self._deduplicating: list[TopicPartitions] | None = None
 
     async def catch_up(self, asked: Sequence[Any] | None, *, by_id: bool) -> ErrorCode | None:
-        """Read what other gateways have changed in the metadata, if the request asks for something unknown. Return the error if that fails.
+        """Read what other gateways have changed in the metadata, if the request asks for something unknown.
+        Return the error if that fails.
 
-        A request for all topics may always lack one. Waits for a read of the bucket, which all requests share.
+        A request for all topics may always lack one. Waits for a read of the bucket, which all requests
+        share.
         """
         if self._services.partitions.registry.lease is None or self._knows(asked, by_id=by_id):
             return None
@@ -366,7 +375,9 @@ class NameOffsets:
         return None if is_caught_up else ErrorCode.coordinator_load_in_progress
 
     def _knows(self, asked: Sequence[Any] | None, *, by_id: bool) -> bool:
-        """Return whether the request names only partitions that track names, as far as the metadata is known here."""
+        """Return whether the request names only partitions that track names, as far as the metadata is known
+        here.
+        """
         if asked is None:
             return False
         services = self._services
@@ -388,10 +399,11 @@ class NameOffsets:
         only_led_here: bool = False,
         require_stable: bool = False,
     ) -> dict[TopicPartition, NameOffset]:
-        """Return the offsets of a name in the given partitions, or in all that the client may describe with None.
+        """Return the offsets of a name in the given partitions, or in all that the client may describe with
+        None.
 
-        With `only_led_here` other gateways are not asked, and a given partition that another one leads is refused. Opens partitions. Raises
-        Unavailable.
+        With `only_led_here` other gateways are not asked, and a given partition that another one leads is
+        refused. Opens partitions. Raises Unavailable.
         """
         if self._context.node.brokers.is_alone:
             return await self._led_here(name, topics, frozenset())
@@ -415,7 +427,9 @@ class NameOffsets:
     async def _led_elsewhere(
         self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
     ) -> dict[int, list[TopicPartition]]:
-        """Return the partitions to ask other leaders about, by leader. Raises Unavailable when a partition has no leader."""
+        """Return the partitions to ask other leaders about, by leader. Raises Unavailable when a partition
+        has no leader.
+        """
         by_name = self._services.topics.metadata_log.image.topics_by_name
         brokers = self._context.node.brokers
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -532,7 +546,8 @@ async def ask_leaders(
 ) -> dict[TopicPartition, Pending]:
     """Return the name's offsets at these leaders, in the given partitions. Raises Unavailable.
 
-    The partitions are named one by one, so that a gateway that has not heard of its leadership yet refuses the question.
+    The partitions are named one by one, so that a gateway that has not heard of its leadership yet refuses
+    the question.
     """
     asked = (
         _ask(peers, leader, _request(name, places, require_stable=require_stable), timeout_s)

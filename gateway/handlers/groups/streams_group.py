@@ -193,8 +193,8 @@ _NO_TIME: Final = timedelta(0)
 async def handle_streams_group_heartbeat(context: RequestContext[Services], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable.
 
-    A client needs READ on the group, and DESCRIBE on every topic of its topology. The internal topics that are missing are
-    created for a client that has CREATE on the cluster or on each of these topics.
+    A client needs READ on the group, and DESCRIBE on every topic of its topology. The internal topics that
+    are missing are created for a client that has CREATE on the cluster or on each of these topics.
     """
     version, groups = context.api_version, context.services.coordinators.groups
     if not context.may_group(Operation.READ, request.group_id):
@@ -224,7 +224,9 @@ async def handle_streams_group_heartbeat(context: RequestContext[Services], requ
 
 
 def _check_names(topology: Topology) -> None:
-    """Refuse a topology that names internal topics of the coordinators, or impossible topics. Raises HeartbeatRefused."""
+    """Refuse a topology that names internal topics of the coordinators, or impossible topics. Raises
+    HeartbeatRefused.
+    """
     names = topology.named_topics
     prohibited = [name for name in names if name in INTERNAL_TOPICS]
     if prohibited:
@@ -382,7 +384,9 @@ _DEFAULT_REPLICAS: Final = -1
 
 
 def create_missing(context: RequestContext[Services], group_id: str, reply: StreamsReply) -> StreamsReply:
-    """Begin to create the internal topics that are missing; return the answer with the reasons why earlier tries failed."""
+    """Begin to create the internal topics that are missing; return the answer with the reasons why earlier
+    tries failed.
+    """
     if not reply.missing:
         return reply
     refused = _refused_topics(context, [topic.name for topic in reply.missing])

@@ -1,11 +1,11 @@
 """DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
 
-Offset -1 means the high watermark. The new start is durable before the answer. Where a request names a partition twice,
-its last offset counts, as in Kafka. The request's timeout is ignored: in Kafka it concerns other replicas only. A
-topic whose cleanup.policy is `compact` refuses the request. With an empty cleanup.policy this API is the only way to
-delete records. Partitions of a topic on which the client has no DELETE get TOPIC_AUTHORIZATION_FAILED, whether they exist or
-not.
-Source: Kafka's KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+Offset -1 means the high watermark. The new start is durable before the answer. Where a request names a
+partition twice, its last offset counts, as in Kafka. The request's timeout is ignored: in Kafka it concerns
+other replicas only. A topic whose cleanup.policy is `compact` refuses the request. With an empty
+cleanup.policy this API is the only way to delete records. Partitions of a topic on which the client has no
+DELETE get TOPIC_AUTHORIZATION_FAILED, whether they exist or not. Source: Kafka's
+KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ async def _delete(
 
 
 def _closed(context: RequestContext[Services], topic: str, index: int) -> ErrorCode:
-    """Return the error for a closed partition: it was deleted, another gateway leads it, or this gateway is stopping."""
+    """Return the error for a closed partition: it was deleted, another gateway leads it, or this gateway is
+    stopping.
+    """
     if context.services.partitions.registry.has(topic, index):
         return ErrorCode.not_leader_or_follower
     return ErrorCode.unknown_topic_or_partition

@@ -88,8 +88,8 @@ ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 PLACES_BROUGHT_IN_AT_ONCE = 16
 """The most places that one fetch reads into the page cache at a time; the others follow afterwards."""
 MANY_PARTITIONS: Final = 500
-"""A fetch of more partitions than this is read in slices, so that other requests get their turn. Opening a partition
-for the first time is slow.
+"""A fetch of more partitions than this is read in slices, so that other requests get their turn. Opening a
+partition for the first time is slow.
 """
 FIRST_WITH_LEADERS: Final = 16
 """The first version whose answers name the leader that the client should ask (KIP-951)."""
@@ -123,14 +123,20 @@ class _Read:
         self.sizes: list[tuple[Partition, int]] = []
         """The bytes of records of each partition that has some."""
         self.missing: list[Place] = []
-        """The places that must be read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE` partitions."""
+        """The places that must be read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE`
+        partitions.
+        """
         self.loading: list[StoredKey] = []
         """The partitions of other gateways whose records are being fetched from the bucket."""
         self.must_answer = False
-        """Whether a partition has an error, a diverging epoch or a preferred replica, which the reader should learn without waiting."""
+        """Whether a partition has an error, a diverging epoch or a preferred replica, which the reader should
+        learn without waiting.
+        """
 
     def add(self, key: PartitionKey, row: FetchRow, partition: Partition | None) -> int:
-        """Add the row of a partition; return the bytes of its records. `partition` is None where another gateway leads it."""
+        """Add the row of a partition; return the bytes of its records. `partition` is None where another
+        gateway leads it.
+        """
         self.rows.append((key, row))
         if row.error_code or row.diverging_epoch is not None or row.preferred_read_replica >= 0:
             self.must_answer = True
@@ -199,7 +205,9 @@ def _unknown_isolation(context: RequestContext[PartitionServices], request: Fetc
 
 
 def _must_bring_in(read: _Read, min_bytes: int) -> bool:
-    """Return whether the cached data is too little for an answer, so that data must be read from the disk first."""
+    """Return whether the cached data is too little for an answer, so that data must be read from the disk
+    first.
+    """
     return (
         bool(read.missing or read.loading) and not read.must_answer and read.record_bytes < max(1, min_bytes)
     )
@@ -398,7 +406,9 @@ def _read_partitions(
     *,
     waits: bool,
 ) -> Iterator[None]:
-    """Read the partitions into `read`. Yield after each partition, so that the caller can serve other requests in between."""
+    """Read the partitions into `read`. Yield after each partition, so that the caller can serve other
+    requests in between.
+    """
     cold_reads = context.services.cold_reads
     storage = cold_reads.storage
     waits = waits or not cold_reads.is_on

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 SENT_BY_THE_KERNEL_BYTES = 64 << 10
-"""Runs of records of at least this size are sent with sendfile, which then costs less than reading and writing them."""
+"""Runs of records of at least this size are sent with sendfile, which then costs less than reading and
+writing them.
+"""
 
 
 def resolve(
@@ -177,7 +179,8 @@ def row_of(
 def error_row(index: int, error: ErrorCode) -> FetchRow:
     """Return the row of a partition that can't be read.
 
-    As in Kafka, a partition that is unknown or denied has an empty list of aborted transactions, any other a null.
+    As in Kafka, a partition that is unknown or denied has an empty list of aborted transactions, any other a
+    null.
     """
     return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")
 
@@ -224,7 +227,8 @@ def name_leaders(
     *,
     to_follower: bool = False,
 ) -> tuple[Sequence[tuple[str | bytes, Sequence[Row]]], Sequence[NodeEndpoint]]:
-    """Return the rows, with the leader in those that have one of the errors, and the addresses of these leaders.
+    """Return the rows, with the leader in those that have one of the errors, and the addresses of these
+    leaders.
 
     A follower has asked the leader, which does not know it as a replica. It learns the leader's node id and
     no address. Source: Kafka's KafkaApis.getCurrentLeader, handleFetchRequest.

@@ -1,4 +1,5 @@
-"""The part of one fetch that another gateway than the leader serves (KIP-392): uploaded records, read from the bucket.
+"""The part of one fetch that another gateway than the leader serves (KIP-392): uploaded records, read from
+the bucket.
 
     asked here         and                                                      the answer
     led here           the selector chooses another gateway                     no records; preferred_read_replica: that gateway
@@ -7,9 +8,11 @@
     led elsewhere      so too, and the client named no leader epoch             NOT_LEADER_OR_FOLLOWER
     led elsewhere      the leader does not answer this gateway                  NOT_LEADER_OR_FOLLOWER
 
-Kafka's followers answer OFFSET_NOT_AVAILABLE or OFFSET_OUT_OF_RANGE in the third case. Here every reader comes to the end of what is uploaded
-sooner or later. Some clients reset their offsets after OFFSET_OUT_OF_RANGE, and some stay where they are after OFFSET_NOT_AVAILABLE. All that
-know preferred replicas go where they are sent. A client without a leader epoch may hold this gateway for the leader, and so must ask for the metadata.
+Kafka's followers answer OFFSET_NOT_AVAILABLE or OFFSET_OUT_OF_RANGE in the third case. Here every reader
+comes to the end of what is uploaded sooner or later. Some clients reset their offsets after
+OFFSET_OUT_OF_RANGE, and some stay where they are after OFFSET_NOT_AVAILABLE. All that know preferred replicas
+go where they are sent. A client without a leader epoch may hold this gateway for the leader, and so must ask
+for the metadata.
 
 The epoch of the last record (v12) needs no check: no record that a consumer got is ever taken back.
 """
@@ -70,7 +73,9 @@ class ReplicaReads:
         *,
         min_one_batch: bool,
     ) -> FetchRow | None:
-        """Return the row of a partition, which is given if this gateway leads it; None if the fetch answers as without other gateways."""
+        """Return the row of a partition, which is given if this gateway leads it; None if the fetch answers
+        as without other gateways.
+        """
         if partition is not None:
             return self._instead(partition, wanted)
         if error is not ErrorCode.not_leader_or_follower:
@@ -78,7 +83,9 @@ class ReplicaReads:
         return self._elsewhere(key, wanted, left, min_one_batch=min_one_batch)
 
     def _instead(self, partition: Partition, wanted: FetchPosition) -> FetchRow | None:
-        """Return the row that sends the client to another gateway than this one, the leader; None if this one serves."""
+        """Return the row that sends the client to another gateway than this one, the leader; None if this one
+        serves.
+        """
         if partition.check_leader_epoch(max(-1, wanted.current_leader_epoch)) is not ErrorCode.none:
             return None
         chosen = self._replicas.instead(partition, wanted.fetch_offset, self._reader)
@@ -91,7 +98,9 @@ class ReplicaReads:
     def _elsewhere(
         self, key: PartitionKey, wanted: FetchPosition, left: int, *, min_one_batch: bool
     ) -> FetchRow | None:
-        """Return the row of a partition that another gateway leads; None if that one has no live leader, or the client needs metadata."""
+        """Return the row of a partition that another gateway leads; None if that one has no live leader, or
+        the client needs metadata.
+        """
         led = self._led(key)
         if led is None:
             return None
@@ -121,7 +130,9 @@ class ReplicaReads:
         return None if epoch < 0 else self._row(index, _NO_BOUNDS, b"", (), leader)
 
     def _led(self, key: PartitionKey) -> tuple[StoredKey, int, int] | None:
-        """Return the partition, its leader, which is another gateway, and the leader epoch; None without a live leader elsewhere."""
+        """Return the partition, its leader, which is another gateway, and the leader epoch; None without a
+        live leader elsewhere.
+        """
         topic_key, index = key
         topic = self._context.services.registry.by_key.get(topic_key)
         led = None if topic is None else self._context.node.brokers.leader_in(topic.topic_id_bytes, index)
@@ -152,7 +163,9 @@ class ReplicaReads:
 def replica_reads(
     context: RequestContext[PartitionServices], request: FetchRequest, loading: list[StoredKey]
 ) -> ReplicaReads | None:
-    """Return what serves this fetch beside the leaders, which adds to `loading`; None where only leaders serve."""
+    """Return what serves this fetch beside the leaders, which adds to `loading`; None where only leaders
+    serve.
+    """
     replicas, reads = context.services.replicas, context.services.bucket_reads
     if replicas is None or reads is None or context.api_version < FIRST_VERSION or request.replica_id >= 0:
         return None

@@ -78,8 +78,8 @@ logger = logging.getLogger(__name__)
 
 API_KEY = 0
 MANY_PARTITIONS: Final = 1000
-"""A request with more partitions, which no known client sends, is appended in slices, so that other requests get their
-turn.
+"""A request with more partitions, which no known client sends, is appended in slices, so that other requests
+get their turn.
 """
 MANY_TO_OPEN: Final = 16
 """A request that must open more partitions than this is appended in slices, too."""
@@ -96,10 +96,11 @@ def begin(
     request: ProduceRequest,
     refused: Sequence[TopicRows] | None = None,
 ) -> Answer | Deferred | None:
-    """Check the client's rights, and append the request's batches now, or later if a backlog quota makes the request wait.
+    """Check the client's rights, and append the request's batches now, or later if a backlog quota makes the
+    request wait.
 
-    The answer follows when the records are persisted. `refused` has the rows of the topics that the client may not
-    write to; it is None if the rights have not been checked yet.
+    The answer follows when the records are persisted. `refused` has the rows of the topics that the client
+    may not write to; it is None if the rights have not been checked yet.
     """
     if refused is None:
         refused = ()
@@ -300,7 +301,9 @@ class _Appending:
         outcome: Outcome | None = None,
         took_part: TookPart | None = None,
     ) -> ProduceRow:
-        """Append one batch; return its row, which will be at `position`. If the batch must be flushed first, the answer waits."""
+        """Append one batch; return its row, which will be at `position`. If the batch must be flushed first,
+        the answer waits.
+        """
         context, request = self._context, self._request
         peer = context.peer
         info = append_batch(
@@ -340,7 +343,9 @@ class _Appending:
             self._append_late(batch)
 
     def _append_late(self, batch: LateBatch, outcome: Outcome | None = None) -> None:
-        """Append a batch that waited, also amid a stop, unless its topic was deleted or another gateway leads the partition now."""
+        """Append a batch that waited, also amid a stop, unless its topic was deleted or another gateway leads
+        the partition now.
+        """
         context, partition = self._context, batch.partition
         topic = context.services.partitions.by_key.get(batch.key)
         if topic is not batch.topic or batch.topic.peek(partition.index) is not partition:
@@ -360,7 +365,9 @@ class _Appending:
         )
 
     def _answer_late(self) -> Answer | Deferred | None:
-        """Return the future of an answer that must wait for a coordinator, or for recompression. Without room for that, refuse the batches."""
+        """Return the future of an answer that must wait for a coordinator, or for recompression. Without room
+        for that, refuse the batches.
+        """
         deferred: Deferred | None
         if self._unverified:
             late, self._unverified = self._unverified, []
@@ -520,7 +527,9 @@ def split_by_right(
 def split_in_slices(
     context: RequestContext[ProduceServices], request: ProduceRequest, go_on: GoOn
 ) -> Deferred | None:
-    """Split a request that names many topics in later turns, then go on with it; None where there is no room to keep it."""
+    """Split a request that names many topics in later turns, then go on with it; None where there is no room
+    to keep it.
+    """
     room = context.services.backlog.held.room
     kept_bytes = sum(len(entry.records or b"") for _, entries in request.topics for entry in entries)
     if not room.try_keep(kept_bytes):

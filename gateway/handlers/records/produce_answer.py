@@ -60,7 +60,9 @@ def produce_frame(context: RequestContext[Any], topics: Sequence[CodecTopicRows]
 
 @dataclass(slots=True)
 class ProduceServices:
-    """The partitions, the transactions that batches take part in, the limits that may refuse a batch, and the threads that recompress."""
+    """The partitions, the transactions that batches take part in, the limits that may refuse a batch, and the
+    threads that recompress.
+    """
 
     node: NodeServices
     partitions: Partitions
@@ -104,7 +106,9 @@ LOOK_S: Final = 1.0
 
 
 class ProduceWaits:
-    """The rows of answers that wait until their records are in the bucket. Belongs to one event loop; idle while nothing waits."""
+    """The rows of answers that wait until their records are in the bucket. Belongs to one event loop; idle
+    while nothing waits.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -118,7 +122,9 @@ class ProduceWaits:
     def limited(
         self, timeout_ms: int, decided: Callable[[bool], None], expired: Callable[[], None]
     ) -> Callable[[bool], None]:
-        """Return what to call when it is decided whether the records are durable: `decided`, unless `expired` was called before."""
+        """Return what to call when it is decided whether the records are durable: `decided`, unless `expired`
+        was called before.
+        """
         wait = _Wait(self._waiting, self._loop.time() + timeout_ms / 1000, decided, expired)
         self._waiting[wait] = None
         if not self._is_looking:
@@ -229,7 +235,9 @@ class PendingAnswer:
             self._answer()
 
     def _refuse(self, rows: list[ProduceRow], position: int, info: Appended, row: ProduceRow) -> None:
-        """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be stored before it."""
+        """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be
+        stored before it.
+        """
         rows[position] = row
         if info.batch is not None:
             context = self.context
@@ -250,7 +258,8 @@ class PendingAnswer:
         try:
             frame = produce_frame(context, self.topics)
         except struct.error as error:
-            # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced by three
+            # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced
+            # by three
             logger.warning("a Produce of %s can't be answered: %s", context.peer.name, error)
             self.deferred.fail()
             return
@@ -275,6 +284,8 @@ def unflushed_row(partition: int) -> ProduceRow:
 
 
 def expired_row(partition: int) -> ProduceRow:
-    """Return the row of records that are in the log, and that the bucket did not have in time. Producers send them again."""
+    """Return the row of records that are in the log, and that the bucket did not have in time. Producers send
+    them again.
+    """
     message = "the records are not in the bucket yet"
     return ProduceRow(partition, _TIMED_OUT, -1, -1, -1, message)

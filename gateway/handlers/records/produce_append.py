@@ -57,8 +57,8 @@ from seq_validator import RefusedBefore
 logger = logging.getLogger(__name__)
 
 _MESSAGE_CHARACTERS: Final = 1_000
-"""Characters of an error message that are sent. Messages contain ids and names that clients choose, and v8 can't encode
-a longer string.
+"""Characters of an error message that are sent. Messages contain ids and names that clients choose, and v8
+can't encode a longer string.
 """
 ATTRIBUTES_POSITION = 22
 """The position of the low byte of a batch's attributes."""
@@ -84,7 +84,8 @@ REFUSALS_BEFORE_THE_APPEND = frozenset(
 )
 """Errors found before the append; their rows have log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
 INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
-"""The error is found before the append for transactional batches only (UnifiedLog.maybeStartTransactionVerification).
+"""The error is found before the append for transactional batches only
+(UnifiedLog.maybeStartTransactionVerification).
 """
 SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
 
@@ -106,9 +107,9 @@ def append_batch(
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it.
 
-    `records` are checked as they were sent. After recompression, `outcome` is appended in their place, or refuses them as the
-    log would. `took_part` is the answer of the gateway that coordinates the transaction, where that is another one. `before` has
-    the earlier refusals of the connection.
+    `records` are checked as they were sent. After recompression, `outcome` is appended in their place, or
+    refuses them as the log would. `took_part` is the answer of the gateway that coordinates the transaction,
+    where that is another one. `before` has the earlier refusals of the connection.
     """
     if records is None:
         return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
@@ -182,8 +183,8 @@ def _refuse_for_room(
     records: memoryview,
     now_ms: int,
 ) -> ProduceRow | None:
-    """Return the row of a batch that quota, disk space or a slow bucket refuses at present; None if the batch may be appended. A
-    duplicate is answered as always.
+    """Return the row of a batch that quota, disk space or a slow bucket refuses at present; None if the batch
+    may be appended. A duplicate is answered as always.
     """
     reason = None if gate is None else gate_refusal(partition, gate, records, now_ms)
     if reason is not None:
@@ -209,7 +210,9 @@ def _refuse_special(
     transactional_id: str | None,
     took_part: TookPart | None,
 ) -> ProduceRow | None:
-    """Return the row of a batch that its codec or its transaction refuses; add the partition to the transaction otherwise."""
+    """Return the row of a batch that its codec or its transaction refuses; add the partition to the
+    transaction otherwise.
+    """
     is_transactional = attributes & TRANSACTIONAL_BIT
     if is_transactional and transactional_id is None:
         code, message = without_transactional_id(partition.index)
@@ -258,7 +261,9 @@ def _check_transaction(
     transactional_id: str,
     took_part: TookPart | None,
 ) -> None:
-    """Check that the partition belongs to the transaction, or add it (version 2). Raises TransactionRefused, Unavailable."""
+    """Check that the partition belongs to the transaction, or add it (version 2). Raises TransactionRefused,
+    Unavailable.
+    """
     adds = api_version >= FIRST_PRODUCE_THAT_ADDS
     if took_part is not None:
         took_part.check()
@@ -275,7 +280,8 @@ def _check_transaction(
 def _refuse_before_taking_part(
     services: ProduceServices, partition: Partition, records: memoryview, producer: Producer
 ) -> ProduceRow | None:
-    """Return the row of a batch for which the transaction is not asked, so that the partition does not join it.
+    """Return the row of a batch for which the transaction is not asked, so that the partition does not join
+    it.
 
     Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.maybeStartTransactionVerification.
     """
@@ -309,10 +315,11 @@ def final_refusal(
     records: memoryview | None,
     row: ProduceRow,
 ) -> ProduceRow:
-    """Return the row that answers a batch which was refused; note and log why it was. `key` names the topic in the request.
+    """Return the row that answers a batch which was refused; note and log why it was. `key` names the topic
+    in the request.
 
-    Another gateway that may lead the partition by now may know better: it may know a newer producer epoch, or earlier batches. So the
-    client must ask for the leader.
+    Another gateway that may lead the partition by now may know better: it may know a newer producer epoch, or
+    earlier batches. So the client must ask for the leader.
     """
     if services.partitions.may_be_led_elsewhere:
         message = "another gateway may lead the partition by now"
@@ -381,7 +388,8 @@ def refusal_of_all(
 ) -> tuple[ErrorCode, str] | None:
     """Return the error and message that refuse a request for all its partitions, or None.
 
-    `may_write_as` returns whether the client may write with a transactional id; None if it may write with all.
+    `may_write_as` returns whether the client may write with a transactional id; None if it may write with
+    all.
     """
     for _, entries in request.topics:
         for entry in entries:
@@ -397,7 +405,9 @@ def refusal_of_all(
 
 
 def has_transactional(request: ProduceRequest) -> bool:
-    """Return whether a batch of the request seems to be transactional, so that `refusal_of_all` must look at the request."""
+    """Return whether a batch of the request seems to be transactional, so that `refusal_of_all` must look at
+    the request.
+    """
     for _, entries in request.topics:
         for entry in entries:
             records = entry.records
@@ -428,7 +438,8 @@ def without_transactional_id(index: int) -> tuple[ErrorCode, str]:
 
 
 def check_one_batch(records: memoryview) -> None:
-    """Check that a transactional entry of a header or more is one batch, before its partition joins the transaction.
+    """Check that a transactional entry of a header or more is one batch, before its partition joins the
+    transaction.
 
     Raises CorruptRecord, MalformedBatch.
     """
@@ -490,7 +501,9 @@ def _must_wait(context: RequestContext[ProduceServices], request: ProduceRequest
 def _is_full(
     context: RequestContext[ProduceServices], partition: Partition, records: memoryview | None
 ) -> bool:
-    """Return whether a batch would have to wait. Duplicates and batches that the log would refuse need not wait."""
+    """Return whether a batch would have to wait. Duplicates and batches that the log would refuse need not
+    wait.
+    """
     gate = partition.gate
     if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
         return False

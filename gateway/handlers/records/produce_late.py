@@ -70,7 +70,8 @@ def must_ask(
 ) -> bool:
     """Return whether another gateway must be asked before a batch of its transaction is appended.
 
-    A batch that is refused in any case need not, and neither does one whose transaction is open in the partition already.
+    A batch that is refused in any case need not, and neither does one whose transaction is open in the
+    partition already.
     """
     services = context.services
     if services.elsewhere.coordinator_of(transactional_id) is None:
@@ -109,7 +110,9 @@ class Verification:
         answer: Callable[[], Answer | Deferred | None],
         others_bytes: int = 0,
     ) -> None:
-        """`others_bytes` is the size of the copies that the request keeps of other batches until the coordinator has answered."""
+        """`others_bytes` is the size of the copies that the request keeps of other batches until the
+        coordinator has answered.
+        """
         self._context = context
         self._transactional_id = request.transactional_id or ""
         self._late = late
@@ -165,7 +168,9 @@ their turns.
 
 
 class LateBatch(NamedTuple):
-    """A batch that is appended after its recompression, or after the answer of a coordinator, and the place of its row in the answer."""
+    """A batch that is appended after its recompression, or after the answer of a coordinator, and the place
+    of its row in the answer.
+    """
 
     rows: list[ProduceRow]
     position: int
@@ -184,7 +189,8 @@ def must_recompress(
 ) -> bool:
     """Return whether a batch must be stored in another codec than its own, `codec`.
 
-    A duplicate need not, because its original is stored; neither does a batch that is refused whatever its records are.
+    A duplicate need not, because its original is stored; neither does a batch that is refused whatever its
+    records are.
     """
     if records is None or len(records) < HEADER_BYTES or partition.log.offline:
         return False
@@ -213,7 +219,9 @@ class Recompression:
         self._deferred = Deferred(holds_back=True)
 
     def begin(self) -> Deferred | None:
-        """Copy the batches and give the first ones to the threads; return None if there is no room to keep them until then."""
+        """Copy the batches and give the first ones to the threads; return None if there is no room to keep
+        them until then.
+        """
         if not self._context.services.backlog.held.room.try_keep(self._kept_bytes):
             return None
         self._waiting = deque(batch._replace(entry=kept_entry(batch.entry)) for batch in self._waiting)

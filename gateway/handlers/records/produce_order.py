@@ -1,7 +1,8 @@
-"""Keeps an idempotent producer's batches in order behind a refused one: which refusals a connection remembers.
+"""Keeps an idempotent producer's batches in order behind a refused one: which refusals a connection
+remembers.
 
-`seq_validator.refused` has the rule. This module decides which refused batches a client sends again, because only these may hold
-later ones back:
+`seq_validator.refused` has the rule. This module decides which refused batches a client sends again, because
+only these may hold later ones back:
 
 | refusal | clients | later batches |
 | --- | --- | --- |
@@ -9,12 +10,13 @@ later ones back:
 | MESSAGE_TOO_LARGE with more than one record | Java and kafka-python split the batch and send its parts again | wait for it |
 | any other code | give the batch up | are stored, as in Kafka |
 
-aiokafka has one batch of a partition in flight, so nothing can overtake, and fails every batch that is out of order. Today it is the
-client that asks ApiVersions without the name of its software. The refusals of such a connection are not remembered.
+aiokafka has one batch of a partition in flight, so nothing can overtake, and fails every batch that is out of
+order. Today it is the client that asks ApiVersions without the name of its software. The refusals of such a
+connection are not remembered.
 
-docs/how-it-works.md lists every way in which a batch can be refused. Source: Kafka's Sender.completeBatch and canRetry,
-TransactionManager.canRetry; librdkafka's rd_kafka_handle_idempotent_Produce_error; franz-go's sink.handleReqRespBatch;
-kafka-python's Sender._can_split.
+docs/how-it-works.md lists every way in which a batch can be refused. Source: Kafka's Sender.completeBatch and
+canRetry, TransactionManager.canRetry; librdkafka's rd_kafka_handle_idempotent_Produce_error; franz-go's
+sink.handleReqRespBatch; kafka-python's Sender._can_split.
 """
 
 from __future__ import annotations
@@ -80,10 +82,11 @@ class Refusals:
         self._peer = peer
 
     def note(self, key: Key, index: int, records: memoryview | None, code: int) -> None:
-        """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are ignored.
+        """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are
+        ignored.
 
-        If the checksum is wrong, the header may be the damaged part. Then it is believed only if it is that of a producer's very
-        first batch: a producer must never be told that its next batch is out of order.
+        If the checksum is wrong, the header may be the damaged part. Then it is believed only if it is that
+        of a producer's very first batch: a producer must never be told that its next batch is out of order.
         """
         if records is None or len(records) < HEADER_BYTES:
             return
@@ -120,7 +123,9 @@ class Refusals:
 
 
 def note_stored(peer: Peer, key: Key, index: int, records: memoryview) -> None:
-    """Forget the refused batch of a producer whose batch the partition has taken, also as a duplicate by producer name."""
+    """Forget the refused batch of a producer whose batch the partition has taken, also as a duplicate by
+    producer name.
+    """
     refused = peer.refused
     if refused is not None:
         refused.forget((key, index), parse_header(records))

@@ -1,4 +1,5 @@
-"""The fast path for repeats: Produce requests that equal an earlier one except for correlation id and records.
+"""The fast path for repeats: Produce requests that equal an earlier one except for correlation id and
+records.
 
 For each prefix of such requests, the gateway remembers their partition and the constant parts of their
 answer. The batch itself is judged by the same code as in other requests. With an authorizer, each request
@@ -99,7 +100,9 @@ class _Target:
     def _refuse_appended(
         self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended, row: ProduceRow
     ) -> None:
-        """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be stored before it."""
+        """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be
+        stored before it.
+        """
         if info.batch is not None:
             refusals = Refusals(self._refusals, peer)
             refusals.note_batch(self.key, self.partition.index, info.batch, row.error_code)
@@ -107,7 +110,9 @@ class _Target:
 
 
 class ProduceRepeats:
-    """Recognizes repeats of Produce requests of one version, and appends their batches without decoding the requests."""
+    """Recognizes repeats of Produce requests of one version, and appends their batches without decoding the
+    requests.
+    """
 
     def __init__(self, services: ProduceServices, api_version: int) -> None:
         self._services = services

@@ -1,7 +1,8 @@
-"""SaslAuthenticate (key 36, versions 0-2): continue a login. Listeners with SASL take it before it comes here (`gateway/server/sasl.py`).
+"""SaslAuthenticate (key 36, versions 0-2): continue a login. Listeners with SASL take it before it comes here
+(`gateway/server/sasl.py`).
 
-Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the connection stays.
-Source: Kafka's KafkaApis.handleSaslAuthenticateRequest.
+Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the
+connection stays. Source: Kafka's KafkaApis.handleSaslAuthenticateRequest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""SaslHandshake (key 17, versions 0-1): begin a login. Listeners with SASL take it before it comes here (`gateway/server/sasl.py`).
+"""SaslHandshake (key 17, versions 0-1): begin a login. Listeners with SASL take it before it comes here
+(`gateway/server/sasl.py`).
 
-Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the connection stays.
-Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
+Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the
+connection stays. Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
 """
 
 from __future__ import annotations

@@ -130,7 +130,9 @@ async def _session(context: RequestContext[Services], request: Any) -> ShareSess
 
 
 def _check_room(context: RequestContext[Services], request: Any, session: ShareSession) -> None:
-    """Refuse a request that adds more partitions than all share sessions may have. Raises ShareRequestRefused."""
+    """Refuse a request that adds more partitions than all share sessions may have. Raises
+    ShareRequestRefused.
+    """
     wanted = {
         (topic.topic_id or NO_TOPIC, entry.partition_index)
         for topic in request.topics
@@ -177,7 +179,8 @@ async def _fetch(
 async def _acquire_all(
     context: RequestContext[Services], request: Any, session: ShareSession, places: Sequence[Place]
 ) -> dict[Place, Row]:
-    """Acquire from partition after partition until there is enough; partitions that gave records go last next time.
+    """Acquire from partition after partition until there is enough; partitions that gave records go last next
+    time.
 
     Partitions that don't exist are named in every answer.
     """
@@ -268,7 +271,9 @@ def _acquire_from(
 async def read(
     context: RequestContext[Services], group_id: str, log: PartitionLog, found: SharePartition, max_bytes: int
 ) -> Batches | None:
-    """Return the first batches of which any offset may be acquired; None when there are none. Raises LogError."""
+    """Return the first batches of which any offset may be acquired; None when there are none. Raises
+    LogError.
+    """
     cold_reads = context.services.partitions.cold_reads
     reading = context.services.coordinators.group_configs.of(group_id).share_reading
     if log.record_states.delayed is not None:
@@ -298,7 +303,8 @@ async def read(
             await asyncio.sleep(0)  # many batches may have been aborted; let other requests run
             now_next = max(found.next_offset(log.record_states.delayed), log.log_start_offset)
         if now_next != next_offset:
-            # Records before these batches were released meanwhile, or another member has acquired some of these.
+            # Records before these batches were released meanwhile, or another member has acquired some of
+            # these.
             next_offset = offset = first_offset = now_next
     return None
 
@@ -383,7 +389,8 @@ class BatchPlace(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """The bytes of a region, its batches that may be acquired, and the offset after the last batch of the region.
+    """The bytes of a region, its batches that may be acquired, and the offset after the last batch of the
+    region.
 
     No offset between `first_offset` and the first of the batches may be acquired: those batches were aborted.
     """
@@ -394,7 +401,9 @@ class Batches(NamedTuple):
     first_offset: int = 0
 
     def spanning(self, acquired: Sequence[Acquired]) -> bytes:
-        """Return the bytes from the first batch with any of these offsets to the last one, as Kafka sends them."""
+        """Return the bytes from the first batch with any of these offsets to the last one, as Kafka sends
+        them.
+        """
         start = next(place.position for place in self.places if place.last_offset >= acquired[0].first_offset)
         end = next(
             place.end for place in reversed(self.places) if place.base_offset <= acquired[-1].last_offset

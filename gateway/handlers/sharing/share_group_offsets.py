@@ -55,10 +55,11 @@ MESSAGES: Final = {
 async def group_error(
     context: RequestContext[Services], limit: TimeLimit, group_id: str, needed: Operation
 ) -> tuple[ErrorCode, str | None]:
-    """Return why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can.
+    """Return why the offsets of a share group can't be changed, as (error code, message); (none, None) if
+    they can.
 
-    The client needs the right to carry out the operation `needed` on the group. The offsets of a group that does not
-    exist can be changed, too.
+    The client needs the right to carry out the operation `needed` on the group. The offsets of a group that
+    does not exist can be changed, too.
     """
     if not context.may_group(needed, group_id):
         return ErrorCode.group_authorization_failed, "Group authorization failed."
@@ -312,7 +313,9 @@ async def _progress(
     wanted: Mapping[str, list[int]],
     hidden: AbstractSet[str],
 ) -> Mapping[TopicPartition, tuple[int, int]]:
-    """Return the start offset and the lag of each partition that the group reads; UNKNOWN for a lag that is not known. Raises Unavailable."""
+    """Return the start offset and the lag of each partition that the group reads; UNKNOWN for a lag that is
+    not known. Raises Unavailable.
+    """
     by_name = context.services.partitions.registry.by_name
     keys = {
         SharePartitionKey(group_id, topic.topic_id, index): (name, index)

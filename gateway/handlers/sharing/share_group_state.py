@@ -77,15 +77,16 @@ PARTITIONS_AT_ONCE: Final = 1_000
 """Partitions of one request that are carried out together; the rest follow when they are durable."""
 
 Decide = Callable[[ShareStates, SharePartitionKey, Any, int], Change[Any]]
-"""Decides about one partition: the states, the key, the request's entry for the partition, and the time (ms)."""
+"""Decides about one partition: the states, the key, the request's entry for the partition, and the time (ms).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StateApi:
     """The parts in which the APIs differ.
 
-    `checks_topics`: a partition that does not exist is refused before the decision. `fields` returns the fields of an answer's row for
-    the outcome of a decision; `refused_fields` are those of a refused row.
+    `checks_topics`: a partition that does not exist is refused before the decision. `fields` returns the
+    fields of an answer's row for the outcome of a decision; `refused_fields` are those of a refused row.
     """
 
     api_key: int

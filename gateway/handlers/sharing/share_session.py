@@ -72,7 +72,9 @@ class Outcome(NamedTuple):
 
 
 def check_request(context: RequestContext[Services], request: Any) -> None:
-    """Check the client's right to read as a member of the group, the group and the member. Raises ShareRequestRefused."""
+    """Check the client's right to read as a member of the group, the group and the member. Raises
+    ShareRequestRefused.
+    """
     if request.group_id is not None and not context.may_group(Operation.READ, request.group_id):
         raise ShareRequestRefused(ErrorCode.group_authorization_failed, "Group authorization failed.")
     if request.group_id is None or not request.member_id:
@@ -137,7 +139,9 @@ def partition_of(context: RequestContext[Services], place: Place) -> Partition |
 
 
 def error_without(context: RequestContext[Services], place: Place) -> ErrorCode | None:
-    """Return the error for a place that is no partition of this node; None for a partition. No partition is opened."""
+    """Return the error for a place that is no partition of this node; None for a partition. No partition is
+    opened.
+    """
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
@@ -237,7 +241,9 @@ def answer(
     lock_duration_ms: int,
     leaders: ShareLeaders,
 ) -> Any:
-    """Return the answer with the partitions' rows, topic by topic in the order in which the topics first appear."""
+    """Return the answer with the partitions' rows, topic by topic in the order in which the topics first
+    appear.
+    """
     by_topic: dict[uuid.UUID, list[Any]] = {}
     for place, row in rows:
         by_topic.setdefault(place[0], []).append(leaders.named_in(place, row))

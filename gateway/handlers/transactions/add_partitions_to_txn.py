@@ -3,9 +3,9 @@
     v0–v3   one transaction, sent by a client
     v4, v5  several, sent by Kafka's brokers; `verify_only` asks whether partitions take part and adds none
 
-All partitions of a transaction are added, or none: when one does not exist or the client may not write to it, the others
-are not attempted. A client needs WRITE on the transactional id and on each topic, a broker CLUSTER_ACTION on the cluster.
-Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
+All partitions of a transaction are added, or none: when one does not exist or the client may not write to it,
+the others are not attempted. A client needs WRITE on the transactional id and on each topic, a broker
+CLUSTER_ACTION on the cluster. Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ async def _verify(
             except (TransactionRefused, Unavailable) as refused:
                 error = refused.error_code
             errors[topic.name, index] = error if transactional_id else ErrorCode.invalid_request
-    # Another gateway acknowledges a batch by this answer, so the record that added the partition must be durable.
+    # Another gateway acknowledges a batch by this answer, so the record that added the partition must be
+    # durable.
     newest = context.services.coordinators.transactions.unpersisted(transactional_id)
     if newest is not None and not await newest[0].persisted(newest[1]):
         return dict.fromkeys(errors, ErrorCode.not_coordinator)

@@ -1,4 +1,5 @@
-"""DescribeTransactions (key 65, version 0): describe the producer and the transaction of each transactional id.
+"""DescribeTransactions (key 65, version 0): describe the producer and the transaction of each transactional
+id.
 
 Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
 """

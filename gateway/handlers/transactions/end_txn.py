@@ -65,13 +65,15 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
 
 
 def refuse_late(connections: NewestConnections, peer: Peer, producer: Producer) -> None:
-    """Close the connection of a request of version 1 if its producer uses a newer connection. Raises CloseConnection.
+    """Close the connection of a request of version 1 if its producer uses a newer connection. Raises
+    CloseConnection.
 
     A client that uses both connections connects again, and then the request is in time.
     """
     if connections.is_late(producer, peer.number):
         raise CloseConnection(
-            f"the producer {producer.producer_id} (epoch {producer.producer_epoch}) uses a newer connection for its transactions"
+            f"the producer {producer.producer_id} (epoch {producer.producer_epoch}) uses a newer connection "
+            "for its transactions"
         )
 
 
@@ -83,7 +85,9 @@ FIRST_OFFSETS_THAT_ADD: Final = 5
 def error_code_for(
     error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int
 ) -> ErrorCode:
-    """Return the code for a version; before `first_with_fenced`, INVALID_PRODUCER_EPOCH stands for PRODUCER_FENCED."""
+    """Return the code for a version; before `first_with_fenced`, INVALID_PRODUCER_EPOCH stands for
+    PRODUCER_FENCED.
+    """
     if error.error_code is ErrorCode.producer_fenced and api_version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return error.error_code

@@ -1,10 +1,10 @@
 """InitProducerId (key 22, versions 0–5): get a producer id and epoch.
 
-Without a transactional id the answer has a fresh producer id with epoch 0. With one it has the id's own producer with
-a newer epoch, which fences the former producer; an open transaction is aborted first. From v3 on a producer may name
-its former id and epoch (KIP-360). A client needs WRITE on the transactional id; without one IDEMPOTENT_WRITE on the
-cluster, or WRITE on any topic. Source: Kafka's KafkaApis.handleInitProducerIdRequest,
-TransactionCoordinator.handleInitProducerId.
+Without a transactional id the answer has a fresh producer id with epoch 0. With one it has the id's own
+producer with a newer epoch, which fences the former producer; an open transaction is aborted first. From v3
+on a producer may name its former id and epoch (KIP-360). A client needs WRITE on the transactional id;
+without one IDEMPOTENT_WRITE on the cluster, or WRITE on any topic. Source: Kafka's
+KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations

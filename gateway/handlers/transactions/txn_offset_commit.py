@@ -1,8 +1,8 @@
 """TxnOffsetCommit (key 28, versions 0–5): commit offsets that take effect when the transaction is committed.
 
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
-AddOffsetsToTxn does. A client needs WRITE on the transactional id, and READ on the group and on each topic. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
-OffsetMetadataManager.commitTransactionalOffset.
+AddOffsetsToTxn does. A client needs WRITE on the transactional id, and READ on the group and on each topic.
+Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ async def _commit(
 async def _ask_elsewhere(
     context: RequestContext[Services], request: Any, producer: Producer, client_version: int
 ) -> TookPart | None:
-    """Ask the gateway that coordinates the transaction whether the group's partition takes part, or to add it.
+    """Ask the gateway that coordinates the transaction whether the group's partition takes part, or to add
+    it.
 
     None where this gateway coordinates the transaction, or the group's partition is not here.
     """

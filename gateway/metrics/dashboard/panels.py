@@ -36,7 +36,9 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel. `unit` is Grafana's id of a unit. A value from `bad_from` on is red, and where `is_low_bad`, a value below it."""
+    """A panel. `unit` is Grafana's id of a unit. A value from `bad_from` on is red, and where `is_low_bad`, a
+    value below it.
+    """
 
     title: str
     queries: tuple[Query, ...]
@@ -67,7 +69,9 @@ class Row:
 
 
 def selected(metric: Metric, where: str = "", suffix: str = "") -> str:
-    """Return the selector of a metric, for the chosen gateways, topics and groups. `where` is one more matcher."""
+    """Return the selector of a metric, for the chosen gateways, topics and groups. `where` is one more
+    matcher.
+    """
     chosen = (_VARIABLES[label] for label in metric.labels if label in _VARIABLES)
     return f"{metric.name}{suffix}{{{', '.join([_GATEWAYS, *chosen, *([where] if where else [])])}}}"
 
@@ -141,7 +145,8 @@ COLLECTIONS: Final = counter(
     "python_gc_collections_total", "Runs of Python's garbage collection.", "generation"
 )
 PROCESS_METRICS: Final[tuple[Metric, ...]] = (CPU, RESIDENT, HANDLES, MOST_HANDLES, COLLECTIONS)
-"""The metrics of every Python process that the dashboard shows; prometheus-client adds them to the table's."""
+"""The metrics of every Python process that the dashboard shows; prometheus-client adds them to the table's.
+"""
 
 STORAGE: Final = Row(
     "Storage",
@@ -345,7 +350,8 @@ OVERVIEW: Final = Row(
             "Alerts",
             raw('ALERTS{alertname=~"Seqgate.*", alertstate="firing"}', "{{alertname}} {{instance}}"),
             width=16,
-            note="The alerts of deploy/prometheus/alerts.yml that fire now. docs/observability.md says what to do.",
+            note="The alerts of deploy/prometheus/alerts.yml that fire now. docs/observability.md says what "
+            "to do.",
         ),
         table("Gateways", raw(selected(requests.NODE), "{{instance}}", requests.NODE), width=8),
     ),
@@ -392,7 +398,8 @@ LATENCY: Final = Row(
             "Fetch",
             *(quantile(share, requests.DURATION, where=_FETCH) for share in (0.5, 0.99)),
             unit="s",
-            note="A Fetch waits for records up to fetch.max.wait.ms of its client, so its time tells little while no records come.",
+            note="A Fetch waits for records up to fetch.max.wait.ms of its client, so its time tells little "
+            "while no records come.",
         ),
         lines(
             "Other requests, p99",
@@ -505,7 +512,9 @@ TRAFFIC_ROWS: Final = (OVERVIEW, THROUGHPUT, LATENCY, PRODUCERS, PRODUCER_IDS, G
 
 UID: Final = "seqgate"
 SCHEMA_VERSION: Final = 39
-"""The version of Grafana's dashboard format: that of Grafana 10.4. Later releases migrate the dashboard when they load it."""
+"""The version of Grafana's dashboard format: that of Grafana 10.4. Later releases migrate the dashboard when
+they load it.
+"""
 COLUMNS: Final = 24
 GRAFANA_ROWS: Final = (*TRAFFIC_ROWS, *MACHINERY_ROWS)
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -549,7 +558,9 @@ def _variables() -> list[dict[str, Any]]:
 
 
 def _variable(label: str, title: str, series: str, every: str | None) -> dict[str, Any]:
-    """Return a variable with the values of a label. `every` is the expression for all values; None joins the values themselves."""
+    """Return a variable with the values of a label. `every` is the expression for all values; None joins the
+    values themselves.
+    """
     return {
         "name": label,
         "label": title,

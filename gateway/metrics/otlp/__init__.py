@@ -1,4 +1,5 @@
-"""Sends the table of metrics to a collector of OpenTelemetry, by OTLP over HTTP in protobuf. Needs `seqgate[otlp]`.
+"""Sends the table of metrics to a collector of OpenTelemetry, by OTLP over HTTP in protobuf. Needs
+`seqgate[otlp]`.
 
     encoding        the values as messages of OTLP
     collector       one export as a request, and what its answer means

@@ -1,4 +1,6 @@
-"""Sends the metrics at each interval, and says in the log when exports begin to fail and when they work again."""
+"""Sends the metrics at each interval, and says in the log when exports begin to fail and when they work
+again.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ STOP_TIMEOUT_S: Final = 2.0
 class OtlpExporter:
     """Exports of one gateway to one collector, one after the other.
 
-    The values count since the start of the gateway. So the next export tells what a failed one would have told, and nothing is sent twice.
+    The values count since the start of the gateway. So the next export tells what a failed one would have
+    told, and nothing is sent twice.
     """
 
     def __init__(self, config: Config, sources: Sources) -> None:
@@ -113,7 +116,9 @@ class OtlpExporter:
             self._failure = None
 
     async def _encoded(self) -> bytes:
-        """Return the present values as a request. The event loop reads the values in slices, and a thread encodes them."""
+        """Return the present values as a request. The event loop reads the values in slices, and a thread
+        encodes them.
+        """
         now_ms, started_at_ms = (
             self._sources.services.node.clock.now_ms(),
             self._sources.gateway.started_at_ms,
@@ -149,7 +154,8 @@ _MAX_DETAIL: Final = 200
 class ExportFailed(Exception):
     """The collector has not taken an export, or not all of it. The message is a sentence for the log.
 
-    `kind` is the same for failures that one line of the log tells. `pause_s` is the time for which the collector wants no further export.
+    `kind` is the same for failures that one line of the log tells. `pause_s` is the time for which the
+    collector wants no further export.
     """
 
     def __init__(self, kind: str, detail: str = "", pause_s: float = 0.0) -> None:
@@ -188,7 +194,9 @@ class Collector:
             await self._client.aclose()
 
     def _open(self) -> httpx.AsyncClient:
-        """Read certificates and proxies, which takes tens of milliseconds. Raises OSError, ValueError, ImportError."""
+        """Read certificates and proxies, which takes tens of milliseconds. Raises OSError, ValueError,
+        ImportError.
+        """
         own = {"content-type": _TYPE, "content-encoding": "gzip", "accept-encoding": "identity"}
         return httpx.AsyncClient(
             headers={**self._headers, **own},
@@ -246,7 +254,9 @@ def _shown(detail: str) -> str:
 _SCOPE: Final = "seqgate"
 _CUMULATIVE: Final = otlp.AGGREGATION_TEMPORALITY_CUMULATIVE
 _UNITS: Final = {"seconds": "s", "bytes": "By"}
-"""OpenTelemetry's unit for the word in the name of a metric. A collector that writes for Prometheus adds no second one to the name."""
+"""OpenTelemetry's unit for the word in the name of a metric. A collector that writes for Prometheus adds no
+second one to the name.
+"""
 _OF_FAMILIES: Final = {"counter": Kind.COUNTER, "gauge": Kind.GAUGE, "info": Kind.INFO}
 
 

@@ -28,8 +28,10 @@ OFFSETS: Final = gauge(
 )
 LAG: Final = gauge(
     "seqgate_group_lag_records",
-    "Records between a group's committed offsets and the ends of the partitions that are open here. The groups with the largest lag have "
-    "series of their own, up to seqgate.metrics.groups.max; the others share one. Share groups have no committed offsets.",
+    "Records between a group's committed offsets and the ends of the partitions that are open here. The "
+    "groups with the largest lag have "
+    "series of their own, up to seqgate.metrics.groups.max; the others share one. Share groups have no "
+    "committed offsets.",
     "group",
 )
 SHARE_SESSIONS: Final = gauge("seqgate_share_sessions", "Share sessions of members of share groups.")
@@ -79,7 +81,9 @@ def _read(sources: Sources) -> Samples:
 
 
 def _each_lag(partitions: Partitions, shard: GroupShard, group: Group) -> Iterator[int]:
-    """Yield for each committed offset by how many records the group is behind; 0 where the partition is not open here."""
+    """Yield for each committed offset by how many records the group is behind; 0 where the partition is not
+    open here.
+    """
     for (topic, index), committed in list(shard.offsets.of(group.group_id).items()):
         found = partitions.by_name.get(topic)
         partition = None if found is None else found.peek(index)
@@ -180,7 +184,8 @@ DUPLICATES: Final = counter(
 )
 REFUSED_BATCHES: Final = counter(
     "seqgate_producer_refused_batches_total",
-    "Refused batches, by Kafka's error: a gap is out_of_order_sequence_number, a fenced producer invalid_producer_epoch.",
+    "Refused batches, by Kafka's error: a gap is out_of_order_sequence_number, a fenced producer "
+    "invalid_producer_epoch.",
     "error",
 )
 NAMES: Final = gauge("seqgate_producer_names", "Producer names that partitions remember for deduplication.")
@@ -212,7 +217,9 @@ FAILED_CLAIMS: Final = counter(
 _FROM_ZERO: Final[frozenset[int]] = frozenset(
     (ErrorCode.out_of_order_sequence_number, ErrorCode.invalid_producer_epoch)
 )
-"""The errors that have a series before the first refusal. Prometheus does not see the growth of a counter that begins above zero."""
+"""The errors that have a series before the first refusal. Prometheus does not see the growth of a counter
+that begins above zero.
+"""
 
 
 def _read_producers(sources: Sources) -> Samples:

@@ -16,8 +16,10 @@ REQUESTS: Final = counter(
 )
 DURATION: Final = histogram(
     "seqgate_request_duration_seconds",
-    "Time from the whole request to its answer, with the time for which a Produce waits for its flush and a Fetch for records. "
-    "Of repeated Produce and OffsetCommit requests ten a second are timed, and each counts for those before it, too.",
+    "Time from the whole request to its answer, with the time for which a Produce waits for its flush and a "
+    "Fetch for records. "
+    "Of repeated Produce and OffsetCommit requests ten a second are timed, and each counts for those before "
+    "it, too.",
     "api",
 )
 CONNECTIONS: Final = gauge("seqgate_connections", "Open connections of clients.")
@@ -27,7 +29,8 @@ REFUSED_CONNECTIONS: Final = counter(
 FAILED_LOGINS: Final = counter("seqgate_failed_logins_total", "Logins that failed.")
 DROPPED_READERS: Final = counter(
     "seqgate_dropped_readers_total",
-    "Connections closed because all unread answers together had too many bytes (seqgate.response.backlog.max.bytes).",
+    "Connections closed because all unread answers together had too many bytes "
+    "(seqgate.response.backlog.max.bytes).",
 )
 EVICTED_SESSIONS: Final = counter(
     "seqgate_fetch_sessions_evicted_total", "Fetch sessions that made room for other fetch sessions."
@@ -64,7 +67,8 @@ REFUSED: Final = counter(
 )
 DROPPED: Final = counter(
     "seqgate_telemetry_dropped_points_total",
-    "Pushed measurements that were dropped: of series beyond a limit, of kinds that are not kept, or without a value.",
+    "Pushed measurements that were dropped: of series beyond a limit, of kinds that are not kept, or without "
+    "a value.",
 )
 
 
@@ -96,7 +100,8 @@ UPTIME: Final = gauge("seqgate_uptime_seconds", "Time since the start.")
 READY: Final = gauge("seqgate_ready", "1 while the gateway can take writes, as /readyz tells; otherwise 0.")
 DELAY: Final = histogram(
     "seqgate_event_loop_delay_seconds",
-    "By how much the event loop was late, measured ten times a second: the time that every request may have waited for its turn.",
+    "By how much the event loop was late, measured ten times a second: the time that every request may have "
+    "waited for its turn.",
 )
 CERTIFICATE: Final = gauge(
     "seqgate_certificate_expires_timestamp_seconds",

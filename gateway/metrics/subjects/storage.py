@@ -11,7 +11,8 @@ from log import known_cut_bytes, known_damage
 
 APPEND: Final = histogram(
     "seqgate_append_duration_seconds",
-    "Time of the append of a batch: its check, the judgement of its sequence, and the write. Ten appends a second are timed. "
+    "Time of the append of a batch: its check, the judgement of its sequence, and the write. Ten appends a "
+    "second are timed. "
     "The count is that of the timed ones.",
 )
 FLUSH: Final = histogram(
@@ -197,7 +198,8 @@ BUCKET_SUBJECT: Final = Subject(
 
 RECORDS: Final = counter(
     "seqgate_topic_records_total",
-    "Records appended since the start, with markers of transactions. Topics beyond seqgate.metrics.topics.max share one series.",
+    "Records appended since the start, with markers of transactions. Topics beyond "
+    "seqgate.metrics.topics.max share one series.",
     "topic",
 )
 BYTES: Final = counter("seqgate_topic_bytes_total", "Bytes of batches appended since the start.", "topic")

@@ -87,7 +87,9 @@ class Quota(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether each of any number of clients has this quota for itself, because the quota is one of a default."""
+        """Whether each of any number of clients has this quota for itself, because the quota is one of a
+        default.
+        """
         return DEFAULT in self.entity
 
 
@@ -117,7 +119,9 @@ class Limits:
         self.is_set = bool(self._per_second)
 
     def quota_of(self, user: str, client_id: str) -> Quota | None:
-        """Return the quota that applies to a client, None when none does. An empty client id has no quota of its own."""
+        """Return the quota that applies to a client, None when none does. An empty client id has no quota of
+        its own.
+        """
         for level in self._levels:
             if level.has_client and not client_id:
                 continue
@@ -132,7 +136,9 @@ class Limits:
 M = TypeVar("M")
 
 IDLE_MS: Final = 3_600_000
-"""A meter without use for this time is dropped (ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS)."""
+"""A meter without use for this time is dropped
+(ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS).
+"""
 LONGEST_NAME: Final = 255
 """The longest name (characters) that a meter keeps.
 
@@ -213,8 +219,8 @@ class MutationQuota:
     def charge(self, user: str, client_id: str, count: int, now_ms: int, *, strict: bool) -> tuple[bool, int]:
         """Count changes of a client; return whether it may make them, and the time for which it must wait.
 
-        `strict` refuses and does not count changes while the permits are overdrawn; otherwise every change is made, and
-        the client waits after the one that overdraws.
+        `strict` refuses and does not count changes while the permits are overdrawn; otherwise every change is
+        made, and the client waits after the one that overdraws.
         """
         quota = self.limits.quota_of(user, client_id)
         if quota is None:
@@ -283,7 +289,9 @@ class Rate:
         return sum(sample.total for sample in self._samples)
 
     def throttle_ms(self, per_second: float, now_ms: int) -> int:
-        """Return how long nothing may be added until the rate is `per_second` again; 0 when it is not exceeded."""
+        """Return how long nothing may be added until the rate is `per_second` again; 0 when it is not
+        exceeded.
+        """
         total = self.total(now_ms)
         over_ms = self._measured_ms(now_ms)
         if over_ms <= 0:
@@ -345,7 +353,8 @@ class RateQuota:
         return min(rate.throttle_ms(quota.per_second, now_ms), self._longest_ms)
 
     def try_charge(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count what a client wants to use, unless it must wait for that; return the time for which it must wait.
+        """Count what a client wants to use, unless it must wait for that; return the time for which it must
+        wait.
 
         A use that exceeds the quota even when nothing else was used is refused once. It is allowed when the
         client asks again after the time for which it had to wait. Otherwise it would never be allowed.
@@ -369,7 +378,9 @@ class RateQuota:
         return throttle_ms
 
     def most_at_once(self, user: str, client_id: str) -> float | None:
-        """Return the largest value that exceeds no quota when nothing else was used; None when there is no quota."""
+        """Return the largest value that exceeds no quota when nothing else was used; None when there is no
+        quota.
+        """
         quota = self.limits.quota_of(user, client_id)
         return None if quota is None else self._most(quota)
 

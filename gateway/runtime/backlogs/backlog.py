@@ -171,7 +171,9 @@ class Backlog:
         task.add_done_callback(self._tasks.discard)
 
     def _fit_gate(self, partition: Partition) -> ProduceGate | None:
-        """Add or remove the gate of a partition according to its topic's rules; return the gate, if there is one."""
+        """Add or remove the gate of a partition according to its topic's rules; return the gate, if there is
+        one.
+        """
         if partition.closed or not self._rules.of(partition.topic).limits_producers:
             partition.gate = None
             self._gated.pop(partition, None)
@@ -186,7 +188,9 @@ class Backlog:
     # --- measuring
 
     async def measure_all(self) -> None:
-        """Measure every partition that has rules, move the readers that the rules move, and open or close the gates."""
+        """Measure every partition that has rules, move the readers that the rules move, and open or close the
+        gates.
+        """
         async with self._passes:
             if self._rules or self._gated:
                 await self._measure_all()
@@ -247,7 +251,8 @@ class Backlog:
             await self._moves.carry_out(moves, readers)
 
     async def readers(self, names: Container[str]) -> Readers:
-        """Return the readers of these topics: groups at their committed offset, share groups at their start offset.
+        """Return the readers of these topics: groups at their committed offset, share groups at their start
+        offset.
 
         Readers whose coordinator is another gateway count where this gateway leads the partition.
         """
@@ -283,7 +288,9 @@ def backlog_rules(config: Config, overrides: Mapping[str, str]) -> BacklogRules:
 
 
 class TopicRules:
-    """The rules by topic. A topic is `in` this object when its rules are not empty; internal topics have none."""
+    """The rules by topic. A topic is `in` this object when its rules are not empty; internal topics have
+    none.
+    """
 
     def __init__(self, config: Config, image: MetadataImage) -> None:
         self._config = config
@@ -330,7 +337,9 @@ class TopicRules:
         return NO_RULES if name in INTERNAL_TOPICS else self._own.get(name, self._default)
 
     def names(self) -> Container[str]:
-        """Return the topics that have rules: a set if possible, because each committed offset is looked up in it."""
+        """Return the topics that have rules: a set if possible, because each committed offset is looked up in
+        it.
+        """
         if not self._default.is_empty:
             return self
         return {name for name, rules in self._own.items() if not rules.is_empty} - INTERNAL_TOPICS
@@ -352,7 +361,9 @@ ASK_FOR_S: Final = 3.0
 GROUPS_PER_REQUEST: Final = 100
 """Groups in one request for offsets; the rest go with the next one."""
 MOST_PARTITIONS: Final = 10_000
-"""Partitions about which other gateways are asked; further ones are measured without the groups of other gateways."""
+"""Partitions about which other gateways are asked; further ones are measured without the groups of other
+gateways.
+"""
 _LIST_GROUPS, _OFFSET_FETCH, _SHARE_OFFSETS = 16, 9, 90
 _LIST_VERSION, _FETCH_VERSION, _SHARE_VERSION = 5, 9, 1
 _SHARE: Final = "share"
@@ -434,7 +445,8 @@ class RemoteReaders:
 
 
 def _each_once(readers: Sequence[Reader]) -> list[Reader]:
-    """Return the readers without those that two gateways know, such as the coordinator of a share group and the gateway that stores its state.
+    """Return the readers without those that two gateways know, such as the coordinator of a share group and
+    the gateway that stores its state.
 
     The lower offset counts.
     """

@@ -38,8 +38,8 @@ class ShareReading:
         return log.last_stable_offset if self.is_committed_only else log.high_watermark
 
     def first_offset(self, log: PartitionLog, now_ms: int) -> int:
-        """Return the offset at which a group begins in a partition that it never read; the log end if no record is
-        young enough.
+        """Return the offset at which a group begins in a partition that it never read; the log end if no
+        record is young enough.
 
         Raises:
             LogError: the log can't be read.
@@ -93,7 +93,9 @@ class GroupConfigs:
         return self.of(group_id).consumer
 
     def share_limits(self, group_id: str) -> ShareGroupLimits:
-        """Return the limits on the members of a share group. Limits on acquired records have a method of their own."""
+        """Return the limits on the members of a share group. Limits on acquired records have a method of
+        their own.
+        """
         return self.of(group_id).share_group
 
     def streams_limits(self, group_id: str) -> StreamsLimits:

@@ -1,5 +1,5 @@
-"""The group coordinator of this node: the shard that a group lives in, timers of groups, and the operations on
-them.
+"""The group coordinator of this node: the shard that a group lives in, timers of groups, and the operations
+on them.
 
 Offset commits are judged, and folded in by replaying their records. A member's request changes the group
 while it is judged, because later steps of a heartbeat need earlier ones (see `operations` and
@@ -184,7 +184,9 @@ class GroupCoordinator:
     # --- groups
 
     def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
-        """Return the shard that holds a group. Raises Unavailable, also for an id that represents a producer name."""
+        """Return the shard that holds a group. Raises Unavailable, also for an id that represents a producer
+        name.
+        """
         if is_name_group(group_id):
             raise Unavailable(ErrorCode.invalid_group_id)
         return self.shards.of(group_id)
@@ -264,8 +266,8 @@ class GroupCoordinator:
     def begin_commit(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], answered: Answered
     ) -> None:
-        """Commit offsets as `commit` does, without a task: `answered` is called with their error code once they are
-        durable.
+        """Commit offsets as `commit` does, without a task: `answered` is called with their error code once
+        they are durable.
         """
         try:
             loaded = self._loaded(committer.group_id)
@@ -334,7 +336,9 @@ class GroupCoordinator:
         return ErrorCode.none
 
     def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
-        """Replay a marker that was appended: the pending offsets of its producer count from now on, or vanish."""
+        """Replay a marker that was appended: the pending offsets of its producer count from now on, or
+        vanish.
+        """
         if partition.topic == OFFSETS_TOPIC:
             self.shards.follow(partition.index, TransactionEnd(producer[0], is_commit))
 
@@ -343,7 +347,9 @@ class GroupCoordinator:
         return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
     async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
-        """Return the result of `look` in the shard of a group, once all state that it may have read is durable. Raises Unavailable."""
+        """Return the result of `look` in the shard of a group, once all state that it may have read is
+        durable. Raises Unavailable.
+        """
         return await self.shards.run(self._loaded(group_id), lambda shard, _: Change(look(shard)))
 
     async def durable_shard(self, group_id: str) -> GroupShard:
@@ -470,7 +476,9 @@ _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_inst
 
 
 def change_of(answer: T, effects: Effects) -> Change[T]:
-    """Return the change of an operation that folds in its effects, and logs their events once they are durable."""
+    """Return the change of an operation that folds in its effects, and logs their events once they are
+    durable.
+    """
     return Change(
         answer,
         effects.records,
@@ -527,7 +535,9 @@ def log_refused(group_id: str, member_id: str, error: HeartbeatRefused) -> None:
 
 @dataclass(slots=True)
 class Skipped:
-    """Skipped records by the limit that skipped them; `up_to` is the highest offset to which the group was moved."""
+    """Skipped records by the limit that skipped them; `up_to` is the highest offset to which the group was
+    moved.
+    """
 
     records: dict[Limit, int] = field(default_factory=dict)
     up_to: int = 0

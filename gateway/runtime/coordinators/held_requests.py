@@ -1,4 +1,5 @@
-"""Holds requests back before they are carried out, in order of arrival, with limits on number, bytes and time.
+"""Holds requests back before they are carried out, in order of arrival, with limits on number, bytes and
+time.
 
 A connection has at most one held request, because its later requests begin only after that one.
 """
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 SHARE_OF_TIMEOUT: Final = 0.9
-"""The share of a client's timeout for which its request is held. A client hangs up at its timeout, so the answer must
-come earlier.
+"""The share of a client's timeout for which its request is held. A client hangs up at its timeout, so the
+answer must come earlier.
 """
 IMPATIENT_S: Final = 0.05
-"""The time (s) after a held request was refused, during which the next requests of its connection are not held."""
+"""The time (s) after a held request was refused, during which the next requests of its connection are not
+held.
+"""
 
 
 class Room(Protocol):
@@ -25,7 +28,9 @@ class Room(Protocol):
         """Take `size` bytes if there is room now; return whether there was."""
 
     def try_keep(self, size: int) -> bool:
-        """Take `size` bytes if there is room now, or if no other held request has taken any; return whether it did."""
+        """Take `size` bytes if there is room now, or if no other held request has taken any; return whether
+        it did.
+        """
 
     def release_kept(self, size: int) -> None:
         """Give back the bytes that `try_keep` took."""
@@ -50,8 +55,8 @@ class _NoLimit:
 
 @dataclass(slots=True, eq=False)
 class HeldRequest:
-    """A held request. `may_go` returns whether it can be carried out now; `go` carries it out, also when its time is
-    over.
+    """A held request. `may_go` returns whether it can be carried out now; `go` carries it out, also when its
+    time is over.
     """
 
     sender: object

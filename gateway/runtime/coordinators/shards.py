@@ -59,8 +59,8 @@ class StateTopic:
 class CoordinatorShards(Generic[S]):
     """Loads shards, carries out operations on them, and drops shards whose log lost records.
 
-    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced, unless its partition is
-    closed.
+    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced,
+    unless its partition is closed.
     """
 
     def __init__(
@@ -105,7 +105,9 @@ class CoordinatorShards(Generic[S]):
             raise Unavailable from error
 
     def leader_of(self, owner: str) -> int:
-        """Return the node id of the gateway that holds the state of a group or a transactional id; -1 while there is none."""
+        """Return the node id of the gateway that holds the state of a group or a transactional id; -1 while
+        there is none.
+        """
         return self._internal_topics.leader_for(self.topic.name, owner)
 
     def is_elsewhere(self, owner: str) -> bool:
@@ -115,7 +117,9 @@ class CoordinatorShards(Generic[S]):
     # --- loading
 
     def of(self, owner: str) -> LoadedShard[S]:
-        """Return the shard that holds the state of a group or a transactional id. Raises Unavailable, also while another gateway may have it."""
+        """Return the shard that holds the state of a group or a transactional id. Raises Unavailable, also
+        while another gateway may have it.
+        """
         if self._partitions.may_be_led_elsewhere:
             raise Unavailable(ErrorCode.not_coordinator)
         index = self._internal_topics.index_for(self.topic.name, owner)
@@ -201,7 +205,9 @@ class CoordinatorShards(Generic[S]):
             self.lose(loaded)
 
     def stop(self) -> None:
-        """Drop every shard and load none any more: a timer of its members would still write when the log is sealed."""
+        """Drop every shard and load none any more: a timer of its members would still write when the log is
+        sealed.
+        """
         self._is_stopped = True
         for loaded in self:
             self.lose(loaded)

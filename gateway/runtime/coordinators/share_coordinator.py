@@ -112,7 +112,9 @@ class ShareCoordinator:
     # --- state
 
     def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
-        """Return the partitions that a group has read: those whose state this gateway stores, and those that it leads."""
+        """Return the partitions that a group has read: those whose state this gateway stores, and those that
+        it leads.
+        """
         led = {key: found for key, found in self.remote if key.group_id == group_id}
         return self.stored.known(group_id) | led
 
@@ -123,8 +125,8 @@ class ShareCoordinator:
         return self.stored.find(key)
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
-        """Return the delivery state of a partition that this gateway leads; a new partition begins at the offset that the group's configs
-        set.
+        """Return the delivery state of a partition that this gateway leads; a new partition begins at the
+        offset that the group's configs set.
 
         Raises Unavailable, LogError.
         """
@@ -167,7 +169,9 @@ class ShareCoordinator:
                 self.remote.drop(key)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Delete the state of deleted topics, and forget the state of partitions that other gateways lead now."""
+        """Delete the state of deleted topics, and forget the state of partitions that other gateways lead
+        now.
+        """
         is_deleted = any(isinstance(record, RemoveTopicRecord) for record in records)
         if is_deleted or any(isinstance(record, PartitionRecord) for record in records):
             self.remote.drop_gone(self._partitions.by_id)
@@ -200,7 +204,8 @@ class ShareCoordinator:
         await self.stored.run(key, operation)
 
     async def skip_to(self, key: SharePartitionKey, partition: Partition, offset: int) -> int:
-        """Move a group forward to `offset` in a partition that it reads, durably; return how many records it skips.
+        """Move a group forward to `offset` in a partition that it reads, durably; return how many records it
+        skips.
 
         Skipped records count as done, also those that a member has acquired. Raises Unavailable, LogError.
         """
@@ -252,8 +257,8 @@ class ShareCoordinator:
             self.release_member(*key)
 
     def release_strangers(self) -> None:
-        """End the share sessions of clients that are in no group of this gateway. Without heartbeats the gateway could not notice that
-        they are gone.
+        """End the share sessions of clients that are in no group of this gateway. Without heartbeats the
+        gateway could not notice that they are gone.
 
         Raises Unavailable.
         """
@@ -295,14 +300,16 @@ class ShareCoordinator:
         return self._groups.shard_of(group_id).shares.groups.get(group_id)
 
     async def has_group(self, group_id: str) -> bool:
-        """Return whether there is a share group of this id, whichever gateway coordinates it. Raises Unavailable."""
+        """Return whether there is a share group of this id, whichever gateway coordinates it. Raises
+        Unavailable.
+        """
         if not self._groups.shards.is_elsewhere(group_id):
             return self.group(group_id) is not None
         return await has_share_group(self._peers, self._groups.shards.leader_of(group_id), group_id)
 
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
-        """Set the offset from which a share group reads a partition, even if the group never had a member. Raises
-        Unavailable.
+        """Set the offset from which a share group reads a partition, even if the group never had a member.
+        Raises Unavailable.
         """
         self._check_stays(key.group_id)
         place = key.topic_id, key.partition
@@ -358,7 +365,8 @@ class ShareCoordinator:
             group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
         )
         if error is ErrorCode.none:
-            # During the deletion, clients that are no members may have acquired records. So their sessions and the state are dropped again.
+            # During the deletion, clients that are no members may have acquired records. So their sessions
+            # and the state are dropped again.
             self._end_sessions(group_id)
             await self.forget(list(self.known(group_id)))
         return error
@@ -433,7 +441,9 @@ class LockTimer:
     """One timer for all locks: it fires at the earliest deadline."""
 
     def __init__(self, clock: Clock, release: Callable[[int], int]) -> None:
-        """`release` releases the locks that have timed out at a time (ms), and returns the next deadline, or NEVER."""
+        """`release` releases the locks that have timed out at a time (ms), and returns the next deadline, or
+        NEVER.
+        """
         self._clock = clock
         self._release = release
         self._timer: asyncio.TimerHandle | None = None

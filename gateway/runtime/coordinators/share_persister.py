@@ -52,7 +52,9 @@ logger = logging.getLogger(__name__)
 ASK_TIMEOUT_S: Final = 5.0
 """Time for one answer of a share coordinator."""
 RETRY_FOR_S: Final = 10.0
-"""Time after which a request gives up, when its share coordinator does not answer or changes; its client asks again."""
+"""Time after which a request gives up, when its share coordinator does not answer or changes; its client asks
+again.
+"""
 RETRY_DELAYS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Delays between attempts; the last one is repeated."""
 KEYS_PER_REQUEST: Final = 1_000
@@ -76,7 +78,9 @@ Local = Callable[[ShareStates, SharePartitionKey, int], Change[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Remote:
-    """How other gateways are asked: the API, its version, the fields of one partition, and the value of one row of the answer."""
+    """How other gateways are asked: the API, its version, the fields of one partition, and the value of one
+    row of the answer.
+    """
 
     api_key: int
     version: int
@@ -112,7 +116,9 @@ class SharePersister:
         )
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
-        """Return the state for the leader of the partition in this epoch; None before its beginning. Raises Unavailable."""
+        """Return the state for the leader of the partition in this epoch; None before its beginning. Raises
+        Unavailable.
+        """
         remote = _Remote(_READ, 0, "ReadStateData", lambda _: {"leader_epoch": leader_epoch}, _state)
         outcomes = await self._all(
             [key], lambda states, one, _: decisions.read(states, one, leader_epoch), remote
@@ -124,7 +130,9 @@ class SharePersister:
         return found
 
     async def write(self, key: SharePartitionKey, wanted: Write) -> None:
-        """Store the changes of the partition's leader. Raises Unavailable: NOT_LEADER_OR_FOLLOWER when the state has another leader, or began anew."""
+        """Store the changes of the partition's leader. Raises Unavailable: NOT_LEADER_OR_FOLLOWER when the
+        state has another leader, or began anew.
+        """
         module = request_module(_WRITE, 1)
         batches = tuple(
             build(
@@ -168,7 +176,9 @@ class SharePersister:
         }
 
     async def progress(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
-        """Return the start offsets of partitions, those of this gateway's states as they are now. Raises Unavailable."""
+        """Return the start offsets of partitions, those of this gateway's states as they are now. Raises
+        Unavailable.
+        """
         wanted = list(keys)
         elsewhere = [key for key in wanted if self.is_elsewhere(key)]
         found = dict(await self.summaries(elsewhere))
@@ -186,7 +196,9 @@ class SharePersister:
     async def _all(
         self, keys: Sequence[SharePartitionKey], local: Local, remote: _Remote
     ) -> dict[SharePartitionKey, Any]:
-        """Return the outcome for each key: a Refusal, or the value. Raises Unavailable when a coordinator does not answer in time."""
+        """Return the outcome for each key: a Refusal, or the value. Raises Unavailable when a coordinator
+        does not answer in time.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + RETRY_FOR_S
         outcomes: dict[SharePartitionKey, Any] = {}
@@ -300,7 +312,9 @@ def _is_unknown(outcome: Any) -> bool:
 
 
 def _checked(outcome: Any) -> Any:
-    """Return the value of an outcome. Raises Unavailable with the error that a member of the group gets for a refusal."""
+    """Return the value of an outcome. Raises Unavailable with the error that a member of the group gets for a
+    refusal.
+    """
     if not isinstance(outcome, Refusal):
         return outcome
     if outcome.error_code in _FENCED:
@@ -310,7 +324,9 @@ def _checked(outcome: Any) -> Any:
 
 @dataclass(slots=True, eq=False)
 class _Led:
-    """One state: the partition and the leader epoch for which it was read, and the changes that are not stored yet."""
+    """One state: the partition and the leader epoch for which it was read, and the changes that are not
+    stored yet.
+    """
 
     key: SharePartitionKey
     partition: Partition
@@ -337,8 +353,8 @@ class RemoteShares:
         is_read: Callable[[str], bool],
         end_sessions: Callable[[str], None],
     ) -> None:
-        """`wake` is called with the key of each state that changed. `is_read` returns whether a group has a share session here, and
-        `end_sessions` ends the sessions of a deleted group.
+        """`wake` is called with the key of each state that changed. `is_read` returns whether a group has a
+        share session here, and `end_sessions` ends the sessions of a deleted group.
         """
         self._persister = persister
         self._wake = wake
@@ -359,7 +375,9 @@ class RemoteShares:
     async def open(
         self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
     ) -> SharePartition:
-        """Return the state of a partition. One that was never read begins at `first_offset`. Raises Unavailable, LogError."""
+        """Return the state of a partition. One that was never read begins at `first_offset`. Raises
+        Unavailable, LogError.
+        """
         led = self._led.get(key)
         if led is not None and led.is_current:
             return led.found
@@ -396,7 +414,9 @@ class RemoteShares:
     async def change(
         self, key: SharePartitionKey, act: Callable[[SharePartition], Sequence[StateBatch]]
     ) -> None:
-        """Change a state that is here, and wait until the change is stored. Raises Unavailable, and the errors of `act`."""
+        """Change a state that is here, and wait until the change is stored. Raises Unavailable, and the
+        errors of `act`.
+        """
         led = self._led.get(key)
         if led is None or not led.is_current:
             raise Unavailable(ErrorCode.invalid_record_state)
@@ -454,7 +474,8 @@ class RemoteShares:
     @staticmethod
     def _log_loss(key: SharePartitionKey, error: Unavailable) -> None:
         logger.warning(
-            "the progress of share group %s in partition %d of topic %s is read again, because a change could not be stored: %s",
+            "the progress of share group %s in partition %d of topic %s is read again, because a change "
+            "could not be stored: %s",
             key.group_id,
             key.partition,
             key.topic_id,
@@ -476,7 +497,9 @@ class RemoteShares:
             self._give_up(led, Unavailable(ErrorCode.not_leader_or_follower))
 
     def drop_gone(self, topics: Container[uuid.UUID]) -> None:
-        """Forget the states of partitions that this gateway no longer leads, and of topics that are not in `topics`."""
+        """Forget the states of partitions that this gateway no longer leads, and of topics that are not in
+        `topics`.
+        """
         for key, led in list(self._led.items()):
             if not led.is_current or key.topic_id not in topics:
                 self.drop(key)

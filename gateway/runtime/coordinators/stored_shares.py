@@ -1,5 +1,5 @@
-"""The delivery state of share groups that this gateway stores, in the partitions of `__share_group_state` that
-it leads.
+"""The delivery state of share groups that this gateway stores, in the partitions of `__share_group_state`
+that it leads.
 
 Each change of a state is appended there, and answered once it is durable. Source: Kafka's
 `ShareCoordinatorService`.
@@ -98,7 +98,8 @@ class StoredShares:
     async def open(
         self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
     ) -> SharePartition:
-        """Return the state of a partition that this gateway leads; one that was never read begins at `first_offset`.
+        """Return the state of a partition that this gateway leads; one that was never read begins at
+        `first_offset`.
 
         Raises Unavailable, LogError.
         """
@@ -119,7 +120,9 @@ class StoredShares:
     async def begin(
         self, key: SharePartitionKey, start_offset: int, *, anew: bool, leader_epoch: int = 0
     ) -> None:
-        """Begin the state of a partition at an offset, also in place of an earlier state if `anew` is set. Raises Unavailable."""
+        """Begin the state of a partition at an offset, also in place of an earlier state if `anew` is set.
+        Raises Unavailable.
+        """
 
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             found = states.partitions.get(key)
@@ -134,7 +137,9 @@ class StoredShares:
         await self.run(key, operation)
 
     async def run(self, key: SharePartitionKey, operation: Callable[[ShareStates, int], Change[A]]) -> A:
-        """Carry out an operation on the states beside this key; return its answer once it is durable. Raises Unavailable."""
+        """Carry out an operation on the states beside this key; return its answer once it is durable. Raises
+        Unavailable.
+        """
         return await self.shards.run(self._loaded(key), operation)
 
     def change(self, key: SharePartitionKey, act: Act) -> None:
@@ -213,7 +218,9 @@ class StreamsTopics:
             self._failures[name] = _Failure(message, until_ms)
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the reasons why topics could not be created, for each of these topics whose last creation failed."""
+        """Return the reasons why topics could not be created, for each of these topics whose last creation
+        failed.
+        """
         now_ms = self._clock.now_ms()
         found = {}
         for name in names:

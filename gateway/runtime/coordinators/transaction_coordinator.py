@@ -85,7 +85,9 @@ class TransactionCoordinator:
         self.endings = TransactionEndings()
         self.connections = NewestConnections()
         self.connections_of_offsets = NewestConnections()
-        """The same for TxnOffsetCommit: librdkafka asks the coordinators of transactions and of groups over two connections."""
+        """The same for TxnOffsetCommit: librdkafka asks the coordinators of transactions and of groups over
+        two connections.
+        """
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._open_at_start: list[OpenInPartition] | None = None
         """The open transactions of all partitions, collected once for all shards that the start loads."""
@@ -139,7 +141,9 @@ class TransactionCoordinator:
 
     @property
     def coordinates_all(self) -> bool:
-        """Whether this gateway coordinates every transactional id. Otherwise a producer id unknown here may belong to another gateway."""
+        """Whether this gateway coordinates every transactional id. Otherwise a producer id unknown here may
+        belong to another gateway.
+        """
         return self._internal_topics.leads_all(TRANSACTION_STATE_TOPIC)
 
     def stop(self) -> None:
@@ -149,7 +153,9 @@ class TransactionCoordinator:
         self.shards.stop()
 
     def load_led(self) -> None:
-        """Load the shards that are led here and not loaded, after a change of leaders: so the ends that were decided are finished."""
+        """Load the shards that are led here and not loaded, after a change of leaders: so the ends that were
+        decided are finished.
+        """
         self.shards.load_stored()
 
     def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
@@ -185,8 +191,8 @@ class TransactionCoordinator:
         self._state.lost(list(loaded.shard.transactions))
 
     def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
-        """Add a partition to its transaction again: its batch survived a crash, but the record that added the partition
-        did not.
+        """Add a partition to its transaction again: its batch survived a crash, but the record that added the
+        partition did not.
         """
         current = loaded.shard.transactions[transactional_id]
         is_current = one.producer == (current.producer_id, current.producer_epoch)
@@ -228,7 +234,8 @@ class TransactionCoordinator:
     async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
         """Carry out InitProducerId: return the new producer id and epoch, and fence all earlier producers.
 
-        An open transaction is aborted first; the request waits for its end. Raises TransactionRefused, Unavailable.
+        An open transaction is aborted first; the request waits for its end. Raises TransactionRefused,
+        Unavailable.
         """
         rules.check_begin(transactional_id, timeout_ms, self.limits)
 
@@ -286,7 +293,9 @@ class TransactionCoordinator:
         await self.add_partitions(transactional_id, producer, places, client_version)
 
     def check_partition(self, transactional_id: str, producer: Producer, place: TopicPartition) -> None:
-        """Check that a partition belongs to the producer's transaction. Raises TransactionRefused, Unavailable."""
+        """Check that a partition belongs to the producer's transaction. Raises TransactionRefused,
+        Unavailable.
+        """
         rules.check_partition(self.find(transactional_id), producer, place)
 
     def verify_or_add(
@@ -294,8 +303,8 @@ class TransactionCoordinator:
     ) -> tuple[Partition, int] | None:
         """Check before an append that the partition belongs to the transaction, or add it (version 2).
 
-        Returns the partition and offset of the record that must be durable, too, before the batch is acknowledged.
-        Raises TransactionRefused, Unavailable.
+        Returns the partition and offset of the record that must be durable, too, before the batch is
+        acknowledged. Raises TransactionRefused, Unavailable.
         """
         loaded = self._state.of(transactional_id)
         if client_version >= rules.VERSION_2:
@@ -317,8 +326,8 @@ class TransactionCoordinator:
     # --- ends
 
     async def end(self, transactional_id: str, request: EndRequest) -> Producer:
-        """Carry out EndTxn: decide the end durably, and usually complete it; return the producer id and epoch to use
-        next.
+        """Carry out EndTxn: decide the end durably, and usually complete it; return the producer id and epoch
+        to use next.
 
         Raises TransactionRefused, Unavailable.
         """
@@ -348,7 +357,8 @@ class TransactionCoordinator:
     ) -> asyncio.Task[None]:
         """Write the markers of a decided end in a task of its own.
 
-        The transactions that a crash has `left` open may belong to the next transaction, and are then added to it.
+        The transactions that a crash has `left` open may belong to the next transaction, and are then added
+        to it.
         """
         work = self._end(transactional_id, decided, left)
         return self.endings.begin(transactional_id, decided.loaded, work)
@@ -370,7 +380,8 @@ class TransactionCoordinator:
     def abort_overdue(self) -> None:
         """Abort the open transactions that have timed out.
 
-        Shards that were lost with their log are loaded again here at the latest, so that every decided end is finished.
+        Shards that were lost with their log are loaded again here at the latest, so that every decided end is
+        finished.
         """
         self.load_led()
         now_ms = self._clock.now_ms()
@@ -497,7 +508,9 @@ def open_in_partitions(partitions: Partitions) -> list[OpenInPartition]:
 
 
 def owners(shard: TransactionShard) -> dict[int, str]:
-    """Return the transactional ids by producer id, including the next producer id of a transaction that is ending."""
+    """Return the transactional ids by producer id, including the next producer id of a transaction that is
+    ending.
+    """
     found = dict(shard.by_producer_id)
     for transactional_id in shard.decided:
         next_producer_id = shard.transactions[transactional_id].next_producer_id

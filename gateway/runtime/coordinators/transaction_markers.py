@@ -44,8 +44,8 @@ FIRST_RETRY_S: Final = 0.05
 LAST_RETRY_S: Final = 5.0
 
 MarkerListener = Callable[[Partition, Producer, bool], None]
-"""Called for each appended marker, before the marker is durable: with its partition, its producer, and whether it
-commits.
+"""Called for each appended marker, before the marker is durable: with its partition, its producer, and
+whether it commits.
 """
 
 
@@ -96,7 +96,8 @@ class TransactionMarkers:
             if not due:
                 return
             logger.warning(
-                "the end of a transaction of producer %d is not written to %d partitions yet, among them %s-%d",
+                "the end of a transaction of producer %d is not written to %d partitions yet, among them "
+                "%s-%d",
                 decided.producer_id,
                 len(due),
                 *min(due),
@@ -105,7 +106,9 @@ class TransactionMarkers:
             delay_s = min(2 * delay_s, LAST_RETRY_S)
 
     async def _pause(self, delay_s: float) -> None:
-        """Wait until the next attempt: at least FIRST_RETRY_S, at most `delay_s`, less when the metadata changes."""
+        """Wait until the next attempt: at least FIRST_RETRY_S, at most `delay_s`, less when the metadata
+        changes.
+        """
         changed = self._changed
         await asyncio.sleep(FIRST_RETRY_S)
         with contextlib.suppress(TimeoutError):
@@ -166,7 +169,8 @@ class TransactionMarkers:
             and found is not None
             and found.producer_epoch == producer.producer_epoch
         ):
-            # The marker was written before a crash. Since then the producer has begun another transaction in this partition.
+            # The marker was written before a crash. Since then the producer has begun another transaction in
+            # this partition.
             return None
         try:
             return self.append(
@@ -177,7 +181,8 @@ class TransactionMarkers:
             )
         except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
             logger.warning(
-                "no transaction marker is written to partition %s-%d, because it has a later marker of the producer: %s",
+                "no transaction marker is written to partition %s-%d, because it has a later marker of the "
+                "producer: %s",
                 partition.topic,
                 partition.index,
                 error,
@@ -189,7 +194,9 @@ _WRITTEN: Final = int(ErrorCode.none)
 _HAS_A_LATER_ONE: Final = frozenset(
     (int(ErrorCode.invalid_producer_epoch), int(ErrorCode.transaction_coordinator_fenced))
 )
-"""Errors that say: the partition has a later marker, or a later transaction of the producer. This marker is not needed."""
+"""Errors that say: the partition has a later marker, or a later transaction of the producer. This marker is
+not needed.
+"""
 
 
 class RemoteMarkers:
@@ -201,9 +208,11 @@ class RemoteMarkers:
     async def write(
         self, node_id: int, decided: Transaction, places: Sequence[TopicPartition], coordinator_epoch: int
     ) -> frozenset[TopicPartition]:
-        """Ask a gateway for the markers; return the partitions that must be retried, there or at their next leader.
+        """Ask a gateway for the markers; return the partitions that must be retried, there or at their next
+        leader.
 
-        A marker may arrive twice: the partition ignores the second one, because it has the same producer epoch as the first.
+        A marker may arrive twice: the partition ignores the second one, because it has the same producer
+        epoch as the first.
         """
         request = marker_request(decided, places, coordinator_epoch)
         try:
@@ -266,7 +275,8 @@ def marker_request(
         transaction_result=decided.state is PREPARE_COMMIT,
         topics=topics,
         coordinator_epoch=i32(coordinator_epoch),
-        # With a raised epoch, the leader refuses a marker that comes after the next transaction of the producer has begun.
+        # With a raised epoch, the leader refuses a marker that comes after the next transaction of the
+        # producer has begun.
         transaction_version=i8(rules.VERSION_2 if rules.raised_epoch(decided) else 0),
     )
     return v2.WriteTxnMarkersRequest(markers=(marker,))

@@ -22,7 +22,9 @@ from pid_allocator import NoProducerIds, ProducerIdAllocator
 logger = logging.getLogger(__name__)
 
 Judge = Callable[[Transaction | None, int], Transaction | None]
-"""The function that decides the next state of a transactional id at a time (ms); None for no change. It may raise."""
+"""The function that decides the next state of a transactional id at a time (ms); None for no change. It may
+raise.
+"""
 
 
 class Written(NamedTuple):
@@ -73,8 +75,8 @@ class TransactionState:
         self._shards = shards
         self._internal_topics = internal_topics
         self._unpersisted: dict[str, tuple[Partition, int]] = {}
-        """The partition and offset of an id's newest record, for the ids whose newest record is not known to be
-        durable.
+        """The partition and offset of an id's newest record, for the ids whose newest record is not known to
+        be durable.
         """
 
     def of(self, transactional_id: str) -> LoadedShard[TransactionShard]:
@@ -101,8 +103,8 @@ class TransactionState:
     ) -> Written:
         """Change the state of a transactional id with the shard's next round.
 
-        Returns once the round is written; the caller waits until it is durable (`CoordinatorShards.persisted`).
-        Raises Unavailable, and the errors of `judge`.
+        Returns once the round is written; the caller waits until it is durable
+        (`CoordinatorShards.persisted`). Raises Unavailable, and the errors of `judge`.
         """
         waiter: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
 

@@ -1,9 +1,10 @@
 """Lets partitions of this gateway take part in transactions that another gateway coordinates.
 
-Before the first batch, or the first offsets, of a transaction are appended to a partition, the coordinator is asked: it verifies that
-the client has added the partition, or adds the partition (transaction version 2), and answers when that is durable. Afterwards the
-open transaction in the partition's own log says that the partition takes part. All questions to one coordinator go in one request
-after the other; those that come meanwhile share the next one. Source: Kafka's AddPartitionsToTxnManager, KIP-890.
+Before the first batch, or the first offsets, of a transaction are appended to a partition, the coordinator is
+asked: it verifies that the client has added the partition, or adds the partition (transaction version 2), and
+answers when that is durable. Afterwards the open transaction in the partition's own log says that the
+partition takes part. All questions to one coordinator go in one request after the other; those that come
+meanwhile share the next one. Source: Kafka's AddPartitionsToTxnManager, KIP-890.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ _RETRIED: Final = frozenset(
 
 
 class TookPart:
-    """The coordinator's answer for one partition; it holds until a marker ends the producer's transaction there."""
+    """The coordinator's answer for one partition; it holds until a marker ends the producer's transaction
+    there.
+    """
 
     __slots__ = ("__weakref__", "error", "is_ended", "partition", "producer")
 
@@ -103,7 +106,9 @@ class TransactionsElsewhere:
         return sum(map(len, self._waiting.values()))
 
     def coordinator_of(self, transactional_id: str) -> int | None:
-        """Return the node id of the other gateway that coordinates a transactional id; -1 while none does, None for this one."""
+        """Return the node id of the other gateway that coordinates a transactional id; -1 while none does,
+        None for this one.
+        """
         if self._brokers.is_alone:
             return None
         if self._internal_topics.index_for(TRANSACTION_STATE_TOPIC, transactional_id) is None:
@@ -113,7 +118,9 @@ class TransactionsElsewhere:
 
     @staticmethod
     def is_open_in(partition: Partition, producer: Producer) -> bool:
-        """Return whether the producer's transaction is open in the partition, so that the coordinator need not be asked again."""
+        """Return whether the producer's transaction is open in the partition, so that the coordinator need
+        not be asked again.
+        """
         found = partition.log.transactions.open_transaction(producer.producer_id)
         return found is not None and found.producer_epoch == producer.producer_epoch
 
@@ -126,7 +133,9 @@ class TransactionsElsewhere:
     async def ask(
         self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], client_version: int
     ) -> list[TookPart]:
-        """Ask the coordinator whether the partitions take part, or add them (version 2); return its answer for each."""
+        """Ask the coordinator whether the partitions take part, or add them (version 2); return its answer
+        for each.
+        """
         took_part = [TookPart(partition, producer) for partition in partitions]
         self._unused.update(took_part)
         places = {(partition.topic, partition.index) for partition in partitions}

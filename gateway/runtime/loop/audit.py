@@ -1,11 +1,12 @@
 """The audit log: one JSON object per line for each refused request and each administrative change.
 
-{"event": "refused", "principal": "User:alice", "address": "192.0.2.7", "listener": "EXTERNAL", "client_id": "app-1",
+{"event": "refused", "principal": "User:alice", "address": "192.0.2.7", "listener": "EXTERNAL", "client_id":
+"app-1",
  "request": "Fetch", "operation": "READ", "resource_type": "TOPIC", "resource": "orders", "count": 1}
 
-A refusal is written at once. The same refusals of the next minute are counted, and written as one line at its end.
-Failed logins are written and counted in the same way, but with a limit of their own, because every client can
-cause them:
+A refusal is written at once. The same refusals of the next minute are counted, and written as one line at its
+end. Failed logins are written and counted in the same way, but with a limit of their own, because every
+client can cause them:
 
 {"event": "login_failed", "principal": "User:alice", "address": "192.0.2.7", "listener": "EXTERNAL",
  "mechanism": "SCRAM-SHA-512", "reason": "Authentication failed …", "count": 1}

@@ -82,7 +82,9 @@ class Interval:
         return self._config.int(self._name) / 1000
 
     async def passed(self) -> None:
-        """Wait for the interval. When the setting changes meanwhile, the new interval counts from the same start."""
+        """Wait for the interval. When the setting changes meanwhile, the new interval counts from the same
+        start.
+        """
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         while (left_s := begun_s + self.seconds - loop.time()) > 0:

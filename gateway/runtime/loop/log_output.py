@@ -40,7 +40,8 @@ class _AuditLines(_Utc):
 class JsonLines(_Utc):
     """One JSON object per line: time, level, logger, message, and error when there is a traceback.
 
-    A line of the audit log has its own fields in place of the message. One of several workers adds its number.
+    A line of the audit log has its own fields in place of the message. One of several workers adds its
+    number.
     """
 
     worker: int | None = None
@@ -73,7 +74,8 @@ class _PrivateFile(WatchedFileHandler):
 
 
 def handler_for(line_format: str, file: str | None, now_s: Callable[[], float]) -> logging.Handler:
-    """Return the handler of all log lines. A file that was renamed or deleted, by log rotation, is opened again.
+    """Return the handler of all log lines. A file that was renamed or deleted, by log rotation, is opened
+    again.
 
     Raises OSError when the file can't be opened.
     """
@@ -133,10 +135,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LineLimit(logging.Filter):
-    """A filter for the log handler: at most `lines_per_second` lines of one kind, which is a place in the code.
+    """A filter for the log handler: at most `lines_per_second` lines of one kind, which is a place in the
+    code.
 
-    Errors always pass, except those with a traceback: a client can repeat a request that always fails. Lines of the logger
-    `UNLIMITED` always pass. The first line after dropped ones says how many were dropped.
+    Errors always pass, except those with a traceback: a client can repeat a request that always fails. Lines
+    of the logger `UNLIMITED` always pass. The first line after dropped ones says how many were dropped.
     """
 
     def __init__(self, now_s: Callable[[], float], lines_per_second: int = LINES_PER_SECOND) -> None:

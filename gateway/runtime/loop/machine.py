@@ -43,7 +43,8 @@ SPARE_HANDLES: Final = 64
 FEWEST_HANDLES: Final = 8
 """File handles that connections and data files each get however low the limit is."""
 _COUNTS_SUSPENSION: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux has a clock of its own for that; the monotonic clock of macOS counts the time of suspension anyway."""
+"""Linux has a clock of its own for that; the monotonic clock of macOS counts the time of suspension anyway.
+"""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -110,9 +111,11 @@ class FileHandles(NamedTuple):
 
 
 def split_file_handles(limit: int, wanted_files: int) -> FileHandles:
-    """Split the process's file limit (RLIMIT_NOFILE): data files get `wanted_files`, at most half; connections the rest.
+    """Split the process's file limit (RLIMIT_NOFILE): data files get `wanted_files`, at most half;
+    connections the rest.
 
-    Connections must not take the last handle. Otherwise no segment could be opened, and partitions would go offline.
+    Connections must not take the last handle. Otherwise no segment could be opened, and partitions would go
+    offline.
     """
     available = max(limit - SPARE_HANDLES, 2 * FEWEST_HANDLES)
     files = max(FEWEST_HANDLES, min(wanted_files, available // 2))
@@ -132,7 +135,9 @@ class Machine:
         return time.perf_counter()
 
     def boot_seconds(self) -> float:
-        """Return seconds of a clock that is never set, and that counts the time in which the machine is suspended: for leases."""
+        """Return seconds of a clock that is never set, and that counts the time in which the machine is
+        suspended: for leases.
+        """
         return time.clock_gettime(_COUNTS_SUSPENSION)
 
     def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
@@ -144,7 +149,9 @@ class Machine:
         return _store_opener(config)()
 
     def bucket_calls(self, config: Config) -> BucketCalls:
-        """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first call. Raises Refused."""
+        """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first
+        call. Raises Refused.
+        """
         from gateway.cluster.cache.bucket import (  # noqa: PLC0415 - only a gateway with a cluster needs the import
             TIMEOUT_S,
             BucketThread,
@@ -179,7 +186,8 @@ _START: Final = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
     "from log.compaction.cleaner import main; main(int(sys.argv[2]))"
 )
-"""The program of the process. It imports from the same path as this process, whatever the working directory contains.
+"""The program of the process. It imports from the same path as this process, whatever the working directory
+contains.
 """
 
 
@@ -194,8 +202,8 @@ class CompactionWorker:
     ) -> CleaningFinished | CleaningFailed:
         """Clean a log in the process; await `take` with each cleaned segment once it is durable.
 
-        When the process dies, the result is a CleaningFailed, and the next call starts another process. When `take`
-        raises, the process is killed and the error is raised.
+        When the process dies, the result is a CleaningFailed, and the next call starts another process. When
+        `take` raises, the process is killed and the error is raised.
         """
         try:
             process = await self._started()

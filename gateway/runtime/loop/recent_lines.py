@@ -86,7 +86,8 @@ def set_start_level(level: str) -> None:
 def levels() -> dict[str, str]:
     """Return the level in effect of every logger by its name; all loggers inherit from `root`.
 
-    Packages are loggers too: a level of `gateway.server` applies to all its modules without a level of their own.
+    Packages are loggers too: a level of `gateway.server` applies to all its modules without a level of their
+    own.
     """
     root = logging.getLogger()
     names = sorted(root.manager.loggerDict)
@@ -94,7 +95,9 @@ def levels() -> dict[str, str]:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set the level of a logger. With None the logger inherits again, and `root` returns to its level at the start."""
+    """Set the level of a logger. With None the logger inherits again, and `root` returns to its level at the
+    start.
+    """
     inherited = _start_level if name == ROOT else logging.NOTSET
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(inherited if level is None else _LEVELS[level])

@@ -1,7 +1,7 @@
 """Cuts long work on the event loop into slices of time, so that requests run between them.
 
-All long work shares the slices: each turn of the event loop has one slice, however much work there is. The work that
-began first continues first.
+All long work shares the slices: each turn of the event loop has one slice, however much work there is. The
+work that began first continues first.
 """
 
 from __future__ import annotations

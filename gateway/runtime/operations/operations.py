@@ -10,11 +10,12 @@ Two classes carry operations out. docs/decisions.md says why they differ.
     `Operations`     folds in, then waits    groups, share groups, transactions: one shard for each partition
     `DurableFirst`   waits, then folds in    topics and other metadata: everyone reads the image without waiting for it
 
-**Rounds** (`Operations`). Operations that arrive in one turn of the event loop form a *round*, and so do operations that
-arrive during a flush: one batch, one flush. When more shards wait than a flush persists quickly, those that waited longest
-have their round first, and the others gather more operations. A round runs without an await. Each operation sees the
-changes of earlier ones, but no answer shows a state that is ahead of its log. If a batch can't be written, or is lost, the
-shard is dropped and loaded from its log again, and all waiting clients must retry.
+**Rounds** (`Operations`). Operations that arrive in one turn of the event loop form a *round*, and so do
+operations that arrive during a flush: one batch, one flush. When more shards wait than a flush persists
+quickly, those that waited longest have their round first, and the others gather more operations. A round runs
+without an await. Each operation sees the changes of earlier ones, but no answer shows a state that is ahead
+of its log. If a batch can't be written, or is lost, the shard is dropped and loaded from its log again, and
+all waiting clients must retry.
 
 `Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for callers that do
 not wait, or that need the offset to wait for.
@@ -62,7 +63,8 @@ class Journal(Protocol):
     async def commit(self, records: Sequence[Any]) -> bool:
         """Write the records right behind those of the state, and fold them in once they are durable.
 
-        Return False where another writer was first: its records are folded in, and these are not written. Raises LogError.
+        Return False where another writer was first: its records are folded in, and these are not written.
+        Raises LogError.
         """
 
 
@@ -76,11 +78,11 @@ class _Look:
 class DurableFirst:
     """Runs operations one at a time, each durable before it is folded in.
 
-    An operation continues when its caller is cancelled, because its records may be in the log already. `judge` is called again when
-    another writer of the log was first, so it must change nothing.
+    An operation continues when its caller is cancelled, because its records may be in the log already.
+    `judge` is called again when another writer of the log was first, so it must change nothing.
 
-    A look at the log serves all operations that waited when it began: where the log is slow, clients that ask again and again would
-    otherwise queue up more looks than are ever made. A commit is a look, too.
+    A look at the log serves all operations that waited when it began: where the log is slow, clients that ask
+    again and again would otherwise queue up more looks than are ever made. A commit is a look, too.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -89,12 +91,14 @@ class DurableFirst:
         self._begun = 0
         """The number of the newest look at the log."""
         self._seen = 0
-        """The number of the newest look that has ended: the state has all that was in the log when it began."""
+        """The number of the newest look that has ended: the state has all that was in the log when it began.
+        """
         self.when_committed: list[Callable[[], None]] = []
         """Called after each operation of this process whose records are durable and folded in."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._next_look: tuple[int, asyncio.Task[None]] | None = None
-        """The newest look without an operation, and the number of the newest look that had begun before it."""
+        """The newest look without an operation, and the number of the newest look that had begun before it.
+        """
 
     @property
     def is_running(self) -> bool:
@@ -116,7 +120,9 @@ class DurableFirst:
         return await asyncio.shield(task)
 
     async def look(self) -> None:
-        """Fold in everything that is in the log by now. Callers share looks, however many they are. Raises LogError."""
+        """Fold in everything that is in the log by now. Callers share looks, however many they are. Raises
+        LogError.
+        """
         known = self._next_look
         if known is None or known[0] != self._begun or known[1].done():
             task = self.start(_Look)
@@ -175,10 +181,11 @@ class OpenBatch:
         self._now_ms = 0
 
     def add(self, records: Sequence[Any], now_ms: int) -> None:
-        """Add the records of one operation, in one batch if a batch can hold them: a crash then leaves all or none.
+        """Add the records of one operation, in one batch if a batch can hold them: a crash then leaves all or
+        none.
 
-        Records of a transaction (`Pending`) are written at once, in batches of their own.
-        Raises LogError, and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
+        Records of a transaction (`Pending`) are written at once, in batches of their own. Raises LogError,
+        and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
         """
         self._now_ms = now_ms
         for record in records:
@@ -197,8 +204,8 @@ class OpenBatch:
                 self.write(producer)
 
     def write(self, producer: tuple[int, int] | None = None) -> None:
-        """Append the gathered records to the log, as a part of the producer's transaction if there is one. Raises
-        LogError.
+        """Append the gathered records to the log, as a part of the producer's transaction if there is one.
+        Raises LogError.
         """
         if not self._records:
             return
@@ -213,8 +220,8 @@ class OpenBatch:
         self._partition.append(batch, self._now_ms, is_client=False)
 
     def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
-        """Gather the records; write each batch that is full. A record that no batch can hold is written alone, so that
-        the log refuses it.
+        """Gather the records; write each batch that is full. A record that no batch can hold is written
+        alone, so that the log refuses it.
         """
         encode, now_ms = self._encode, self._now_ms
         gathered: list[Record] = []
@@ -285,13 +292,18 @@ class State(Protocol):
 S = TypeVar("S", bound=State)
 
 Operation = Callable[[S, int], Change[A]]
-"""Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error."""
+"""Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error.
+"""
 
 Answered = Callable[[Any, Exception | None], None]
-"""The one function that answers a request: called once, with the answer of an operation or the error that refuses it."""
+"""The one function that answers a request: called once, with the answer of an operation or the error that
+refuses it.
+"""
 
 Noted = Callable[[Any, int], None]
-"""The function that is called when a round is written, not durable yet: with the answer and the round's last offset."""
+"""The function that is called when a round is written, not durable yet: with the answer and the round's last
+offset.
+"""
 
 
 class Unavailable(Exception):
@@ -399,7 +411,8 @@ class Operations(Generic[S]):
         answered: Answered,
         noted: Noted | None = None,
     ) -> None:
-        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error.
+        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the
+        error.
 
         Calls `noted` before, in the turn in which the round is written and the state changes.
         """
@@ -433,7 +446,9 @@ class Operations(Generic[S]):
     def when_persisted(
         self, loaded: LoadedShard[S], last_offset: int, callback: Callable[[Unavailable | None], None]
     ) -> None:
-        """Call back once it is decided whether the log becomes durable up to an offset; with an error if it does not."""
+        """Call back once it is decided whether the log becomes durable up to an offset; with an error if it
+        does not.
+        """
         partition = loaded.partition
 
         def decided(is_persisted: bool) -> None:
@@ -457,7 +472,8 @@ class Operations(Generic[S]):
 
     def _flush_finished(self) -> None:
         if self._asked:
-            # the callbacks of answered requests read durable state, so they must run before the next round changes it
+            # the callbacks of answered requests read durable state, so they must run before the next round
+            # changes it
             self._schedule()
 
     def _schedule(self) -> None:
@@ -476,7 +492,9 @@ class Operations(Generic[S]):
                 room -= 1
 
     def _run_round(self, loaded: LoadedShard[S], asked: Sequence[_Asked]) -> int:
-        """Carry out operations, write their batch, and answer when the batch is durable; return the last offset."""
+        """Carry out operations, write their batch, and answer when the batch is durable; return the last
+        offset.
+        """
         last_offset = -1
         if not loaded.is_current:
             self._fail(loaded, asked, Unavailable(ErrorCode.not_coordinator))
@@ -507,8 +525,8 @@ class Operations(Generic[S]):
         return last_offset
 
     def _carry_out(self, loaded: LoadedShard[S], one: _Asked, now_ms: int) -> None:
-        """Judge, append and fold in one operation. Raises Unavailable; LogError, ValueError and MemoryError mean that
-        the shard is lost.
+        """Judge, append and fold in one operation. Raises Unavailable; LogError, ValueError and MemoryError
+        mean that the shard is lost.
         """
         if loaded.failed:
             raise Unavailable(ErrorCode.not_coordinator)
@@ -546,8 +564,8 @@ class Operations(Generic[S]):
 
 
 def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
-    """Answer the operations of a round and all requests that wait for it: the batch is durable, or `error` says why it
-    is lost.
+    """Answer the operations of a round and all requests that wait for it: the batch is durable, or `error`
+    says why it is lost.
     """
     for one in asked:
         if error is not None and one.error is None:
@@ -593,7 +611,8 @@ class LoadedShard(Generic[S]):
         self._codec = codec
         self._batch = OpenBatch(partition, codec.encode)
         self.append = self._batch.add
-        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch.add`)."""
+        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch.add`).
+        """
         self.failed = False
         """Whether the state is ahead of the log, so that it must be loaded again."""
         self.lost = False
@@ -606,7 +625,9 @@ class LoadedShard(Generic[S]):
 
     @property
     def is_current(self) -> bool:
-        """Whether this gateway leads the partition, and the log holds every record of the state: a log that was reopened may end earlier."""
+        """Whether this gateway leads the partition, and the log holds every record of the state: a log that
+        was reopened may end earlier.
+        """
         log = self.partition.log
         return (
             not self.failed

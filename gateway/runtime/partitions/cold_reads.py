@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 FETCHES_AT_ONCE: Final = 16
 """Blocks that are fetched from a bucket at the same time."""
 FETCHED_AHEAD: Final = 8
-"""Blocks that are fetched ahead of a reader, all at once: a bucket answers late, and many requests at a time."""
+"""Blocks that are fetched ahead of a reader, all at once: a bucket answers late, and many requests at a time.
+"""
 T = TypeVar("T")
 
 
@@ -44,9 +45,9 @@ class Fetcher(Protocol):
 class ColdReads:
     """Reads blocks into the page cache with `threads` threads; with 0 readers wait for the disk themselves.
 
-    `cache_bytes` limits the blocks that stay cached, `ahead_bytes` how far blocks are read ahead of a reader. A `fetcher`
-    brings in the blocks that only a bucket has; these do not wait for the disk's threads, nor for flushes. Call all methods in
-    the event loop.
+    `cache_bytes` limits the blocks that stay cached, `ahead_bytes` how far blocks are read ahead of a reader.
+    A `fetcher` brings in the blocks that only a bucket has; these do not wait for the disk's threads, nor for
+    flushes. Call all methods in the event loop.
     """
 
     def __init__(
@@ -130,16 +131,17 @@ class ColdReads:
     async def run(self, work: Callable[[], T]) -> T:
         """Repeat `work` until all that it reads is cached; `work` must change nothing before it returns.
 
-        If the missing blocks were read before and dropped again, `work` waits for the disk. Raises the errors of
-        `work`.
+        If the missing blocks were read before and dropped again, `work` waits for the disk. Raises the errors
+        of `work`.
         """
         return await self._repeated(work, self.attempt, goes_on=True)
 
     async def fetched(self, work: Callable[[], T]) -> T:
-        """Repeat `work` until the local disk has all that it reads: it may wait for the local disk, but not for the bucket.
+        """Repeat `work` until the local disk has all that it reads: it may wait for the local disk, but not
+        for the bucket.
 
-        `work` must change nothing that matters before it returns. If a block was evicted again, `work` waits for the bucket. Raises the
-        errors of `work`.
+        `work` must change nothing that matters before it returns. If a block was evicted again, `work` waits
+        for the bucket. Raises the errors of `work`.
         """
         return await self._repeated(work, self._attempt_without_bucket, goes_on=False)
 
@@ -152,7 +154,9 @@ class ColdReads:
     async def _repeated(
         self, work: Callable[[], T], attempt: Callable[[Callable[[], T]], T], *, goes_on: bool
     ) -> T:
-        """Attempt the work, and bring in what it lacks, until it ends. Where that is missing a second time, the work waits for it itself."""
+        """Attempt the work, and bring in what it lacks, until it ends. Where that is missing a second time,
+        the work waits for it itself.
+        """
         seen: set[Place] = set()
         while True:
             try:
@@ -218,8 +222,8 @@ class ColdReads:
     # --- internals
 
     def _is_in_sequence(self, key: BlockKey) -> bool:
-        """Whether the reader of this block seems to read the file in sequence: it is the first block, or follows a
-        known one.
+        """Whether the reader of this block seems to read the file in sequence: it is the first block, or
+        follows a known one.
         """
         path, number = key
         return number == 0 or (number > 0 and (path, number - 1) in self._known)
@@ -239,7 +243,9 @@ class ColdReads:
                 return
 
     def _fetch_on(self, place: Place) -> bool:
-        """Fetch blocks from the bucket ahead of a reader who comes to this block. Return False if the disk has the block."""
+        """Fetch blocks from the bucket ahead of a reader who comes to this block. Return False if the disk
+        has the block.
+        """
         if self._fetcher is None or not self._fetcher.is_absent(place):
             return False
         path, position, _ = place
@@ -367,7 +373,9 @@ BlockKey = tuple[str, int]
 
 
 class Wanted:
-    """A reader that waits for blocks. Its callback runs once, when all blocks are cached or could not be read."""
+    """A reader that waits for blocks. Its callback runs once, when all blocks are cached or could not be
+    read.
+    """
 
     __slots__ = ("_give_up", "callback", "loads")
 
@@ -404,7 +412,9 @@ class Load:
         self.queue[key] = self
 
     def become_urgent(self) -> None:
-        """Move a block from the queue of blocks that are read ahead to the queue of blocks that a reader waits for."""
+        """Move a block from the queue of blocks that are read ahead to the queue of blocks that a reader
+        waits for.
+        """
         if self.queue is self.lane.ahead:
             del self.lane.ahead[self.key]
             self.queue = self.lane.urgent

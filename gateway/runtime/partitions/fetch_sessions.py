@@ -20,7 +20,9 @@ SESSIONLESS = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_AGE_MS = 120_000
-"""A session idle for less than this is not evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+"""A session idle for less than this is not evicted for a new one (Kafka's
+MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
+"""
 
 
 class SessionPartition:
@@ -40,8 +42,8 @@ class SessionPartition:
     ) -> bool:
         """Whether the incremental answer must name this partition; remembers the new answer.
 
-        `must_tell`: the answer has a diverging epoch or a preferred read replica. Without an error, −1 stands for a watermark that is not
-        known yet, which is no news.
+        `must_tell`: the answer has a diverging epoch or a preferred read replica. Without an error, −1 stands
+        for a watermark that is not known yet, which is no news.
         """
         news = record_bytes > 0 or must_tell
         if high_watermark != self.high_watermark and (high_watermark >= 0 or error_code):
@@ -51,7 +53,8 @@ class SessionPartition:
             self.log_start_offset = log_start_offset
             news = True
         if error_code:
-            # −1 never equals a real watermark, so the next answer names the partition again until the error is gone
+            # −1 never equals a real watermark, so the next answer names the partition again until the error
+            # is gone
             self.high_watermark = -1
             news = True
         return news
@@ -142,10 +145,10 @@ class FetchSessionCache:
 class DelayedFetch:
     """Waits on partitions and completes once, by progress or by timeout.
 
-    Progress is `min_bytes` more bytes than at the start, in all partitions together. A partition that goes offline or
-    is deleted counts as progress, too, because the reader should learn of it. While written records wait for their
-    flush, every flush counts as progress, because these records may be enough. For a reader of committed records
-    (`committed_only`) only a last stable offset that moved is progress.
+    Progress is `min_bytes` more bytes than at the start, in all partitions together. A partition that goes
+    offline or is deleted counts as progress, too, because the reader should learn of it. While written
+    records wait for their flush, every flush counts as progress, because these records may be enough. For a
+    reader of committed records (`committed_only`) only a last stable offset that moved is progress.
     """
 
     __slots__ = (
@@ -216,7 +219,8 @@ class DelayedFetch:
         if complete is None:
             return
         self.cancel()
-        # Complete later in this turn, so that all partitions that one flush round makes visible are read together.
+        # Complete later in this turn, so that all partitions that one flush round makes visible are read
+        # together.
         self._loop.call_soon(complete)
 
     def cancel(self) -> None:

@@ -1,4 +1,6 @@
-"""One flush round: the tickets of its logs and the requests that wait for it. Every flusher begins and ends its rounds here."""
+"""One flush round: the tickets of its logs and the requests that wait for it. Every flusher begins and ends
+its rounds here.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 class Unserved:
-    """The owner of a log that no partition serves, such as the metadata log: its records are persisted once they are
-    durable.
+    """The owner of a log that no partition serves, such as the metadata log: its records are persisted once
+    they are durable.
     """
 
     def __init__(self, log: PartitionLog) -> None:
@@ -34,7 +36,9 @@ class FlushRound:
     def __init__(
         self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[Waiting], begun_s: float = 0.0
     ) -> None:
-        """Take the ticket of each log that has something to flush. `begun_s` is the time in seconds, by any clock."""
+        """Take the ticket of each log that has something to flush. `begun_s` is the time in seconds, by any
+        clock.
+        """
         self.begun_s = begun_s
         self.owners = dirty.values()
         self.entries: list[tuple[PartitionLog, FlushTicket]] = []
@@ -47,14 +51,19 @@ class FlushRound:
             if ticket is not None:
                 self.entries.append((log, ticket))
         self.tickets = dict(self.entries)
-        """The ticket of each log. A new request joins this round if its records are in the ticket. Reopened logs are removed."""
+        """The ticket of each log. A new request joins this round if its records are in the ticket. Reopened
+        logs are removed.
+        """
         self.waiting = waiting
         self.errors: dict[FlushTicket, OSError] = {}
         self.failed_files: set[FlushTicket] = set()
-        """The tickets with an error whose records are durable all the same: only their side files could not be written."""
+        """The tickets with an error whose records are durable all the same: only their side files could not
+        be written.
+        """
 
     def finish(self, after_round: Iterable[Callable[[], None]]) -> int:
-        """Complete or fail every ticket, notify the logs' owners, answer the waiting requests, and then call `after_round`.
+        """Complete or fail every ticket, notify the logs' owners, answer the waiting requests, and then call
+        `after_round`.
 
         Return how many tickets failed.
         """
@@ -90,7 +99,9 @@ class FlushRound:
         return failures
 
     def fail(self, ticket: FlushTicket, error: OSError) -> None:
-        """Give a log its failed ticket back before the end of the round. Does nothing if no log of the round has the ticket."""
+        """Give a log its failed ticket back before the end of the round. Does nothing if no log of the round
+        has the ticket.
+        """
         self.errors[ticket] = error
         for entry in self.entries:
             if entry[1] is ticket:

@@ -1,12 +1,12 @@
 """Group commit: one flush round makes everything durable that was appended before it began.
 
-Requests append at once and then wait for a round. While a round's fdatasyncs run in worker threads, new appends gather
-for the next one, so a hundred waiting requests share one flush. A partition's high watermark follows its round. After a
-failed flush the partition is offline; a flush is never retried, because the kernel may have dropped the dirty pages
-(fsyncgate, PostgreSQL 2018).
+Requests append at once and then wait for a round. While a round's fdatasyncs run in worker threads, new
+appends gather for the next one, so a hundred waiting requests share one flush. A partition's high watermark
+follows its round. After a failed flush the partition is offline; a flush is never retried, because the kernel
+may have dropped the dirty pages (fsyncgate, PostgreSQL 2018).
 
-A small file that a single request waits for is flushed in the event loop itself while the disk is quick: a thread would
-cost more than the flush. The first slow flush ends that for a while.
+A small file that a single request waits for is flushed in the event loop itself while the disk is quick: a
+thread would cost more than the flush. The first slow flush ends that for a while.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ PACE_MEMORY = 0.95
 
 
 class _Pace:
-    """Estimates how long small flushes take (s). A slower flush raises the estimate at once; quicker flushes lower it slowly."""
+    """Estimates how long small flushes take (s). A slower flush raises the estimate at once; quicker flushes
+    lower it slowly.
+    """
 
     __slots__ = ("_recent_s", "_seconds", "limit_s")
 
@@ -60,8 +62,8 @@ class _Pace:
 class Flusher:
     """Collects logs with unflushed appends and flushes them together.
 
-    At most `threads` files are flushed at the same time. A flush runs in the event loop only if it is expected to take
-    less than `inline_limit_s` (0: never).
+    At most `threads` files are flushed at the same time. A flush runs in the event loop only if it is
+    expected to take less than `inline_limit_s` (0: never).
     """
 
     unwritten: Final = None
@@ -96,9 +98,12 @@ class Flusher:
         """Whether in the running round a single request waits for a single small file."""
         self._scheduled = False
         self.after_round: list[Callable[[], None]] = []
-        """Called after all requests that waited for a round are resolved, so that their answers leave together."""
+        """Called after all requests that waited for a round are resolved, so that their answers leave
+        together.
+        """
         self.disk_is_busy = False
-        """Whether reads of uncached records use the disk right now, so that a quick flush can't be expected."""
+        """Whether reads of uncached records use the disk right now, so that a quick flush can't be expected.
+        """
         self.rounds = 0
         self.failures = 0
         self.round_times = Durations()
@@ -146,7 +151,9 @@ class Flusher:
             self._schedule()
 
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that flushes its offset: the running round if that one does, else the next."""
+        """Resolve `waiting` after the round that flushes its offset: the running round if that one does, else
+        the next.
+        """
         log = waiting.owner.log
         running = self._running
         if running is not None:
@@ -159,7 +166,9 @@ class Flusher:
         self._waiting.append(waiting)
 
     def reopened(self, log: PartitionLog) -> None:
-        """Remove a reopened log from the running round: the round flushes nothing that is appended from now on."""
+        """Remove a reopened log from the running round: the round flushes nothing that is appended from now
+        on.
+        """
         if self._running is not None:
             self._running.tickets.pop(log, None)
 

@@ -18,10 +18,13 @@ from log.format.records import Record, iterate_records
 
 
 class LogFlusher(Protocol):
-    """Collects logs with appends that are not durable, and makes them durable together. Call all methods in the event loop."""
+    """Collects logs with appends that are not durable, and makes them durable together. Call all methods in
+    the event loop.
+    """
 
     after_round: list[Callable[[], None]]
-    """Called after all requests that waited for a round are resolved, so that their answers leave together."""
+    """Called after all requests that waited for a round are resolved, so that their answers leave together.
+    """
     disk_is_busy: bool
     """Whether cold reads use the disk right now."""
     inline_limit_s: float
@@ -33,11 +36,15 @@ class LogFlusher(Protocol):
     flushes_disk: bool
     """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
     keeps_flush_settings: bool
-    """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them durable."""
+    """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them
+    durable.
+    """
 
     @property
     def unwritten(self) -> Unwritten | None:
-        """Return the count of bytes that wait for a bucket, beyond which producers are refused; None without a bucket."""
+        """Return the count of bytes that wait for a bucket, beyond which producers are refused; None without
+        a bucket.
+        """
 
     @property
     def waiting_count(self) -> int:
@@ -61,7 +68,9 @@ class LogFlusher(Protocol):
         """Add the owner's log to the next round."""
 
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that makes its offset durable: a running round if one does, else the next."""
+        """Resolve `waiting` after the round that makes its offset durable: a running round if one does, else
+        the next.
+        """
 
     def reopened(self, log: PartitionLog) -> None:
         """Note that a log was reopened."""
@@ -73,7 +82,9 @@ class LogFlusher(Protocol):
         """Wait until nothing is left to flush."""
 
     def give_up(self, reason: str) -> None:
-        """Stop waiting for a bucket that does not answer: take all logs with records that are not durable offline."""
+        """Stop waiting for a bucket that does not answer: take all logs with records that are not durable
+        offline.
+        """
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
         """Make a ticket durable outside of the flush rounds; return its error, None for success.

@@ -1,4 +1,5 @@
-"""Group commit into a bucket: a round becomes objects of the session's write-ahead log, and no file is flushed.
+"""Group commit into a bucket: a round becomes objects of the session's write-ahead log, and no file is
+flushed.
 
 A round takes the tickets of all logs with new records, reads their bytes back from the local files, and puts
 the bytes into the write-ahead log as one object, or as several objects if the bytes exceed the limit of one.
@@ -47,7 +48,8 @@ class WriteAheadLog(Protocol):
     def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Put the next object of the log, and return without waiting.
 
-        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session wrote them.
+        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session
+        wrote them.
         """
 
 
@@ -156,7 +158,9 @@ class ObjectFlusher:
             self._schedule()
 
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that has its offset: a round that is under way, otherwise the next round."""
+        """Resolve `waiting` after the round that has its offset: a round that is under way, otherwise the
+        next round.
+        """
         log = waiting.owner.log
         for current in self._rounds:
             ticket = current.flush.tickets.get(log)
@@ -168,7 +172,9 @@ class ObjectFlusher:
         self._waiting.append(waiting)
 
     def reopened(self, log: PartitionLog) -> None:
-        """Do nothing: a log that is back has all that tickets took, so the rounds under way still decide about it."""
+        """Do nothing: a log that is back has all that tickets took, so the rounds under way still decide
+        about it.
+        """
 
     async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
         """Wait until everything now in the log is durable. Raises StorageFailed."""
@@ -179,7 +185,8 @@ class ObjectFlusher:
         await self._idle.wait()
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket durable that has no records of its own: first the records up to its end, then its side files.
+        """Make a ticket durable that has no records of its own: first the records up to its end, then its
+        side files.
 
         The local file of a new log start offset is written last, when an object has it.
         """
@@ -327,7 +334,9 @@ class ObjectFlusher:
             self.give_up(f"an object of the write-ahead log can't be put: {error}")
 
     def _has_full_object(self, current: ObjectRound) -> bool:
-        """Return whether a full object can be put now, from the rest of the round or from the bytes appended since. Such an object costs no budget."""
+        """Return whether a full object can be put now, from the rest of the round or from the bytes appended
+        since. Such an object costs no budget.
+        """
         return max(current.unread_bytes, self._unwritten.unsent_bytes) >= self._limits.put_max_bytes
 
     def _confirmed(self, current: ObjectRound) -> None:
@@ -356,9 +365,11 @@ class ObjectFlusher:
     # --- the end of the session
 
     def give_up(self, reason: str) -> None:
-        """Fail everything, now and from now on, at the end of the session or when the store does not answer at a stop.
+        """Fail everything, now and from now on, at the end of the session or when the store does not answer
+        at a stop.
 
-        The bucket may take an object in flight all the same. Its producers then get an error, and the next start finds its records.
+        The bucket may take an object in flight all the same. Its producers then get an error, and the next
+        start finds its records.
         """
         if self._ended_by is not None:
             return
@@ -412,7 +423,9 @@ class ObjectRound:
     """Whether all objects of the round are put."""
 
     def note_failures(self) -> int:
-        """Give back the tickets that could not be read; note those without side files. Return how many were given back."""
+        """Give back the tickets that could not be read; note those without side files. Return how many were
+        given back.
+        """
         for ticket, error in self.reader.without_files.items():
             self.flush.errors[ticket] = error
             self.flush.failed_files.add(ticket)
@@ -449,14 +462,17 @@ class ObjectContent(NamedTuple):
 class RoundReader:
     """Reads the tickets of one round, in order, and writes their side files. One thread at a time may call.
 
-    A ticket whose bytes can't be read is left out from there on. Its ranges are then those that no object has.
+    A ticket whose bytes can't be read is left out from there on. Its ranges are then those that no object
+    has.
     """
 
     def __init__(self, tickets: Iterable[FlushTicket], durability: CachedDurability, max_bytes: int) -> None:
         """Take the tickets. An object ends at `max_bytes`, but a batch is never divided."""
         self._tickets = deque(tickets)
         self._to_check = {ticket for ticket in self._tickets if not ticket.is_just_written()}
-        """The tickets whose bytes may come from the disk instead of memory. A disk may have changed bytes, so they are checked before an object holds them."""
+        """The tickets whose bytes may come from the disk instead of memory. A disk may have changed bytes, so
+        they are checked before an object holds them.
+        """
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque[FileRange]()
         self._durability = durability
         self._max_bytes = max_bytes
@@ -507,7 +523,8 @@ class RoundReader:
             self.without_files[ticket] = known
 
     def _read_part(self, ticket: FlushTicket, part: FileRange, room: int, content: ObjectContent) -> int:
-        """Read a range, or its first batches if there is not more room; return the bytes, 0 where no batch has room.
+        """Read a range, or its first batches if there is not more room; return the bytes, 0 where no batch
+        has room.
 
         Raises OSError, LogError.
         """
@@ -538,7 +555,8 @@ class RoundReader:
     def _first_bytes(
         self, ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool
     ) -> tuple[int, RowData, int]:
-        """Return the offset after the first batches of a range, their bytes, and how many these are; 0 where no batch has room.
+        """Return the offset after the first batches of a range, their bytes, and how many these are; 0 where
+        no batch has room.
 
         Raises OSError, LogError.
         """
@@ -587,7 +605,8 @@ def _check(ticket: FlushTicket, data: bytes, first_offset: int, end_offset: int)
 
 
 def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool) -> tuple[int, bytes]:
-    """Return the first whole batches of a range that fit into `room` bytes, and the offset after these batches.
+    """Return the first whole batches of a range that fit into `room` bytes, and the offset after these
+    batches.
 
     Where not even one fits, return no bytes with `must_fit`, else the first batch. Raises OSError, LogError.
     """

@@ -1,5 +1,5 @@
-"""One partition as the gateway serves it: its log, its leader epoch, and the requests that wait for its flush or
-its growth.
+"""One partition as the gateway serves it: its log, its leader epoch, and the requests that wait for its flush
+or its growth.
 
 Times the appends of producers' batches, one now and then, because two looks at the clock cost a tenth of an
 append.
@@ -45,8 +45,8 @@ logger = logging.getLogger(__name__)
 
 
 STRICT_MS: Final = 30_000
-"""Time (ms) for which a partition is strict (`Partition.strict_until_ms`) after a gateway of a cluster has begun to lead it. Clients
-send a refused batch again within seconds.
+"""Time (ms) for which a partition is strict (`Partition.strict_until_ms`) after a gateway of a cluster has
+begun to lead it. Clients send a refused batch again within seconds.
 """
 FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
@@ -107,7 +107,8 @@ class Partition:
         self.gate: ProduceGate | None = None
         """The gate that producers must pass in a topic with a backlog quota."""
         self.strict_until_ms = 0
-        """Until when a batch that is not the first of an unknown producer must come twice; 0 if it need not."""
+        """Until when a batch that is not the first of an unknown producer must come twice; 0 if it need not.
+        """
         self._records_before = log.log_end_offset + log.segments.cut_records
         """The records that were appended before the partition was opened."""
         self._bytes_before = log.segments.appended_bytes
@@ -116,7 +117,9 @@ class Partition:
         """The bytes of records in answers to fetches since the partition was opened."""
         self.closed = False
         self.is_handed_over = False
-        """Whether another gateway is about to lead the partition: a record that is appended now would be lost."""
+        """Whether another gateway is about to lead the partition: a record that is appended now would be
+        lost.
+        """
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None
         """The recovery point, and the time at which records after it were first seen."""
@@ -125,7 +128,9 @@ class Partition:
 
     @property
     def appended_records(self) -> int:
-        """Return the number of records appended since the partition was opened. It never falls, also when a reopening cuts off records."""
+        """Return the number of records appended since the partition was opened. It never falls, also when a
+        reopening cuts off records.
+        """
         return self.log.log_end_offset + self.log.segments.cut_records - self._records_before
 
     @property
@@ -172,7 +177,8 @@ class Partition:
             log.advance_high_watermark_to_end()
             rolled = info.base_offset == log.segments.active.base_offset > 0
             if rolled or log.log_end_offset - log.recovery_point >= self.flush_messages:
-                # flush a closed segment, as Kafka does, so that after a crash only the active segment is checked
+                # flush a closed segment, as Kafka does, so that after a crash only the active segment is
+                # checked
                 self._flusher.mark_dirty(self)
             if self._watchers:
                 self._tell_watchers()
@@ -183,7 +189,8 @@ class Partition:
     ) -> Appended:
         """End a producer's transaction in this partition, and start the flush of the marker.
 
-        Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `PartitionLog.end_marker`), and as `append` does.
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `PartitionLog.end_marker`), and as
+        `append` does.
         """
         marker = self.log.end_marker(
             producer_id,
@@ -205,7 +212,9 @@ class Partition:
         return ErrorCode.unknown_leader_epoch
 
     def is_persisted(self, offset: int) -> bool:
-        """Whether the records up to `offset` are persisted, so that consumers see them and answers may mention them."""
+        """Whether the records up to `offset` are persisted, so that consumers see them and answers may
+        mention them.
+        """
         return offset < self.log.high_watermark
 
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
@@ -256,8 +265,8 @@ class Partition:
             self.start_flush()
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
-        """Call back, until `unwatch`, whenever the high watermark moves, and when the partition goes offline or is
-        closed.
+        """Call back, until `unwatch`, whenever the high watermark moves, and when the partition goes offline
+        or is closed.
         """
         self._watchers[key] = callback
 
@@ -285,7 +294,9 @@ Append = Callable[..., Appended]
 
 
 class AppendTimes:
-    """Puts itself before `Partition.append` for one append whenever `arm` is called. A refused batch is not counted."""
+    """Puts itself before `Partition.append` for one append whenever `arm` is called. A refused batch is not
+    counted.
+    """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.durations = Durations()
@@ -384,7 +395,9 @@ class Readiness(Protocol):
 
 
 class AlwaysReady:
-    """The readiness of a gateway whose data directory has all that the gateway leads. The log of a lost partition stays open."""
+    """The readiness of a gateway whose data directory has all that the gateway leads. The log of a lost
+    partition stays open.
+    """
 
     def begin(self, image: MetadataImage) -> None:
         """Do nothing."""
@@ -404,7 +417,9 @@ ALWAYS_READY: Final = AlwaysReady()
 # check and no fsync.
 
 _EXPECTED: Final = (IncompatibleFormat, LogError, OSError)
-"""The errors of a recovery that a failing disk or a damaged file causes. Any other error is a bug, or a lack of memory or threads."""
+"""The errors of a recovery that a failing disk or a damaged file causes. Any other error is a bug, or a lack
+of memory or threads.
+"""
 
 
 class Recoveries:
@@ -429,7 +444,8 @@ class Recoveries:
         self._start(key, lambda: self._open(directory, key, then))
 
     async def open(self, directory: LogDirectory, key: tuple[str, int]) -> None:
-        """Recover a log that is not open, if that is possible; afterwards it can be opened. Joins a recovery that is under way.
+        """Recover a log that is not open, if that is possible; afterwards it can be opened. Joins a recovery
+        that is under way.
 
         The recovery continues when the caller is cancelled.
         """

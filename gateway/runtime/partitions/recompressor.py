@@ -1,7 +1,7 @@
 """Recompresses batches in threads, so that the event loop serves other requests meanwhile.
 
-The libraries of the codecs release Python's lock while they work. A thread gets nothing of a partition but the batch and
-settings that never change; the event loop appends the result.
+The libraries of the codecs release Python's lock while they work. A thread gets nothing of a partition but
+the batch and settings that never change; the event loop appends the result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class _Job:
 
 
 class Recompressor:
-    """Recompresses batches in `threads` threads, which the first batch starts. Call all methods in the event loop."""
+    """Recompresses batches in `threads` threads, which the first batch starts. Call all methods in the event
+    loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, threads: int, machine: Machine) -> None:
         self._loop = loop
@@ -61,7 +63,9 @@ class Recompressor:
         now_ms: int,
         then: Callable[[Outcome], None],
     ) -> None:
-        """Recompress a batch, and call `then` with the outcome; `then` is never called at once, nor after `stop`."""
+        """Recompress a batch, and call `then` with the outcome; `then` is never called at once, nor after
+        `stop`.
+        """
         if self._is_stopped:
             return
         if self._workers is None:

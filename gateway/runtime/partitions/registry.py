@@ -78,7 +78,9 @@ class TopicPartitions:
         return 0 <= index < len(self._partitions)
 
     def get(self, index: int) -> Partition | None:
-        """Return the partition, opened if it was not; None when there is none, another node leads it, or it can't be opened."""
+        """Return the partition, opened if it was not; None when there is none, another node leads it, or it
+        can't be opened.
+        """
         if 0 <= index < len(self._partitions):
             return self._partitions[index] or self._open_now(index)
         return None
@@ -88,7 +90,9 @@ class TopicPartitions:
         return self.refusal(index) or ErrorCode.kafka_storage_error
 
     def refusal(self, index: int) -> ErrorCode | None:
-        """Return why requests for a partition are refused without opening it: it is unknown, or another node leads it."""
+        """Return why requests for a partition are refused without opening it: it is unknown, or another node
+        leads it.
+        """
         if not self.has(index):
             return ErrorCode.unknown_topic_or_partition
         return None if self._source.leads(self.name, index) else ErrorCode.not_leader_or_follower
@@ -106,7 +110,9 @@ class TopicPartitions:
         return self._partitions[index] if self.has(index) else None
 
     def take(self, index: int) -> Partition | None:
-        """Return the partition if it is open, and forget it: the next request opens it again if this node leads it then."""
+        """Return the partition if it is open, and forget it: the next request opens it again if this node
+        leads it then.
+        """
         partition = self.peek(index)
         self.failed.discard(index)
         if partition is not None:
@@ -158,23 +164,31 @@ class Partitions:
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
-        """The number of open partitions that were closed since the start: their topic was deleted, or another node leads them."""
+        """The number of open partitions that were closed since the start: their topic was deleted, or another
+        node leads them.
+        """
         self.tables: list[dict[Any, Any]] = [self.by_name, self.by_id, self.by_key, self.flushed_by_time]
-        """The tables here and elsewhere with entries for topics or partitions. After many deletions they are rebuilt in place,
-        so that they need less memory.
+        """The tables here and elsewhere with entries for topics or partitions. After many deletions they are
+        rebuilt in place, so that they need less memory.
         """
         self.when_closed: list[Callable[[Partition], None]] = []
         """Called for each open partition that is closed, so that no reference keeps its log in memory."""
         self.when_ready: list[Callable[[str, int], None]] = []
-        """Called with topic and index of each partition whose records have come after this node began to lead it."""
+        """Called with topic and index of each partition whose records have come after this node began to lead
+        it.
+        """
 
     @property
     def may_be_led_elsewhere(self) -> bool:
-        """Whether another gateway may lead these partitions by now, so that nothing is answered as the latest."""
+        """Whether another gateway may lead these partitions by now, so that nothing is answered as the
+        latest.
+        """
         return self.lease is not None and self.lease.is_over()
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """Return the partition, opened if it was not; None when there is none, another node leads it, or it can't be opened."""
+        """Return the partition, opened if it was not; None when there is none, another node leads it, or it
+        can't be opened.
+        """
         found = self.by_name.get(topic)
         return None if found is None else found.get(index)
 
@@ -238,9 +252,11 @@ class Partitions:
         return topic
 
     def release(self, name: str, index: int) -> None:
-        """Stop serving a partition that another node leads now: requests that wait for it are answered with that.
+        """Stop serving a partition that another node leads now: requests that wait for it are answered with
+        that.
 
-        Records that wait for their flush are still acknowledged, because they were appended before. `Readiness` decides about the log.
+        Records that wait for their flush are still acknowledged, because they were appended before.
+        `Readiness` decides about the log.
         """
         topic = self.by_name.get(name)
         partition = None if topic is None else topic.take(index)
@@ -279,7 +295,9 @@ class Partitions:
 async def for_each_partition(
     partitions: Iterable[Partition], work: Callable[[Partition], object], purpose: str
 ) -> None:
-    """Call `work` for each open partition, in slices. Log an error of `work` and continue with the next partition."""
+    """Call `work` for each open partition, in slices. Log an error of `work` and continue with the next
+    partition.
+    """
 
     def work_on(partition: Partition) -> None:
         if partition.closed or partition.log.offline:

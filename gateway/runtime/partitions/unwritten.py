@@ -1,5 +1,5 @@
-"""Counts the appended bytes that no object is known to have. Beyond a limit producers must wait, so that a store
-which does not answer fills neither the memory nor the disk.
+"""Counts the appended bytes that no object is known to have. Beyond a limit producers must wait, so that a
+store which does not answer fills neither the memory nor the disk.
 
 Limits how many objects a flusher creates per second, and how many at a time. Pure: knows no clock.
 

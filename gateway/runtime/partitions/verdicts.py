@@ -1,4 +1,6 @@
-"""The newest batches that were not stored: duplicates, and refused ones. They tell why a producer was refused."""
+"""The newest batches that were not stored: duplicates, and refused ones. They tell why a producer was
+refused.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ _LONGEST_CLIENT_ID: Final = 100
 class Verdict(NamedTuple):
     """A batch that was not stored, and why: `outcome` is `duplicate` or the name of Kafka's error.
 
-    `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` counts the verdicts since the start. Fields
-    of a batch without a whole header are -1. `client_id` is empty for a duplicate.
+    `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` counts the
+    verdicts since the start. Fields of a batch without a whole header are -1. `client_id` is empty for a
+    duplicate.
     """
 
     number: int

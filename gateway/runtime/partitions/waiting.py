@@ -8,7 +8,8 @@ A record batch comes back as an answer on this way, in the event loop but for th
     Partition.flush_finished ◄─ LogFlusher                 the high watermark follows what is durable
     then(persisted?) ◄───────── Waiting.resolve         and every request that waited for this round gets its result
 
-A fetch that waits for records yet to be written waits for no flush: it watches the high watermark (`Partition.watch`).
+A fetch that waits for records yet to be written waits for no flush: it watches the high watermark
+(`Partition.watch`).
 """
 
 from __future__ import annotations

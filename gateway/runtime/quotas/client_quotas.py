@@ -35,7 +35,9 @@ PERCENT: Final = 100.0
 
 
 class ClientQuotas:
-    """The quotas of all keys. When there are no quotas, other parts read only `is_on` and `limits_connections`."""
+    """The quotas of all keys. When there are no quotas, other parts read only `is_on` and
+    `limits_connections`.
+    """
 
     def __init__(self, config: Config, clock: Clock, seconds: Callable[[], float]) -> None:
         """Begin without quotas. `seconds` measures the time that requests cost."""
@@ -55,7 +57,9 @@ class ClientQuotas:
         self.is_on = False
         """Whether there is a quota of users or client ids."""
         self.leaves_repeats = False
-        """Whether there is a quota for which every request must be charged, so that no request takes a shorter way."""
+        """Whether there is a quota for which every request must be charged, so that no request takes a
+        shorter way.
+        """
         self.limits_connections = False
         """Whether there is a quota of addresses."""
         self._limits: dict[str, Limits] = {
@@ -167,7 +171,9 @@ class Charge:
         quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms)
 
     def may_fetch(self, size_bytes: int) -> bool:
-        """Charge the bytes of a Fetch answer and return True; return False when the client must wait for them."""
+        """Charge the bytes of a Fetch answer and return True; return False when the client must wait for
+        them.
+        """
         quotas = self._quotas
         throttle_ms = quotas.fetch.try_charge(self._user, self._client_id, size_bytes, quotas.now_ms)
         self._throttle(throttle_ms)
@@ -179,7 +185,9 @@ class Charge:
         return int(most) if most is not None and most < max_bytes else max_bytes
 
     def may_mutate(self, partitions: int, *, strict: bool) -> bool:
-        """Charge created or deleted partitions; return False when the client must wait before, and nothing was charged."""
+        """Charge created or deleted partitions; return False when the client must wait before, and nothing
+        was charged.
+        """
         quotas = self._quotas
         allowed, throttle_ms = quotas.mutations.charge(
             self._user, self._client_id, partitions, quotas.now_ms, strict=strict

@@ -60,7 +60,9 @@ class TelemetryCounters:
     refused: Counter[str] = field(default_factory=Counter)
     """Pushes that were refused, by the name of the error in lower case, such as `telemetry_too_large`."""
     dropped_points: int = 0
-    """Measurements of accepted pushes that were dropped: of series beyond a limit, of kinds that are not kept, or without a value."""
+    """Measurements of accepted pushes that were dropped: of series beyond a limit, of kinds that are not
+    kept, or without a value.
+    """
 
 
 class Push(NamedTuple):
@@ -190,8 +192,8 @@ class Telemetry:
         return self._machine.seconds() * 1000
 
     def disconnected(self, client_instance_id: uuid.UUID) -> None:
-        """Forget the requests of a client whose connection has closed. Its series stay until they expire, so that the last values
-        of a client that ends are scraped.
+        """Forget the requests of a client whose connection has closed. Its series stay until they expire, so
+        that the last values of a client that ends are scraped.
         """
         self._instances.drop(client_instance_id)
 
@@ -202,7 +204,9 @@ class Telemetry:
         self._series.expire(now_ms)
 
     def pushed_series(self) -> Iterator[PushedSeries]:
-        """Yield the newest value of each series, client by client, so one name comes several times and in any order."""
+        """Yield the newest value of each series, client by client, so one name comes several times and in any
+        order.
+        """
         self._series.expire(self._now_ms())
         return iter(self._series)
 
@@ -251,7 +255,9 @@ class PayloadDecoder:
         self._is_stopped = False
 
     async def decode(self, payload: Payload) -> Decoded:
-        """Return the measurements, or INVALID_RECORD, TELEMETRY_TOO_LARGE, or THROTTLING_QUOTA_EXCEEDED when too much waits."""
+        """Return the measurements, or INVALID_RECORD, TELEMETRY_TOO_LARGE, or THROTTLING_QUOTA_EXCEEDED when
+        too much waits.
+        """
         size = len(payload.content)
         if self._is_stopped or self._waiting_bytes + size > MAX_WAITING_BYTES:
             return Decoded(ErrorCode.throttling_quota_exceeded, 0.0)
@@ -268,7 +274,9 @@ class PayloadDecoder:
             self._waiting_bytes -= size
 
     def stop(self) -> None:
-        """Answer the pushes that wait with THROTTLING_QUOTA_EXCEEDED, and end the thread when its current push is done."""
+        """Answer the pushes that wait with THROTTLING_QUOTA_EXCEEDED, and end the thread when its current
+        push is done.
+        """
         self._is_stopped = True
         for done in list(self._waiting):
             _set(done, Decoded(ErrorCode.throttling_quota_exceeded, 0.0))

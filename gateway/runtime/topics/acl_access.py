@@ -25,7 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 def open_access(config: Config, metadata_log: MetadataLog) -> Access:
-    """Return the authorizer that the settings ask for, with all entries of the metadata; without one everything is allowed."""
+    """Return the authorizer that the settings ask for, with all entries of the metadata; without one
+    everything is allowed.
+    """
     if not config.str("authorizer.class.name"):
         return EverythingAllowed()
     super_users = parse_super_users(config.str("super.users"))
@@ -36,7 +38,8 @@ def open_access(config: Config, metadata_log: MetadataLog) -> Access:
     logger.info("the authorizer is on: entries %d, super users %d", len(entries), len(super_users))
     if not super_users and not entries and not everyone:
         logger.warning(
-            "nobody may do anything: there is no access control entry, and super.users names nobody who could add the first"
+            "nobody may do anything: there is no access control entry, and super.users names nobody who "
+            "could add the first"
         )
     return authorizer
 

@@ -49,8 +49,8 @@ class Broker(NamedTuple):
 class Brokers:
     """This gateway, and the brokers that the metadata registers beside it.
 
-    Where none is registered, this gateway serves alone: it leads every partition, also one that the metadata assigns to the node
-    id of a gateway before it.
+    Where none is registered, this gateway serves alone: it leads every partition, also one that the metadata
+    assigns to the node id of a gateway before it.
     """
 
     def __init__(self, image: MetadataImage, node_id: int, rack: str | None) -> None:
@@ -61,7 +61,9 @@ class Brokers:
         self.advertised: dict[str, Endpoint] = {}
         """The advertised address of each listener of this gateway, by its name."""
         self.withheld: set[tuple[str, int]] = set()
-        """The partitions that this gateway leads, and is handing over to other gateways: it serves them no more."""
+        """The partitions that this gateway leads, and is handing over to other gateways: it serves them no
+        more.
+        """
 
     @property
     def is_alone(self) -> bool:
@@ -86,7 +88,9 @@ class Brokers:
 
     @property
     def controller_id(self) -> int:
-        """Return the node id that clients send administrative requests to: the lowest live one. Every gateway can carry them out."""
+        """Return the node id that clients send administrative requests to: the lowest live one. Every gateway
+        can carry them out.
+        """
         live = self._stored.live(self._node_id)
         return live[0] if live else NO_LEADER
 
@@ -125,7 +129,9 @@ class Brokers:
         return None if broker is None or broker.is_fenced else broker
 
     def peer_address(self, listener_name: str, node_id: int) -> PeerAddress | None:
-        """Return the address at which this gateway reaches a live broker, on the listener between brokers; None without one."""
+        """Return the address at which this gateway reaches a live broker, on the listener between brokers;
+        None without one.
+        """
         found = self.find_live(node_id, listener_name)
         return None if found is None else PeerAddress(found.host, found.port)
 
@@ -136,7 +142,8 @@ class Brokers:
         return partition.leader if self._is_live(partition.leader) else NO_LEADER
 
     def leader_in(self, topic_key: str | bytes, index: int) -> tuple[int, int] | None:
-        """Return the node id and the epoch of a partition's leader. The topic is given by name, or by the 16 bytes of its id.
+        """Return the node id and the epoch of a partition's leader. The topic is given by name, or by the 16
+        bytes of its id.
 
         None for an unknown partition.
         """

@@ -1,6 +1,7 @@
 """Asks the leaders of partitions for their log start offsets, for readers at this gateway (ListOffsets).
 
-A leader that may be deposed does not answer that, and neither does one of another leader epoch than this gateway knows.
+A leader that may be deposed does not answer that, and neither does one of another leader epoch than this
+gateway knows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class _Asked(NamedTuple):
 
 
 class LeaderStarts:
-    """The questions to leaders. One request at a time goes to each; what is asked meanwhile goes with the next one."""
+    """The questions to leaders. One request at a time goes to each; what is asked meanwhile goes with the
+    next one.
+    """
 
     def __init__(self, image: MetadataImage, brokers: Brokers, peers: AsksPeers) -> None:
         self._image = image

@@ -33,7 +33,9 @@ logger = logging.getLogger(__name__)
 #: Kafka gives the metadata topic this id (org.apache.kafka.common.Uuid.METADATA_TOPIC_ID).
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 MOST_UNDER_WAY: Final = 1_000
-"""Background changes in progress; a further one is dropped, and its client asks again, as for a missing topic."""
+"""Background changes in progress; a further one is dropped, and its client asks again, as for a missing
+topic.
+"""
 _INT32_MAX: Final = 2**31 - 1
 
 T = TypeVar("T")
@@ -45,14 +47,16 @@ METADATA_LOG_CONFIG: Final = LogConfig(max_message_bytes=_INT32_MAX, retention_m
 def open_metadata_log(directory: LogDirectory) -> PartitionLog:
     """Open the partition log of `__cluster_metadata`, and create it at the first start.
 
-    Raises LogError, OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty, and the data
-    directory shows that it had records: it was durable up to some offset, or there are other partitions.
+    Raises LogError, OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty,
+    and the data directory shows that it had records: it was durable up to some offset, or there are other
+    partitions.
     """
     log = directory.get(METADATA_TOPIC, 0, is_mended=False)
     why = _why_it_is_lost(directory) if log is None or not log.log_end_offset else None
     if why is not None:
         raise CorruptRecord(
-            f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, but {why}; put it back from its *-stray directory or a backup, "
+            f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, but {why}; put it back from its "
+            "*-stray directory or a backup, "
             "or start with an empty data directory"
         )
     if log is None:
@@ -87,7 +91,9 @@ class MetadataLog:
         self._looks: set[asyncio.Task[None]] = set()
 
     def replay(self) -> None:
-        """Build the image from the local log, once and before anything else. Raises UnknownRecordError, LogError."""
+        """Build the image from the local log, once and before anything else. Raises UnknownRecordError,
+        LogError.
+        """
         count = self._folded.replay()
         logger.info(
             "metadata loaded: records %d, topics %d, partitions %d",
@@ -123,7 +129,9 @@ class MetadataLog:
 
     @property
     def log(self) -> PartitionLog:
-        """The local log that stores the metadata. A worker has none: the process that supervises it stores the metadata."""
+        """The local log that stores the metadata. A worker has none: the process that supervises it stores
+        the metadata.
+        """
         assert self._folded.log is not None
         return self._folded.log
 
@@ -142,7 +150,8 @@ class MetadataLog:
     async def commit(self, decide: Decide[T]) -> T:
         """Decide on the present image and carry the decision out; return its answer once it is durable.
 
-        `decide` runs again, on the newer image, when another gateway changed the metadata meanwhile. It must change nothing.
+        `decide` runs again, on the newer image, when another gateway changed the metadata meanwhile. It must
+        change nothing.
 
         The change continues when the caller is cancelled, because it may be in the log already.
 
@@ -222,7 +231,9 @@ class FoldedImage:
         """The offset after the newest record in the image."""
 
     def replay(self) -> int:
-        """Build the image from the local log; return the number of records. Raises UnknownRecordError, LogError."""
+        """Build the image from the local log; return the number of records. Raises UnknownRecordError,
+        LogError.
+        """
         assert self.log is not None
         count = replay_log(self.log, self.image)
         self.log.advance_high_watermark(self.log.log_end_offset)
@@ -261,7 +272,9 @@ class LocalJournal:
             await self._fold_in_when_durable(list(read_records(self._log, self.folded.end_offset)))
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
-        """Write the records in one batch, flush the log and fold them in. Raises LogError; then nothing is folded in."""
+        """Write the records in one batch, flush the log and fold them in. Raises LogError; then nothing is
+        folded in.
+        """
         now_ms = self._clock.now_ms()
         self._log.append(change_batch(records, now_ms), now_ms=now_ms, is_client=False)
         await self._fold_in_when_durable(records)

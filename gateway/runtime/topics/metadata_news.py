@@ -32,8 +32,8 @@ from seq_validator import ProducerLimit
 logger = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.2
-"""How long an answer to an administrator waits until the others have his change, and a gateway that is told of a change until it has
-the change. After that nobody waits."""
+"""How long an answer to an administrator waits until the others have his change, and a gateway that is told
+of a change until it has the change. After that nobody waits."""
 
 
 @dataclass(slots=True)
@@ -46,11 +46,15 @@ class _Listener:
     telling: asyncio.Task[None] | None = None
     """The news under way: at most one. What changes meanwhile is told after it."""
     is_late: bool = False
-    """Whether the last news was not answered in time, or not at all. Nobody waits for the gateway until it answers again."""
+    """Whether the last news was not answered in time, or not at all. Nobody waits for the gateway until it
+    answers again.
+    """
 
 
 class MetadataNews:
-    """The news for each other live gateway, and how far each has the metadata. A gateway that is alone sends none."""
+    """The news for each other live gateway, and how far each has the metadata. A gateway that is alone sends
+    none.
+    """
 
     def __init__(
         self, node_id: int, brokers: Brokers, peers: AsksPeers, last_offset: Callable[[], int]
@@ -78,7 +82,8 @@ class MetadataNews:
     async def settled(self, limit_s: float = WAIT_S) -> None:
         """Wait until the others have what was changed by now, or are late.
 
-        A gateway that does not answer delays one caller, for `limit_s` at most: later ones do not wait for it.
+        A gateway that does not answer delays one caller, for `limit_s` at most: later ones do not wait for
+        it.
         """
         offset = self._last_offset()
         waited = [

@@ -1,14 +1,16 @@
-"""Hands partitions that this gateway leads over to other gateways: ordered ones at once, others to spread leaders after a join.
+"""Hands partitions that this gateway leads over to other gateways: ordered ones at once, others to spread
+leaders after a join.
 
 A partition moves in these steps, and nobody leads it between the first and the last:
 
     1. withhold: appends and reads get NOT_LEADER_OR_FOLLOWER
     2. flush: all records are in the session's log in the bucket, and acknowledged
-    3. upload: the bucket has the whole history of the partition, so the new leader needs no log of this session
+    3. upload: the bucket has the whole history of the partition, so the new leader needs no log of this
+       session
     4. commit: the metadata names the new leader, in the next leader epoch
 
-If one of the first three steps fails, this gateway serves the partition again. If the last one does, this gateway waits until the metadata shows
-who leads the partition.
+If one of the first three steps fails, this gateway serves the partition again. If the last one does, this
+gateway waits until the metadata shows who leads the partition.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class HandOvers(Protocol):
     """Makes partitions ready for another leader."""
 
     async def hand_over(self, topic: str, index: int) -> None:
-        """Serve a partition no more, and upload the rest of its history; nothing is appended any more. Raises errors of the log and the store."""
+        """Serve a partition no more, and upload the rest of its history; nothing is appended any more. Raises
+        errors of the log and the store.
+        """
 
     def keep(self, topic_id: UUID, index: int) -> None:
         """Serve a partition again that was handed over, and that no other gateway leads."""
@@ -123,7 +127,9 @@ class PartitionMoves:
                 await self._rest_until(self._balance_at_s)
 
     async def _rest_until(self, at_s: float | None) -> None:
-        """Wait until there may be something to move: until the metadata changes, or until a time if there is one."""
+        """Wait until there may be something to move: until the metadata changes, or until a time if there is
+        one.
+        """
         left_s = None if at_s is None else max(0.0, at_s - self._seconds())
         try:
             async with asyncio.timeout(left_s):
@@ -149,7 +155,9 @@ class PartitionMoves:
                 return
 
     def _serve_again(self, moves: Iterable[Move]) -> None:
-        """Open the partitions that have not moved: retention looks at open ones, and coordinators have forgotten their state."""
+        """Open the partitions that have not moved: retention looks at open ones, and coordinators have
+        forgotten their state.
+        """
         by_id = self._metadata_log.image.topics_by_id
         for move in moves:
             topic = by_id.get(move.topic_id)
@@ -200,7 +208,9 @@ class PartitionMoves:
             self._brokers.withheld.discard(place)
 
     def _withhold(self, place: tuple[str, int]) -> Partition | None:
-        """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be opened."""
+        """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be
+        opened.
+        """
         partition = self._partitions.get(*place)
         if partition is not None:
             partition.is_handed_over = True
@@ -209,10 +219,11 @@ class PartitionMoves:
         return partition
 
     async def _commit(self, moves: Sequence[Move]) -> list[bool]:
-        """Name the new leaders in the metadata; return which of the partitions have moved. Waits until the metadata can be changed.
+        """Name the new leaders in the metadata; return which of the partitions have moved. Waits until the
+        metadata can be changed.
 
-        A change that failed may be in the metadata all the same, now or later, and the new leaders then serve. So nobody here does before
-        another change has shown what became of the first one.
+        A change that failed may be in the metadata all the same, now or later, and the new leaders then
+        serve. So nobody here does before another change has shown what became of the first one.
         """
         if not moves:
             return []
@@ -232,7 +243,9 @@ class PartitionMoves:
             await asyncio.sleep(RETRIED_AFTER_S)
 
     async def _finish(self, partition: Partition | None) -> None:
-        """Make the bucket have the whole history of a withheld partition. Raises LogError, and errors of the store."""
+        """Make the bucket have the whole history of a withheld partition. Raises LogError, and errors of the
+        store.
+        """
         if partition is None:
             raise StorageFailed("its log can't be opened")
         log = partition.log

@@ -1,7 +1,8 @@
 """Chooses the gateway from which a consumer reads uploaded records (`preferred_read_replica`, KIP-392).
 
-A consumer that comes back to the leader within RETURNED_FOR_S is served by the leader: what it read is not at the other gateway, or that
-one can't serve it now. A client that does not know preferred replicas asks the leader again at once, so it gets its records, too.
+A consumer that comes back to the leader within RETURNED_FOR_S is served by the leader: what it read is not at
+the other gateway, or that one can't serve it now. A client that does not know preferred replicas asks the
+leader again at once, so it gets its records, too.
 
 Source: Kafka's ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
 """
@@ -20,9 +21,13 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.brokers import Brokers
 
 LEAST_BYTES: Final = 1 << 20
-"""Uploaded bytes that a consumer must have before it. For fewer, a way to another gateway and back costs more than it saves."""
+"""Uploaded bytes that a consumer must have before it. For fewer, a way to another gateway and back costs more
+than it saves.
+"""
 RETURNED_FOR_S: Final = 90.0
-"""librdkafka takes a preferred replica for one that changes too quickly if it comes within a minute of the last one."""
+"""librdkafka takes a preferred replica for one that changes too quickly if it comes within a minute of the
+last one.
+"""
 CLIENTS_KEPT: Final = 10_000
 """Clients and partitions that were decided about. A client that is dropped early is decided about again."""
 
@@ -56,7 +61,9 @@ class ReadReplicas:
         uploaded: Callable[[PartitionKey], Manifest | None],
         seconds: Callable[[], float],
     ) -> None:
-        """Take the class of `replica.selector.class`. `uploaded` returns a manifest that the bucket has, or None."""
+        """Take the class of `replica.selector.class`. `uploaded` returns a manifest that the bucket has, or
+        None.
+        """
         self._selector = selector
         self._node_id = node_id
         self._image = image
@@ -70,7 +77,9 @@ class ReadReplicas:
         self._live: Sequence[int] = ()
 
     def instead(self, partition: Partition, offset: int, reader: Reader) -> int | None:
-        """Return the node id of the gateway that should serve a reader from an offset on; None for this one, the leader."""
+        """Return the node id of the gateway that should serve a reader from an offset on; None for this one,
+        the leader.
+        """
         log = partition.log
         if not log.log_start_offset <= offset < log.high_watermark or partition.topic in INTERNAL_TOPICS:
             return None
@@ -118,7 +127,9 @@ class ReadReplicas:
 
 
 def candidates_of(selector: str, replicas: Sequence[Replica], leader: int, rack: str) -> list[int]:
-    """Return the node ids of the replicas among which the least loaded one is to be chosen; none where the leader serves."""
+    """Return the node ids of the replicas among which the least loaded one is to be chosen; none where the
+    leader serves.
+    """
     near = [replica.node_id for replica in replicas if rack and replica.rack == rack]
     if selector == RACK_SELECTOR:
         return [] if leader in near else near

@@ -1,7 +1,9 @@
-"""The journal of a metadata log that many gateways share: a change is an object of the bucket, created only if its place is empty.
+"""The journal of a metadata log that many gateways share: a change is an object of the bucket, created only
+if its place is empty.
 
-The local log of `__cluster_metadata` is a copy, which spares the next start some reading. It is no part of any write-ahead log, and
-nothing waits for it. If the local disk refuses a change, the copy ends there, and the next start makes it anew.
+The local log of `__cluster_metadata` is a copy, which spares the next start some reading. It is no part of
+any write-ahead log, and nothing waits for it. If the local disk refuses a change, the copy ends there, and
+the next start makes it anew.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class SharedJournal:
     def __init__(
         self, log: PartitionLog, shared: SharedLog, durability: CachedDurability, clock: Clock
     ) -> None:
-        """`log` is the local copy; it ends where `shared` begins. `folded` must replay it before anything else."""
+        """`log` is the local copy; it ends where `shared` begins. `folded` must replay it before anything
+        else.
+        """
         self.folded = FoldedImage(log)
         self._log = log
         self._shared = shared
@@ -46,13 +50,19 @@ class SharedJournal:
         """Whether the local log has every change so far."""
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.ended_if: Condition = lambda _image: None
-        """Judges the image after each change: a sentence ends this gateway's right to change the metadata, for ever."""
+        """Judges the image after each change: a sentence ends this gateway's right to change the metadata,
+        for ever.
+        """
         self.on_ended: list[Callable[[str], None]] = []
-        """Called once with the sentence when `ended_if` has returned one, or when this release can't read a change."""
+        """Called once with the sentence when `ended_if` has returned one, or when this release can't read a
+        change.
+        """
 
     @property
     def copied(self) -> tuple[int, int] | None:
-        """The number of the first object, and the first offset, that the local log lacks; None if the local log misses changes."""
+        """The number of the first object, and the first offset, that the local log lacks; None if the local
+        log misses changes.
+        """
         return (self._shared.next_seq, self._shared.next_offset) if self._is_copying else None
 
     async def has_more(self) -> bool:
@@ -60,7 +70,9 @@ class SharedJournal:
         return await self._shared.has_more()
 
     async def catch_up(self) -> None:
-        """Fold in all changes that are in the bucket by now. Waits until the store answers. Raises StorageFailed."""
+        """Fold in all changes that are in the bucket by now. Waits until the store answers. Raises
+        StorageFailed.
+        """
         at_once = 1
         while entries := await self._settled(self._shared.read(at_once)):
             for entry in entries:
@@ -72,9 +84,11 @@ class SharedJournal:
             at_once = min(2 * at_once, MOST_LOOKS)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
-        """Make the records the next change, and fold them in; False if another gateway was first, whose change is folded in.
+        """Make the records the next change, and fold them in; False if another gateway was first, whose
+        change is folded in.
 
-        Waits until the store answers. Raises StorageFailed; the change may then be in the bucket all the same, and is folded in later.
+        Waits until the store answers. Raises StorageFailed; the change may then be in the bucket all the
+        same, and is folded in later.
         """
         batch = change_batch(records, self._clock.now_ms())
         made = await self._settled(self._shared.create(batch))
@@ -151,7 +165,9 @@ class SharedJournal:
             )
 
     def _note_end(self, sentence: str) -> None:
-        """End the journal: the next call raises. The change that says so may be this gateway's own, and has been made."""
+        """End the journal: the next call raises. The change that says so may be this gateway's own, and has
+        been made.
+        """
         if not self._ended.done():
             self._ended.set_result(sentence)
             for ended in self.on_ended:

@@ -1,4 +1,6 @@
-"""The metadata of a cluster as its bucket has it, for a start that has no image yet and for commands without a gateway."""
+"""The metadata of a cluster as its bucket has it, for a start that has no image yet and for commands without
+a gateway.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from log.format.records import iterate_records
 
 
 def image_of(known: SharedLogContent) -> MetadataImage:
-    """Return the metadata that the shared log has. Raises CorruptChange, UnknownRecordError, IncompatibleFormat."""
+    """Return the metadata that the shared log has. Raises CorruptChange, UnknownRecordError,
+    IncompatibleFormat.
+    """
     image = MetadataImage()
     for batch in metadata_batches(known):
         for record in iterate_records(batch):

@@ -98,8 +98,9 @@ class TopicLifecycle:
     async def start(self) -> None:
         """Bring the data directory in line with the image, then follow its changes.
 
-        This opens the partitions that recovery had to check, and those with open transactions; the others open when
-        they are first used. A partition that can't be opened is logged, and recovered in a thread when it is used again.
+        This opens the partitions that recovery had to check, and those with open transactions; the others
+        open when they are first used. A partition that can't be opened is logged, and recovered in a thread
+        when it is used again.
         """
         self._apply_broker_configs()
         self._readiness.begin(self._metadata_log.image)
@@ -149,7 +150,9 @@ class TopicLifecycle:
         self._follow_leaders(records)
 
     def _follow_leaders(self, records: Sequence[MetadataRecord]) -> None:
-        """Give up the partitions that other brokers lead now, and begin new leader epochs of the partitions that stay."""
+        """Give up the partitions that other brokers lead now, and begin new leader epochs of the partitions
+        that stay.
+        """
         topics_by_id, changed = self._metadata_log.image.topics_by_id, []
         for record in records:
             if isinstance(record, PartitionRecord) and (topic := topics_by_id.get(record.topic_id)):
@@ -180,12 +183,15 @@ class TopicLifecycle:
             partition.begin_leader_epoch(image.leader_epoch)
 
     def _free_names_soon(self) -> None:
-        """Write the recovery points in the background. A partition that can't be opened before is opened by a later request."""
+        """Write the recovery points in the background. A partition that can't be opened before is opened by a
+        later request.
+        """
         if self._freeing is None or self._freeing.done():
             self._freeing = asyncio.create_task(self._free_names())
 
     async def _free_names(self) -> None:
-        """Let new logs have the names of deleted ones: write the recovery points, in a thread, without the deleted logs.
+        """Let new logs have the names of deleted ones: write the recovery points, in a thread, without the
+        deleted logs.
 
         If that fails, such a partition can't be opened before the next checkpoint.
         """
@@ -193,7 +199,8 @@ class TopicLifecycle:
             await write_checkpoint(self._directory)
         except OSError as error:
             logger.error(  # noqa: TRY400
-                "the recovery points can't be written; until they are, new partitions that have the name of a deleted one can't be opened: %s",
+                "the recovery points can't be written; until they are, new partitions that have the name of "
+                "a deleted one can't be opened: %s",
                 error,
             )
 
@@ -286,7 +293,8 @@ class TopicLifecycle:
     def _flush_policy(self, policy: TopicPolicy) -> tuple[int, int]:
         """Return after how many messages and after what time a partition is flushed.
 
-        In a cluster every record waits until the bucket has it: a record that consumers saw earlier could be taken back.
+        In a cluster every record waits until the bucket has it: a record that consumers saw earlier could be
+        taken back.
         """
         if self._flusher.keeps_flush_settings:
             return policy.flush_messages, policy.flush_ms
@@ -371,8 +379,8 @@ class TopicLifecycle:
     async def _delete_strays(self) -> None:
         """Delete or set aside the logs that belong to no topic.
 
-        A crash may have kept the log of a deleted topic; such a log is deleted. A log of any other topic should be
-        here, and the metadata has lost it; such a log is set aside.
+        A crash may have kept the log of a deleted topic; such a log is deleted. A log of any other topic
+        should be here, and the metadata has lost it; such a log is set aside.
         """
         image = self._metadata_log.image
         count = 0
@@ -425,7 +433,9 @@ _TIMESTAMP_LIMITS: Final = ("message.timestamp.before.max.ms", "message.timestam
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The effective configuration of a topic: that of its logs, when they are flushed, and the codec of their batches."""
+    """The effective configuration of a topic: that of its logs, when they are flushed, and the codec of their
+    batches.
+    """
 
     log_config: LogConfig
     flush_messages: int
@@ -470,7 +480,8 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         examines_timestamps=any(_is_set(config, overrides, name) for name in _TIMESTAMP_LIMITS),
-        # compaction decodes the batches later, and a batch that can't be decoded would stop compaction for good
+        # compaction decodes the batches later, and a batch that can't be decoded would stop compaction for
+        # good
         deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
         max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
         max_decoded_records=config.int("seqgate.batch.decoded.max.records"),
@@ -565,10 +576,11 @@ class InternalTopics:
         self._spread: dict[str, tuple[uuid.UUID, int]] = {}
 
     def index_for(self, name: str, text: str) -> int | None:
-        """Return the partition of a topic that stores the state of the group or id `text`; None while there is no such topic.
+        """Return the partition of a topic that stores the state of the group or id `text`; None while there
+        is no such topic.
 
-        The number of partitions is taken from the metadata at the first call. Partitions added later do not count.
-        Otherwise state would be looked up in other partitions than those that store it.
+        The number of partitions is taken from the metadata at the first call. Partitions added later do not
+        count. Otherwise state would be looked up in other partitions than those that store it.
         """
         topic = self._metadata_log.image.topics_by_name.get(name)
         if topic is None or not topic.partitions:
@@ -579,14 +591,18 @@ class InternalTopics:
         return (java_hash(text) & 0x7FFFFFFF) % known[1]
 
     def leader_for(self, name: str, text: str) -> int:
-        """Return the node id of the gateway that stores the state of the group or id `text`; -1 while there is none."""
+        """Return the node id of the gateway that stores the state of the group or id `text`; -1 while there
+        is none.
+        """
         index = self.index_for(name, text)
         if index is None:
             return NO_LEADER
         return self._brokers.leader_of(self._metadata_log.image.topics_by_name[name].partitions[index])
 
     def is_elsewhere(self, name: str, text: str) -> bool:
-        """Return whether another gateway stores the state of the group or id `text`; False while no live gateway does."""
+        """Return whether another gateway stores the state of the group or id `text`; False while no live
+        gateway does.
+        """
         if self._brokers.is_alone:
             return False
         return self.leader_for(name, text) not in {self._node_id, NO_LEADER}

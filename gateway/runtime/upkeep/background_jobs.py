@@ -150,7 +150,9 @@ class BackgroundJobs:
                 logger.exception("the job %s failed and runs again after its interval", job.name)
 
     async def _apply_retention(self) -> None:
-        """Open the closed partitions in which retention may have to delete records, and look at each open one that is due."""
+        """Open the closed partitions in which retention may have to delete records, and look at each open one
+        that is due.
+        """
         now_ms = self._clock.now_ms
         async for key in in_slices(list(self._log_directory.stored())):
             self._lifecycle.open_if_retention_is_due(key, now_ms())
@@ -176,18 +178,19 @@ class BackgroundJobs:
 
 
 class LongLived:
-    """Hides objects that live for ever from the garbage collector, so that it never holds a request up for long.
+    """Hides objects that live for ever from the garbage collector, so that it never holds a request up for
+    long.
 
-    A full collection visits every object: with a hundred thousand partitions open it takes half a second. The objects
-    of open partitions stay, so they are frozen, which costs nothing.
+    A full collection visits every object: with a hundred thousand partitions open it takes half a second. The
+    objects of open partitions stay, so they are frozen, which costs nothing.
     """
 
     def __init__(self) -> None:
         self._opened = 0
 
     def freeze_if_due(self, opened: int) -> bool:
-        """Exclude all living Python objects from garbage collection (`gc.freeze`) if at least FREEZE_AFTER partitions were opened since the
-        last time. Return whether this call did.
+        """Exclude all living Python objects from garbage collection (`gc.freeze`) if at least FREEZE_AFTER
+        partitions were opened since the last time. Return whether this call did.
 
         `opened` counts the partitions opened since the start.
         """
@@ -208,7 +211,8 @@ async def _pause(every_s: float | Interval) -> None:
 
 RUN_EVERY_S: Final = 1.0
 SNAPSHOTS_AT_ONCE: Final = 10
-"""Snapshots written in one run, so that many such logs hold up no request; the rest follow in the next runs."""
+"""Snapshots written in one run, so that many such logs hold up no request; the rest follow in the next runs.
+"""
 
 
 class DelayedDelivery:
@@ -249,8 +253,9 @@ _EXPIRATION: Final = "producer.id.expiration.ms"
 class ProducerExpiry:
     """Forgets producers that were idle for `producer.id.expiration.ms`.
 
-    No producer of an open partition is due before the one that was idle longest when all partitions were looked at. So all are
-    looked at again when that one is due, when a partition was opened since, or when the setting was altered.
+    No producer of an open partition is due before the one that was idle longest when all partitions were
+    looked at. So all are looked at again when that one is due, when a partition was opened since, or when the
+    setting was altered.
     """
 
     def __init__(self, config: Config, clock: Clock, partitions: Partitions) -> None:
@@ -358,7 +363,8 @@ class FreedMemory:
     def give_back_if_due(self, closed: int, files_to_delete: int) -> bool:
         """Give memory back once the deletions of many partitions are over; return whether it did.
 
-        `closed` counts the partitions closed since the start, `files_to_delete` the files that wait for their deletion.
+        `closed` counts the partitions closed since the start, `files_to_delete` the files that wait for their
+        deletion.
         """
         goes_on = closed != self._closed_before or files_to_delete > 0
         self._closed_before = closed

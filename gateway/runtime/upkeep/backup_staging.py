@@ -1,7 +1,9 @@
-"""Stages a backup: gives the files of the data directory second names as of one moment, and deletes those names again.
+"""Stages a backup: gives the files of the data directory second names as of one moment, and deletes those
+names again.
 
-`seqgate backup create` copies the files in a process of its own, so that the event loop does nothing for it but `capture`. The
-command holds a file lock meanwhile. A command that was killed releases the lock, so the names of its files go within CHECK_EVERY_S.
+`seqgate backup create` copies the files in a process of its own, so that the event loop does nothing for it
+but `capture`. The command holds a file lock meanwhile. A command that was killed releases the lock, so the
+names of its files go within CHECK_EVERY_S.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class BackupStaging:
         swapping: asyncio.Lock,
         other_files: Collection[str],
     ) -> None:
-        """Take the lock of compaction, and the names of the files in the data directory that the log does not write."""
+        """Take the lock of compaction, and the names of the files in the data directory that the log does not
+        write.
+        """
         self._clock = clock
         self._directory = log_directory
         self._storage = log_directory.environment.storage

@@ -57,8 +57,8 @@ _LEAST_PAUSE_S: Final = 0.005
 _MAX_FAILURES: Final = 3
 """Failed cleanings in a row, for reasons that are not the disk's, after which a partition is left alone."""
 _MAX_FLUSHES: Final = 3
-"""The most flushes of a partition's files before its cleaning. If there are still unflushed files, it is cleaned
-another time.
+"""The most flushes of a partition's files before its cleaning. If there are still unflushed files, it is
+cleaned another time.
 """
 _UNLIMITED: Final = 1e18
 
@@ -83,7 +83,8 @@ class Compaction:
     ) -> None:
         """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work.
 
-        `cold_reads` bring in the blocks that only a bucket has; `hold` keeps whole segment files on the local disk while a cleaner reads them.
+        `cold_reads` bring in the blocks that only a bucket has; `hold` keeps whole segment files on the local
+        disk while a cleaner reads them.
         """
         self._config = config
         self._clock = clock
@@ -103,7 +104,9 @@ class Compaction:
         self._workers: dict[Cleaner, None] = {}
         self.counts = CompactionCounts()
         self.swapping = asyncio.Lock()
-        """Held while a compacted segment takes the place of others. Who holds the lock keeps all segments as they are."""
+        """Held while a compacted segment takes the place of others. Who holds the lock keeps all segments as
+        they are.
+        """
         self._begun: set[asyncio.Task[None]] = set()
         """The work that must finish even when the job is stopped."""
 
@@ -179,7 +182,9 @@ class Compaction:
         return due
 
     async def _cleanable(self, partition: Partition) -> Cleanable | None:
-        """Return the part of a partition to clean now; None when there is none. Waits for the bucket if only that has a needed time."""
+        """Return the part of a partition to clean now; None when there is none. Waits for the bucket if only
+        that has a needed time.
+        """
         log, progress = partition.log, self._progress.of(partition)
         if log.offline or progress.uncleanable:
             return None
@@ -196,7 +201,8 @@ class Compaction:
         if found.checkpoint_was_wrong:
             if log.config.retention_ms < 0 and log.config.retention_bytes < 0:
                 logger.warning(
-                    "%s-%d was cleaned up to offset %s, which is outside its log now; the whole log counts as dirty",
+                    "%s-%d was cleaned up to offset %s, which is outside its log now; the whole log counts "
+                    "as dirty",
                     partition.topic,
                     partition.index,
                     clean_end_offset,
@@ -273,7 +279,8 @@ class Compaction:
         return False
 
     async def _persist_files(self, partition: Partition) -> bool:
-        """Persist the side files with producer state: a crash must not lose them together with removed records.
+        """Persist the side files with producer state: a crash must not lose them together with removed
+        records.
 
         Return False if new files kept coming: the partition is then cleaned another time.
         """
@@ -348,7 +355,8 @@ class Compaction:
         for tell in self.when_compacted:
             tell(partition.log)
         logger.info(
-            "%s-%d was compacted because %s: offsets %d to %d, %d keys; %d of %d records and %d bytes stay; took %.1f s",
+            "%s-%d was compacted because %s: offsets %d to %d, %d keys; %d of %d records and %d bytes stay; "
+            "took %.1f s",
             partition.topic,
             partition.index,
             found.reason,
@@ -471,7 +479,9 @@ class CompactionProgress:
         return entry
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
-        """Drop the entries of deleted topics, so that the checkpoint can't be used for new topics of these names."""
+        """Drop the entries of deleted topics, so that the checkpoint can't be used for new topics of these
+        names.
+        """
         gone = set(topic_ids)
         keys = [key for key, entry in self._entries.items() if entry.topic_id in gone]
         for key in keys:

@@ -1,12 +1,13 @@
-"""Refuses producers before the disk is full or while a bucket lags behind, and reopens partitions that a full disk took offline.
+"""Refuses producers before the disk is full or while a bucket lags behind, and reopens partitions that a full
+disk took offline.
 
-A full disk blocks more than records: without a few bytes for metadata and offsets, nobody could delete a topic to make
-room. So producers may not use the last `seqgate.log.min.free.bytes`. A failed write can still take a partition offline,
-because another program took the space first, or no file handle was left. Such a partition is reopened as `seqgate
-reopen` does it.
+A full disk blocks more than records: without a few bytes for metadata and offsets, nobody could delete a
+topic to make room. So producers may not use the last `seqgate.log.min.free.bytes`. A failed write can still
+take a partition offline, because another program took the space first, or no file handle was left. Such a
+partition is reopened as `seqgate reopen` does it.
 
-In a cluster (`seqgate.cluster`) records wait in the local files until the bucket has them. While too many wait, producers are
-refused, too: a store that does not answer must fill neither the memory nor the disk.
+In a cluster (`seqgate.cluster`) records wait in the local files until the bucket has them. While too many
+wait, producers are refused, too: a store that does not answer must fill neither the memory nor the disk.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ ENOUGH_BYTES: Final = 1 << 20
 class DiskRoom:
     """Checks the free space at intervals between `start` and `stop`.
 
-    `is_short` says whether producers are refused now, because of the disk (`is_disk_short`) or of a bucket (`is_bucket_behind`).
-    `refused_batches` is how many batches were refused since the start.
+    `is_short` says whether producers are refused now, because of the disk (`is_disk_short`) or of a bucket
+    (`is_bucket_behind`). `refused_batches` is how many batches were refused since the start.
     """
 
     def __init__(

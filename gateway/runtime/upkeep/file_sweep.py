@@ -60,7 +60,9 @@ class FileSweep:
         now_ms: Callable[[], int],
         min_age_ms: int,
     ) -> None:
-        """Prepare a sweep that ignores files changed within `min_age_ms`, and files of other parts (`other_names`)."""
+        """Prepare a sweep that ignores files changed within `min_age_ms`, and files of other parts
+        (`other_names`).
+        """
         self._directory = log_directory
         self._storage = log_directory.environment.storage
         self._deletions = log_directory.environment.deletions
@@ -114,7 +116,9 @@ class FileSweep:
         return [self._judged(leak) for leak in found]
 
     def _judged(self, leak: FileLeak) -> FileLeak:
-        """Return a leak as it is; a partition's directory stays where another process may have created it for a topic unknown here."""
+        """Return a leak as it is; a partition's directory stays where another process may have created it for
+        a topic unknown here.
+        """
         is_kept = leak.kind is LeakKind.PARTITION and not self._directory.share.is_whole
         return leak._replace(removable=False) if is_kept else leak
 
@@ -154,8 +158,8 @@ class FileSweep:
     async def remove(self, leaks: Iterable[FileLeak], task: Task, *, unknown: bool) -> list[FileLeak]:
         """Delete the leaks in the background, as all files are deleted; return the leaks that were queued.
 
-        Files of unknown names are deleted only with `unknown`. Each file is renamed first, in one step of the event
-        loop, so that a new file of the same name is not deleted later.
+        Files of unknown names are deleted only with `unknown`. Each file is renamed first, in one step of the
+        event loop, so that a new file of the same name is not deleted later.
         """
         removed = []
         chosen = [leak for leak in leaks if is_chosen(leak, unknown=unknown)]
@@ -210,7 +214,9 @@ OWNERS_PER_STEP: Final = 100
 ALL: Final = -1
 """The partition number that means all partitions of a topic."""
 GRACE_MS: Final = 60_000
-"""Time (ms) beyond its timeout for which a transaction may be open; its coordinator aborts it within that time."""
+"""Time (ms) beyond its timeout for which a transaction may be open; its coordinator aborts it within that
+time.
+"""
 
 
 class StateKind(StrEnum):
@@ -235,7 +241,9 @@ class StateLeak(NamedTuple):
 
 
 class StateSweep:
-    """One search of the coordinators for state about topics that no longer exist. It leaves out shards that can't be loaded."""
+    """One search of the coordinators for state about topics that no longer exist. It leaves out shards that
+    can't be loaded.
+    """
 
     def __init__(
         self,

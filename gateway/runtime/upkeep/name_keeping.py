@@ -82,7 +82,9 @@ class NameKeeping:
                 log.record_states.note_whole_topic()
 
     async def expire(self) -> None:
-        """Expire names that are idle in all partitions of their topic; closed partitions are opened for the check."""
+        """Expire names that are idle in all partitions of their topic; closed partitions are opened for the
+        check.
+        """
         now_ms = self._clock.now_ms()
         topics = {
             log.topic
@@ -97,7 +99,9 @@ class NameKeeping:
                         partition.log.record_states.expire_names(now_ms)
 
     async def _is_known(self, topic: TopicPartitions) -> bool:
-        """Return whether the names of all the topic's partitions that this gateway leads are in memory; this opens the partitions."""
+        """Return whether the names of all the topic's partitions that this gateway leads are in memory; this
+        opens the partitions.
+        """
         stored = self._log_directory.stored()
         async for index in in_slices(range(topic.count)):
             if self._partitions.by_name.get(topic.name) is not topic:

@@ -1,7 +1,9 @@
-"""Applies retention while the gateway serves: rolls segments of idle partitions by time, and deletes old segments.
+"""Applies retention while the gateway serves: rolls segments of idle partitions by time, and deletes old
+segments.
 
-A worker thread persists what must be durable before a segment is deleted. A log with many old segments is processed in
-slices, between which requests run. Where a segment's age is only in the bucket, retention waits for the block and decides then.
+A worker thread persists what must be durable before a segment is deleted. A log with many old segments is
+processed in slices, between which requests run. Where a segment's age is only in the bucket, retention waits
+for the block and decides then.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ class Retention:
             await asyncio.sleep(0)
 
     async def _decided(self, partition: Partition) -> int | None:
-        """Wait until the log can decide without the bucket; return the time of the decision, None at the end of the gateway. Raises LogError."""
+        """Wait until the log can decide without the bucket; return the time of the decision, None at the end
+        of the gateway. Raises LogError.
+        """
 
         def decide() -> int:
             now_ms = self._clock.now_ms()

@@ -37,7 +37,8 @@ class Access(Protocol):
     def allows_some(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Return whether there may be a resource of the type on which the principal may carry out the operation.
+        """Return whether there may be a resource of the type on which the principal may carry out the
+        operation.
 
         Source: Kafka's Authorizer.authorizeByResourceType.
         """
@@ -152,8 +153,8 @@ class AclEntry(NamedTuple):
 class AclFilter(NamedTuple):
     """The conditions that an entry must meet to be found. None and ANY match all values of a field.
 
-    The pattern type ANY finds the name in literal and prefixed patterns; MATCH finds every pattern that applies to a
-    resource of the name.
+    The pattern type ANY finds the name in literal and prefixed patterns; MATCH finds every pattern that
+    applies to a resource of the name.
     """
 
     resource_type: ResourceType = ResourceType.ANY

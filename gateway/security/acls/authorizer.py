@@ -117,7 +117,8 @@ class Authorizer:
     def allows_some(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Return whether there may be a resource of the type on which the principal may carry out the operation.
+        """Return whether there may be a resource of the type on which the principal may carry out the
+        operation.
 
         As in Kafka, entries for another operation do not count here, even if that operation implies this one.
         """
@@ -160,8 +161,8 @@ class Authorizer:
     def _finds_some(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Return whether an entry allows the operation that no entry dominates: one that denies all names, the same name,
-        or the same or a shorter prefix.
+        """Return whether an entry allows the operation that no entry dominates: one that denies all names,
+        the same name, or the same or a shorter prefix.
         """
         hosts = host_texts(host)
         denied: set[str] = set()
@@ -190,7 +191,9 @@ class Authorizer:
     def _verdicts_on_type(
         self, resource_type: ResourceType, holder: str, hosts: tuple[str, ...], operation: Operation
     ) -> Iterator[tuple[PatternType, str, Permission]]:
-        """Yield the patterns on which the holder has an entry for exactly this operation, or for all operations."""
+        """Yield the patterns on which the holder has an entry for exactly this operation, or for all
+        operations.
+        """
         holding = self._rules.get((resource_type, holder))
         if holding is None:
             return
@@ -241,7 +244,8 @@ V = TypeVar("V")
 class NamePatterns(Generic[V]):
     """A table of values by literal names and by prefixes.
 
-    A look-up tries each length that some prefix has: its cost depends on the number of lengths, not of patterns.
+    A look-up tries each length that some prefix has: its cost depends on the number of lengths, not of
+    patterns.
     """
 
     __slots__ = ("_lengths", "literal", "prefixed")

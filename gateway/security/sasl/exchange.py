@@ -1,4 +1,6 @@
-"""One login of one client: the client and the server exchange tokens until the client is logged in or refused."""
+"""One login of one client: the client and the server exchange tokens until the client is logged in or
+refused.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ class LoginRefused(Exception):
     """The client may not log in. The message goes to the client and to the log: it has no secret, and does
     not reveal whether the user is unknown or the password is wrong.
 
-    `principal` is the one that the client claims to be, for the audit log; None for a user that does not exist, because
-    people type passwords in place of their names.
+    `principal` is the one that the client claims to be, for the audit log; None for a user that does not
+    exist, because people type passwords in place of their names.
     """
 
     def __init__(self, reason: str, *, principal: str | None = None) -> None:
@@ -23,8 +25,8 @@ class LoginRefused(Exception):
 class LoggedIn:
     """The result of a login.
 
-    `expires_at_ms`: wall-clock time (ms) at which the client's credentials expire; None when they don't expire.
-    `token_id`: the delegation token that the client logged in with, or None.
+    `expires_at_ms`: wall-clock time (ms) at which the client's credentials expire; None when they don't
+    expire. `token_id`: the delegation token that the client logged in with, or None.
     """
 
     principal: str

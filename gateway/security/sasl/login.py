@@ -34,7 +34,9 @@ SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 REAUTHENTICATION_INTERVAL_S: Final = 1.0
-"""The shortest time (s) between the starts of two re-authentications; an earlier SaslHandshake does not start one."""
+"""The shortest time (s) between the starts of two re-authentications; an earlier SaslHandshake does not start
+one.
+"""
 
 LONGEST_SESSION_MS: Final = 10**16
 """A longer lifetime of a session is cut to this one, which all clients can read."""
@@ -74,7 +76,9 @@ class Handshake(enum.Enum):
     UNKNOWN_MECHANISM = enum.auto()
     """The answer lists the mechanisms, then the connection closes."""
     OTHER_MECHANISM = enum.auto()
-    """A re-authentication with another mechanism than the login's: the answer accepts, then the connection closes."""
+    """A re-authentication with another mechanism than the login's: the answer accepts, then the connection
+    closes.
+    """
     CLOSE = enum.auto()
 
 
@@ -87,7 +91,9 @@ _BEFORE_TOKENS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A mechanism of a listener. `reauth_ms` is the time after which its clients must log in again; 0 for never."""
+    """A mechanism of a listener. `reauth_ms` is the time after which its clients must log in again; 0 for
+    never.
+    """
 
     mechanism: Mechanism
     reauth_ms: int = 0
@@ -212,7 +218,9 @@ PLAIN: Final = "PLAIN"
 CLIENT_MECHANISMS: Final = (PLAIN, *(each.mechanism for each in ScramHash))
 """The mechanisms that take a user name and a password."""
 _MOST_ITERATIONS: Final = 100 * MAX_ITERATIONS
-"""Iterations that a server may ask for; a login that asks for more is refused, because it would take seconds of CPU."""
+"""Iterations that a server may ask for; a login that asks for more is refused, because it would take seconds
+of CPU.
+"""
 _FIRST: Final = re.compile(rb"r=([\x21-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d{1,9})(?:,.*)?", re.DOTALL)
 _CHANNEL_BINDING: Final = b"c=" + base64.b64encode(b"n,,")
 

@@ -117,7 +117,9 @@ class FirstMessage:
 
 
 def parse_first_message(message: bytes) -> FirstMessage:
-    """Return the content of the client's first message; extensions are checked and dropped. Raises LoginRefused."""
+    """Return the content of the client's first message; extensions are checked and dropped. Raises
+    LoginRefused.
+    """
     found = _FIRST.fullmatch(message)
     if found is None:
         raise LoginRefused(_MALFORMED)
@@ -242,14 +244,18 @@ class UnsecuredTokens:
 # key.
 
 UNKNOWN_KEY_INTERVAL_S: Final = 10.0
-"""Time (s) after an attempt to read the keys in which tokens with unknown keys are refused without another attempt."""
+"""Time (s) after an attempt to read the keys in which tokens with unknown keys are refused without another
+attempt.
+"""
 WAIT_S: Final = 10.0
 """Longest time (s) that a login waits until the keys are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshTimes:
-    """Times (s) between two attempts to read keys: after a success, after the first failure, and at most after failures."""
+    """Times (s) between two attempts to read keys: after a success, after the first failure, and at most
+    after failures.
+    """
 
     refresh_s: float = 3600.0
     backoff_s: float = 0.1
@@ -297,7 +303,9 @@ class KeySource:
         return self._known(key_id, algorithm)
 
     def why_not_found(self, key_id: str | None) -> str:
-        """Return the reason why `find` found no key. The client gets it, so it does not say where the keys come from."""
+        """Return the reason why `find` found no key. The client gets it, so it does not say where the keys
+        come from.
+        """
         if self._keys is None:
             return "the keys could not be read yet"
         if key_id is None:

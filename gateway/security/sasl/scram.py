@@ -75,7 +75,9 @@ class _Challenge:
     credential: ScramCredential
     nonce: bytes
     signed: bytes
-    """The part of the signed text that is known already: the client's bare first message and the answer to it."""
+    """The part of the signed text that is known already: the client's bare first message and the answer to
+    it.
+    """
     logged_in: LoggedIn
 
 
@@ -153,13 +155,16 @@ class _Login:
     def _refusal(self, principal: str | None) -> LoginRefused:
         """Return the one refusal of unknown users and wrong passwords."""
         return LoginRefused(
-            f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._hashing.mechanism}",
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            f"{self._hashing.mechanism}",
             principal=principal,
         )
 
 
 MAX_MESSAGE_BYTES: Final = 8_192
-"""Bytes of one message of a client; a longer one is refused, so that a client without a login holds little memory."""
+"""Bytes of one message of a client; a longer one is refused, so that a client without a login holds little
+memory.
+"""
 
 _NAME = rb"(?:[\x01-+\--<>-\x7f]|=2C|=3D)+"
 _PRINTABLE = rb"[\x21-+\--~]+"
@@ -226,7 +231,8 @@ def server_final(signature: bytes) -> bytes:
 def _matched(pattern: re.Pattern[bytes], message: bytes, which: str) -> re.Match[bytes]:
     if len(message) > MAX_MESSAGE_BYTES:
         raise LoginRefused(
-            f"the {which} message of the client has {len(message)} bytes; SCRAM messages have at most {MAX_MESSAGE_BYTES}"
+            f"the {which} message of the client has {len(message)} bytes; SCRAM messages have at most "
+            f"{MAX_MESSAGE_BYTES}"
         )
     found = pattern.fullmatch(message)
     if found is None:

@@ -119,7 +119,9 @@ class Numbered:
 
 
 class Orders:
-    """The faults that programs have ordered from one broker. Call one method at a time, from another thread than the broker's."""
+    """The faults that programs have ordered from one broker. Call one method at a time, from another thread
+    than the broker's.
+    """
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -137,7 +139,9 @@ class Orders:
         return self._all[number]
 
     def place(self, order: Order) -> Numbered:
-        """Carry an order out. Raises ValueError, LookupError; NotNow for a partition of a broker that does not run."""
+        """Carry an order out. Raises ValueError, LookupError; NotNow for a partition of a broker that does
+        not run.
+        """
         broken = ExitStack()
         if order.fault == "partition_offline":
             topic = _required(order, "topic")

@@ -96,7 +96,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One kind of request; `body` is the type of its JSON. `answer` waits for the broker, in a thread that may wait."""
+    """One kind of request; `body` is the type of its JSON. `answer` waits for the broker, in a thread that
+    may wait.
+    """
 
     method: str
     path: str
@@ -243,7 +245,8 @@ def description() -> dict[str, Any]:
         "info": {
             "title": "Seqgate test control",
             "version": "1",
-            "description": "Lets a broker fail on purpose, moves its clock, and looks inside. For tests only.",
+            "description": "Lets a broker fail on purpose, moves its clock, and looks inside. For tests "
+            "only.",
         },
         "paths": paths,
         "components": {"schemas": schemas},
@@ -324,7 +327,8 @@ ROUTES: Final = (
     Route(
         "POST",
         "/reset",
-        "Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker keeps its address.",
+        "Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker "
+        "keeps its address.",
         _reset,
     ),
     Route("POST", "/stop", "Stop the broker cleanly. The test control still answers.", _stop),

@@ -43,7 +43,8 @@ logger = logging.getLogger(__name__)
 def serve_under_test(
     config: Config, address: str, *, guide: bool = False, console: bool = False, exit_with: int | None = None
 ) -> None:
-    """Run a broker and its test control at HOST:PORT until SIGINT or SIGTERM, or until the process with the id `exit_with` has ended.
+    """Run a broker and its test control at HOST:PORT until SIGINT or SIGTERM, or until the process with the
+    id `exit_with` has ended.
 
     Where no setting names a data directory, the data is in a temporary one. Raises StartFailed.
     """
@@ -101,7 +102,9 @@ async def _begin_control(broker: BrokerThread, address: str) -> ControlListener:
 
 @contextlib.contextmanager
 def _ended(process: int | None, stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` in the event loop when the process with this id has ended. Raises StartFailed if there is none."""
+    """Call `stop` in the event loop when the process with this id has ended. Raises StartFailed if there is
+    none.
+    """
     if process is None:
         yield
         return
