@@ -28,7 +28,7 @@ from gateway.config.documentation import configuration_page
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
 from gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
-from gateway.metrics.exposition import metrics_page
+from gateway.metrics.table import metrics_page
 from gateway.testing.control.routes import description
 
 AREAS: Final = (

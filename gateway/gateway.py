@@ -29,12 +29,8 @@ from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import STRICT_MS, AppendTimes
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
+from gateway.runtime.topics.follow_settings import follow_flusher, follow_open_files, follow_producer_limit
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.metadata_news import (
-    follow_flusher,
-    follow_open_files,
-    follow_producer_limit,
-)
 from gateway.runtime.topics.producer_ids import SEEN_FILE
 from gateway.runtime.topics.topic_lifecycle import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs

@@ -48,7 +48,7 @@ from log.files.data_file import NO_DESCRIPTORS
 from log.files.durable_files import NoRoom
 from log.files.file_names import PARTITION_METADATA
 from log.format.batch_validation import check_batch
-from log.format.due_times import build_end_marker
+from log.format.end_marker import build_end_marker
 from log.format.record_batch import TRANSACTIONAL_FLAG
 from log.log_lists import LogLists
 from log.log_writer import LogWriter

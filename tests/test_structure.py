@@ -110,7 +110,7 @@ MAY_FLUSH = (
     "log.files.disk",
     "log.files.sparse_disk",
     "log.files.storage",
-    "gateway.cluster.objects.address",
+    "gateway.cluster.objects.directory_objects",
 )
 """The modules that may flush: the `Durability`, the modules that make the calls for it, and the object store in a directory."""
 

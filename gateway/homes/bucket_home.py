@@ -60,8 +60,8 @@ from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.services import Services
+from gateway.runtime.topics.follow_settings import put_limits
 from gateway.runtime.topics.leader_starts import LeaderStarts
-from gateway.runtime.topics.metadata_news import put_limits
 from gateway.runtime.topics.read_replicas import ReadReplicas
 from gateway.runtime.topics.shared_journal import SharedJournal
 from gateway.server.server import RECEIVE_BUFFER_BYTES

@@ -11,8 +11,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from gateway.metadata.users import ApiError, Decision
 from gateway.security.acls.access import (
     WILDCARD,
     AclEntry,

@@ -43,8 +43,8 @@ from gateway.config.table import (
     split_listener,
     without_listener,
 )
+from gateway.metadata.decision import ApiError
 from gateway.metadata.records import MAX_CONFIG_BYTES
-from gateway.metadata.users import ApiError
 
 _OF_LISTENERS_OF_ALL_BROKERS: Final = frozenset(
     {"max.connection.creation.rate", "max.connections", "num.network.threads"}

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.java_hash_map import HASH_MASK, by_bucket, in_hash_order, string_hash, table_length
 from gateway.metadata.records import ClientQuotaRecord, QuotaEntity
-from gateway.metadata.users import ApiError, Decision
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -43,6 +43,7 @@ from gateway.config.table import (
     split_listener,
     without_listener,
 )
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.group_configs import group_config_error, group_limit_error
 from gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
@@ -55,7 +56,6 @@ from gateway.metadata.image import (
 )
 from gateway.metadata.producer_ids import node_id_of
 from gateway.metadata.records import MAX_CONFIG_BYTES, ConfigRecord, MetadataRecord
-from gateway.metadata.users import ApiError, Decision
 from gateway.telemetry.subscriptions import InvalidMatch, parse_match
 
 LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")

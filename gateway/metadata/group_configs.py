@@ -13,8 +13,8 @@ from gateway.config.config import Config
 from gateway.config.group_configs import BY_GROUP_NAME, GROUP_CONFIGS, GroupConfig
 from gateway.config.setting import InvalidValueError, SettingValue
 from gateway.config.table import nearest
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import GROUP_RESOURCE, MetadataImage
-from gateway.metadata.users import ApiError
 
 #: (heartbeat interval, session timeout) of the protocols that have both settings.
 _SESSIONS: Final = tuple(

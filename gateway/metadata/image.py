@@ -40,7 +40,8 @@ from gateway.metadata.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
-from gateway.metadata.users import StoredTokens, StoredUsers
+from gateway.metadata.tokens import StoredTokens
+from gateway.metadata.users import StoredUsers
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4

@@ -15,6 +15,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.metadata.brokers import CLUSTER_VERSION_FEATURE
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import failover, redirected
 from gateway.metadata.records import (
@@ -24,7 +25,6 @@ from gateway.metadata.records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from gateway.metadata.users import ApiError, Decision
 
 LOWEST_NODE_ID: Final = 1
 ANY_EPOCH: Final = -2

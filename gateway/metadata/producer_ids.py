@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import ProducerIdsRecord
-from gateway.metadata.users import Decision
 
 _LAST_ID = 2**63 - 1
 

@@ -21,6 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config.config import Config
 from gateway.metadata.configs import topic_config_error
+from gateway.metadata.decision import UNKNOWN_TOPIC_ID_MESSAGE, UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 from gateway.metadata.image import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
@@ -37,7 +38,6 @@ from gateway.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from gateway.metadata.users import UNKNOWN_TOPIC_ID_MESSAGE, UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 
 #: Partitions that one request may create; Kafka refuses more, too
 #: (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).

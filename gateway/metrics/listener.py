@@ -18,9 +18,9 @@ from gateway.config.exposure import is_loopback
 from gateway.config.listeners import parse_listener
 from gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
-from gateway.metrics.exposition import text_of
 from gateway.metrics.health import complaints
 from gateway.metrics.metric import LoopDelay, Sources, TopicTraffic
+from gateway.metrics.table import text_of
 from gateway.runtime.services import Services
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.runtime.upkeep.retention import Retention

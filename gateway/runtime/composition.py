@@ -20,7 +20,7 @@ from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.stored_shares import StreamsTopics
+from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
@@ -45,9 +45,11 @@ from gateway.runtime.services import (
 from gateway.runtime.telemetry.telemetry import Telemetry
 from gateway.runtime.topics.acl_access import open_access
 from gateway.runtime.topics.brokers import Brokers
-from gateway.runtime.topics.delegation_tokens import DelegationTokens, ImageWaiters
+from gateway.runtime.topics.delegation_tokens import DelegationTokens
+from gateway.runtime.topics.follow_settings import follow_fetch_sessions
+from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog, open_metadata_log
-from gateway.runtime.topics.metadata_news import MetadataNews, follow_fetch_sessions
+from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.producer_ids import open_producer_ids, open_store
 from gateway.runtime.topics.topic_lifecycle import InternalTopics, TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom

@@ -16,7 +16,7 @@ from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.stored_shares import StreamsTopics
+from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.loop.audit import AuditLog
@@ -31,7 +31,8 @@ from gateway.runtime.partitions.verdicts import Verdicts
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.runtime.telemetry.telemetry import Telemetry
 from gateway.runtime.topics.brokers import Brokers, Endpoint
-from gateway.runtime.topics.delegation_tokens import DelegationTokens, ImageWaiters
+from gateway.runtime.topics.delegation_tokens import DelegationTokens
+from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle

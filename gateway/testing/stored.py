@@ -11,7 +11,7 @@ from kio.serial import entity_reader
 
 from gateway.protocol.messages import is_flexible, response_type
 from gateway.runtime.partitions.partition import Partition
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.records import iterate_records
 
 _CHUNK_BYTES: Final = 1 << 20

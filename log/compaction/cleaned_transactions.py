@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
 from log.files.file_names import replace
-from log.format.due_times import EndMarker
+from log.format.end_marker import EndMarker
 from log.segments.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ from log.format.batch_validation import (
     rewritten_batch,
     stored_records,
 )
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from log.segments.segment import Segment
 from log.segments.transaction_index import ENTRY, AbortedTransaction

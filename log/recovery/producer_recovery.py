@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from log.errors import CorruptRecord
 from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from log.segments.damage import NO_TRANSACTION, DamagedRange
 from log.segments.indexes import position_of

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
 from log.files.file_names import TRANSACTION_INDEX_SUFFIX
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import crc_matches
 from log.recovery.producer_recovery import parts_of
 from log.segments.damage import DamagedRange

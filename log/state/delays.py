@@ -37,7 +37,8 @@ from log.environment import DelayedLimit
 from log.errors import DelayedLimitReached, IncompatibleFormat, InvalidRecord, UnsupportedCompressionType
 from log.files.file_names import DELAYED_RECORDS
 from log.format.batch_validation import check_countable
-from log.format.due_times import due_values, parse_due_ms, read_end_marker
+from log.format.due_times import due_values, parse_due_ms
+from log.format.end_marker import read_end_marker
 from log.removal.retention_rules import NOT_HELD
 from log.state.transactions import OffsetRanges
 from seq_validator.checksum import crc32c

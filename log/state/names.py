@@ -44,7 +44,7 @@ from log.files.file_names import (
     offsets_of,
 )
 from log.format.batch_validation import check_countable
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.named_records import NameHeaders, named_records
 from log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
 from seq_validator.names import (

@@ -18,7 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import CONTROL_FLAG
 from log.segments.transaction_index import AbortedTransaction
 from seq_validator import NO_TRANSACTION

@@ -19,7 +19,8 @@ from gateway.runtime.operations.operations import decoded
 from log.config import LogConfig
 from log.errors import IncompatibleFormat, LogError
 from log.format.batch_validation import check_batch, plain_records, rewritten_batch, stored_records
-from log.format.due_times import due_values, parse_due_ms, read_end_marker
+from log.format.due_times import due_values, parse_due_ms
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from log.format.records import Record, iterate_records
 from seq_validator import ProducerTable

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import gateway as composition
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Buffer, Refused, StoreFailed
 from gateway.cluster.wal.sessions import CHANGE_MAGIC
 from gateway.config import load_config

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from log.format.due_times import EndMarker
+from log.format.end_marker import EndMarker
 from log.state.names import Names
 from seq_validator.names import NameTable, TopicNames
 from seq_validator.names.entry import NameEntry

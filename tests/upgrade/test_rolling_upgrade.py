@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from gateway.cluster.metadata.shared_log import read_metadata
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.wal.sessions import SharedLogContent
 from gateway.homes.bucket_start import image_of
 from tests.faults.processes.gateways import TRANSACTIONS, Transactions

@@ -16,10 +16,10 @@ from gateway.admin.gateways.messages import (
 )
 from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import NO_MOVE, led_by, order_move
 from gateway.metadata.membership import drain_broker
-from gateway.metadata.users import ApiError, Decision
 from gateway.runtime.topics.metadata_log import Decide
 from log import LogError
 

@@ -28,9 +28,10 @@ from gateway.admin.users.messages import (
     UserPage,
     UserRow,
 )
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord
-from gateway.metadata.users import Decision, Deletion, Upsertion, alter_users
+from gateway.metadata.users import Deletion, Upsertion, alter_users
 from gateway.runtime.topics.metadata_log import Decide
 from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 from log import LogError

@@ -21,7 +21,7 @@ from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import refusal
 from gateway.console.asking.topics import TopicPlaces
 from log import CorruptRecord, LogError
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import MAGIC, BatchHeader, crc_matches, whole_batches
 from log.format.records import iterate_records
 

@@ -34,6 +34,7 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs, proposed_values
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -41,7 +42,6 @@ from gateway.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop import recent_lines
 from gateway.runtime.services import NodeServices, TopicServices

@@ -31,10 +31,10 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.changes import change_metadata
 from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import is_reassigned, reassign
 from gateway.metadata.records import MetadataRecord
-from gateway.metadata.users import ApiError, Decision
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -22,7 +23,6 @@ from gateway.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from gateway.metadata.users import ApiError
 from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
 _NO_TOPIC: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")

@@ -18,9 +18,9 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.answering.rights import refused_topics
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
-from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.access import Operation

@@ -24,10 +24,10 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import change_metadata, fresh_topic_id, log_change, partitions_text
 from gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
+from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
 from gateway.metadata.image import METADATA_TOPIC
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices

@@ -18,8 +18,8 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.answering.rights import has_on_cluster
+from gateway.metadata.decision import ApiError
 from gateway.metadata.topics import DeletionRight, TopicResult, TopicToDelete, delete_topics
-from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.access import Operation

@@ -18,6 +18,7 @@ from gateway.handlers.admin.config_rights import description_refusal
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
+from gateway.metadata.decision import ApiError
 from gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
@@ -37,7 +38,6 @@ from gateway.metadata.image import (
     name_complaint,
 )
 from gateway.metadata.producer_ids import node_id_of
-from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop import recent_lines
 from gateway.runtime.services import TopicServices

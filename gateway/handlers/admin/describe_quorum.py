@@ -21,8 +21,8 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import METADATA_TOPIC
-from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.access import Operation

@@ -27,10 +27,10 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.named_twice import partition_state, places_to_answer
 from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import order_move
 from gateway.metadata.records import MetadataRecord
-from gateway.metadata.users import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services

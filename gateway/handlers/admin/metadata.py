@@ -42,9 +42,9 @@ from gateway.handlers.answering.rights import (
     topic_operations,
     unseen_topics,
 )
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import INTERNAL_TOPICS, METADATA_TOPIC, MetadataImage, TopicImage, name_complaint
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from gateway.metadata.users import Decision
 from gateway.protocol.messages import build, response_module, written
 from gateway.protocol.schema import Written
 from gateway.runtime.loop.slices import in_slices

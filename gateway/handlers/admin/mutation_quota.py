@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.topics import TopicResult
-from gateway.metadata.users import ApiError, Decision
 
 T = TypeVar("T")
 DecideOn = Callable[[MetadataImage, Sequence[T]], Decision[list[TopicResult]]]

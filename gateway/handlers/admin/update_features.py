@@ -20,7 +20,7 @@ from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.api_versions import FEATURES
 from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.users import ApiError
+from gateway.metadata.decision import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import NodeServices
 from gateway.security.acls.access import Operation

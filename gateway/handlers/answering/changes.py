@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext, TimeLimit
+from gateway.metadata.decision import ApiError
 from gateway.metadata.records import topic_id_text
-from gateway.metadata.users import ApiError
 from gateway.runtime.loop.log_output import UNLIMITED
 from gateway.runtime.topics.metadata_log import Decide, MetadataLog
 from gateway.runtime.topics.metadata_news import WAIT_S

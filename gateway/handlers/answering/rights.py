@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
 from gateway.handlers.answering.api import RequestContext
-from gateway.metadata.users import ApiError
+from gateway.metadata.decision import ApiError
 from gateway.runtime.loop.slices import in_slices
 from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 

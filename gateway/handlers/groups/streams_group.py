@@ -53,9 +53,9 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
 from gateway.handlers.answering.described_group import GroupDescription, describe_each
 from gateway.handlers.answering.rights import describes_all, has_on_cluster
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from gateway.metadata.users import Decision
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
 from gateway.runtime.coordinators.group_coordinator import log_refused
 from gateway.runtime.operations.operations import Unavailable

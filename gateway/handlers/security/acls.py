@@ -47,7 +47,7 @@ from gateway.handlers.answering.changes import change_metadata, log_change
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata import acls
 from gateway.metadata.acls import Found, create_acls, delete_acls
-from gateway.metadata.users import ApiError
+from gateway.metadata.decision import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices

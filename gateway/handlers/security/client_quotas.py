@@ -31,8 +31,8 @@ from gateway.metadata.client_quotas import (
     parts_as_answered,
     shown,
 )
+from gateway.metadata.decision import ApiError
 from gateway.metadata.records import QuotaEntity
-from gateway.metadata.users import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.access import Operation

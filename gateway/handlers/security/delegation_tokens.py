@@ -29,8 +29,9 @@ from gateway.config.protocols import SecurityProtocol
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import change_metadata, log_change
+from gateway.metadata.decision import ApiError
 from gateway.metadata.records import DelegationTokenRecord
-from gateway.metadata.users import ApiError, create_token, describe_tokens, expire_token, renew_token
+from gateway.metadata.tokens import create_token, describe_tokens, expire_token, renew_token
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import SecurityServices
 from gateway.security.acls.access import Operation, ResourceType

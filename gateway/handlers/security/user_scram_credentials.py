@@ -21,7 +21,8 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.metadata.users import ApiError, Deletion, Upsertion, alter_users, describe_users
+from gateway.metadata.decision import ApiError
+from gateway.metadata.users import Deletion, Upsertion, alter_users, describe_users
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.access import Operation

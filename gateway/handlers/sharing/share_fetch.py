@@ -56,7 +56,7 @@ from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
 from log import NEVER_DUE, FileRegion, LogError, PartitionLog
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader, whole_batches
 
 API_KEY: Final = 78

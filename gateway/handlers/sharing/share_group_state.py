@@ -64,7 +64,7 @@ from gateway.coordinator.share.share_partition import StateBatch
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.users import UNKNOWN_TOPIC_MESSAGE
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import api
 from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from gateway.handlers.answering.named_twice import places_to_answer
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.metadata.image import name_complaint
-from gateway.metadata.users import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services

@@ -28,8 +28,8 @@ from gateway.admin.status.live import gateway_version
 from gateway.config import Config
 from gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
 from gateway.durations import BOUNDS_S, Durations
-from gateway.metrics.exposition import SUBJECTS, process_families
 from gateway.metrics.metric import Kind, Metric, Sample, Sources
+from gateway.metrics.table import SUBJECTS, process_families
 from gateway.runtime.loop.slices import in_slices
 
 logger = logging.getLogger(__name__)

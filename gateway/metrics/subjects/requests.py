@@ -55,7 +55,7 @@ def _read(sources: Sources) -> Samples:
 
 
 # What is known of the clients that push metrics of their own (KIP-714). The pushed series themselves are in
-# `gateway.metrics.exposition`.
+# `gateway.metrics.table`.
 
 CLIENTS: Final = gauge("seqgate_telemetry_clients", "Clients that asked for subscriptions lately.")
 SERIES: Final = gauge("seqgate_telemetry_series", "Series that clients have pushed and that are shown.")

@@ -47,7 +47,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.log_flusher import LogFlusher, replay_batches
 from gateway.runtime.partitions.partition import Partition
 from log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
-from log.format.due_times import read_end_marker
+from log.format.end_marker import read_end_marker
 from log.format.record_batch import BatchHeader
 from log.format.records import Record, build_batch, iterate_records
 

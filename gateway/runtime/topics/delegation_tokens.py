@@ -11,14 +11,13 @@ import base64
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.config import Config
 from gateway.config.oauthbearer import KEY_SETTING, OLD_KEY_SETTING
-from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
-from gateway.metadata.users import USER_TYPE, Lifetimes, StoredTokens, is_expired, remove_expired
+from gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired, remove_expired
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.security.sasl.scram import TokenLogin
@@ -123,34 +122,3 @@ def _derived(hashing: ScramHash, password: bytes) -> ScramCredential:
     return credential_of(
         hashing, salt_password(hashing, password, salt, MIN_ITERATIONS), salt, MIN_ITERATIONS
     )
-
-
-# Requests that wait until the metadata shows something, such as the new leader of a partition.
-
-
-class ImageWaiters:
-    """Those who wait for the metadata. Each looks again after every change."""
-
-    def __init__(self, metadata_log: MetadataLog) -> None:
-        self._metadata_log = metadata_log
-        self._waiters: set[asyncio.Event] = set()
-        metadata_log.add_listener(self._changed)
-
-    async def until(self, condition: Callable[[MetadataImage], bool], limit_s: float) -> bool:
-        """Wait until the condition is true of the image; return False if it is not after `limit_s`."""
-        changed = asyncio.Event()
-        self._waiters.add(changed)
-        try:
-            async with asyncio.timeout(limit_s):
-                while not condition(self._metadata_log.image):
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
-            return False
-        finally:
-            self._waiters.discard(changed)
-        return True
-
-    async def _changed(self, _: Sequence[MetadataRecord]) -> None:
-        for changed in self._waiters:
-            changed.set()

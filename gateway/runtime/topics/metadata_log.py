@@ -19,9 +19,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from gateway.metadata.records import MetadataRecord, decode_record, encode_record
-from gateway.metadata.users import Decision
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.operations import DurableFirst, Journal
 from gateway.runtime.partitions.log_flusher import LogFlusher, replay_records

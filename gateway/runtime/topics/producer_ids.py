@@ -9,8 +9,8 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.producer_ids import claim_block, move_next
 from gateway.metadata.records import ProducerIdsRecord
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.topics.follow_settings import follow_producer_ids
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.metadata_news import follow_producer_ids
 from log import Durability, LogError
 from pid_allocator import (
     NextIdBehind,

@@ -18,6 +18,7 @@ from typing import Final, cast
 from gateway.config import Config
 from gateway.config.table import BY_TOPIC_NAME
 from gateway.config.topics import PRODUCER, UNCOMPRESSED
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import (
     ALL_BROKERS,
     BROKER_RESOURCE,
@@ -38,7 +39,6 @@ from gateway.metadata.records import (
     TopicRecord,
 )
 from gateway.metadata.topics import create_internal_topic
-from gateway.metadata.users import Decision
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import (
     ALWAYS_READY,

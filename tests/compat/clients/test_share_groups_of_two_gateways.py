@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from gateway.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
-from gateway.metadata.users import Decision
 from gateway.runtime.topics.topic_lifecycle import java_hash
 from tests.compat.clients.test_two_gateways import (
     COUNT,

@@ -16,8 +16,8 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
+from gateway.metadata.decision import Decision
 from gateway.metadata.records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
-from gateway.metadata.users import Decision
 
 NODES = (1, 2)
 PARTITIONS = 4

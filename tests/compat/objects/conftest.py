@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from tests.support.fault_proxy import FaultProxy
 from tests.support.object_stores import MotoServer, Versitygw

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import AlreadyThere, Changed, Missing
 
 SIZE_BYTES = 40_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.console.metrics.listener import WANTED
-from gateway.metrics.exposition import METRICS
 from gateway.metrics.metric import Kind
+from gateway.metrics.table import METRICS
 
 
 @pytest.mark.parametrize("name", WANTED)

@@ -12,8 +12,8 @@ from typing import Any
 
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Deferred
+from gateway.metadata.decision import Decision
 from gateway.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
-from gateway.metadata.users import Decision
 from gateway.peer.peers import PeerUnavailable
 from gateway.protocol.outgoing import decode_answer, encode_request
 from gateway.server.dispatcher import Dispatcher

@@ -23,8 +23,8 @@ from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadL
 from gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import Endpoint
+from gateway.runtime.topics.follow_settings import put_limits
 from gateway.runtime.topics.metadata_log import MetadataJournal, MetadataLog, open_metadata_log
-from gateway.runtime.topics.metadata_news import put_limits
 from log import CachedDurability, Durability, LocalDurability, LogDirectory, PartitionLog, Storage
 from seq_validator import RefusedBatches
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
+from gateway.metadata.decision import Decision
 from gateway.metadata.records import (
     BrokerEndpoint,
     MetadataRecord,
@@ -16,7 +17,6 @@ from gateway.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from gateway.metadata.users import Decision
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch, records

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from gateway.cluster.cache.bucket import BucketThread, WaitingSource
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.uploads.collection import Coverage

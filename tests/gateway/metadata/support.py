@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 
 from gateway.config import Config, load_config
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from gateway.metadata.users import Decision
 
 NODE_ID = 1
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from gateway.metadata.acls import StoredAcls, create_acls, delete_acls, record_of
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, decode_record, encode_record
-from gateway.metadata.users import ApiError
 from gateway.security.acls.access import AclEntry, AclFilter, Operation, PatternType, Permission, ResourceType
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP

@@ -18,10 +18,10 @@ from gateway.config.kept_brokers import (
 )
 from gateway.config.setting import Setting
 from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_broker
 from gateway.metadata.image import BROKER_RESOURCE, MetadataImage
 from gateway.metadata.records import MAX_CONFIG_BYTES
-from gateway.metadata.users import ApiError
 from tests.gateway.metadata.support import NODE_ID, replay
 
 CONFIG: Config = load_config(

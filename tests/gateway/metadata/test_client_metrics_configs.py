@@ -5,9 +5,9 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config import Config, load_config
 from gateway.metadata.configs import MAX_NAME_BYTES, Alteration, ConfigChange, Operation, alter_configs
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage, records_of
 from gateway.metadata.records import MAX_CONFIG_BYTES
-from gateway.metadata.users import ApiError
 from tests.gateway.metadata.support import NODE_ID, replay
 
 CONFIG = load_config()

@@ -18,9 +18,9 @@ from gateway.metadata.client_quotas import (
     describe_client_quotas,
     entity_of,
 )
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import QuotaEntity
-from gateway.metadata.users import ApiError
 
 ANN = entity_of([("user", "ann")])
 ANN_ON_APP = entity_of([("user", "ann"), ("client-id", "app")])

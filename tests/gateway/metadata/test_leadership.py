@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from gateway.metadata.decision import ApiError
 from gateway.metadata.image import MetadataImage, PartitionImage
 from gateway.metadata.leadership import (
     Move,
@@ -18,7 +19,6 @@ from gateway.metadata.leadership import (
     stay_all,
 )
 from gateway.metadata.membership import end_session, register_broker
-from gateway.metadata.users import ApiError
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
 NAME = "t1"

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from gateway.metadata.decision import ApiError
 from gateway.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from gateway.metadata.users import (
     MAX_NAME_BYTES,
     MAX_SALT_BYTES,
-    ApiError,
     Deletion,
     StoredUsers,
     Upsertion,

@@ -308,7 +308,7 @@ class TestTablesThatGrowDuringAScrape:
                     raise AssertionError("the scrape does not end")
             return found
 
-        monkeypatch.setattr("gateway.metrics.exposition._read", growing)
+        monkeypatch.setattr("gateway.metrics.table._read", growing)
         assert (await scene.get("/metrics")).status == 200
         for name in [name for name in shard.groups if name.startswith("new")]:
             del shard.groups[name]

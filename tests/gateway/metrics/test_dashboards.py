@@ -14,8 +14,8 @@ import yaml
 
 from gateway.durations import BOUNDS_S
 from gateway.metrics.dashboard.panels import COLUMNS, PROCESS_METRICS, dashboard_json
-from gateway.metrics.exposition import METRICS
 from gateway.metrics.metric import Kind, Metric
+from gateway.metrics.table import METRICS
 from tests.support.prometheus import promtool
 from tests.support.promql import used
 from tests.test_links import anchors

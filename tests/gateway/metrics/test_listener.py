@@ -14,8 +14,8 @@ from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.home import StartFailed
 from gateway.http import server as http
-from gateway.metrics.exposition import text_of
 from gateway.metrics.listener import VIEWS
+from gateway.metrics.table import text_of
 from tests.gateway.metrics.scene import Scene, running
 from tests.support.metrics_text import OPENMETRICS, values_of
 

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
-from gateway.metrics.exposition import text_of
 from gateway.metrics.metric import Sources
+from gateway.metrics.table import text_of
 from tests.support.certificates import Authority
 
 

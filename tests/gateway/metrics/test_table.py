@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.durations import Durations
-from gateway.metrics.exposition import METRICS, SUBJECTS, metrics_page
 from gateway.metrics.metric import Kind, Metric
+from gateway.metrics.table import METRICS, SUBJECTS, metrics_page
 
 EVERY = [metric for subject in SUBJECTS for metric in subject.metrics]
 OTHER_UNITS = re.compile(r"_(ms|millis|minutes|hours|kb|kib|mb|mib|percent)(_|$)")

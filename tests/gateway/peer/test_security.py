@@ -14,8 +14,8 @@ from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
 from gateway.config import load_config
 from gateway.gateway import Gateway
+from gateway.metadata.decision import Decision
 from gateway.metadata.records import UserScramCredentialRecord
-from gateway.metadata.users import Decision
 from gateway.peer.peers import PeerAddress, Peers, PeerUnavailable
 from gateway.security.sasl.scram_credential import ScramHash
 from tests.support.certificates import Authority

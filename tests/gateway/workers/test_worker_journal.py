@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, TopicRecord, encode_record
-from gateway.metadata.users import Decision
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.workers.link import (
     GONE,

@@ -14,8 +14,8 @@ from pathlib import Path
 from gateway.config import load_config
 from gateway.config.workers import worker_config
 from gateway.gateway import Gateway
+from gateway.metadata.decision import Decision
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.metadata.users import Decision
 from gateway.runtime.partitions.partition import Partition
 from gateway.workers.link import Commit, FromSupervisor, FromWorker, Left
 from gateway.workers.seating import Seat, registration

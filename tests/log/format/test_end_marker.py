@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from log.format.due_times import EndMarker, build_end_marker, read_end_marker
+from log.format.end_marker import EndMarker, build_end_marker, read_end_marker
 from log.format.records import NewRecord, build_batch
 
 

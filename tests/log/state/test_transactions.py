@@ -14,7 +14,7 @@ from log import (
     PartitionLog,
     TransactionCoordinatorFenced,
 )
-from log.format.due_times import build_end_marker
+from log.format.end_marker import build_end_marker
 from log.format.record_batch import parse_header
 from log.format.records import iterate_records
 from log.recovery.load import CleanStop

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
+from gateway.metadata.decision import Decision
 from gateway.metadata.records import (
     BrokerEndpoint,
     ConfigRecord,
@@ -17,7 +18,6 @@ from gateway.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from gateway.metadata.users import Decision
 from tests.simulation.clients.topics import TopicPlan
 from tests.simulation.cluster.gateways import Gateways
 from tests.simulation.cluster.plan import PORT

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from gateway.admin.cluster.messages import Imported, Verification
 from gateway.cli import app
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Buffer, ObjectStore, Refused, StoreFailed, joined
 from gateway.cluster.wal.sessions import CHANGE_MAGIC
 from gateway.config import Config, load_config

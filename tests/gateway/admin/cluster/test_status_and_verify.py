@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from gateway.admin.cluster.messages import ClusterState, Verification
 from gateway.admin.cluster.verification import verify as verified
 from gateway.cli import app
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.sessions import encode_boundary
 from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, boundary_key

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.cluster.cache import part_reader
 from gateway.cluster.cache.bucket import BucketSource, BucketThread, WaitingSource
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.manifest import (
     Manifest,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cluster.cache.bucket import BucketThread
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Missing, ObjectStore
 
 

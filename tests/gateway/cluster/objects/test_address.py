@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.address import (
-    DirectoryObjects,
-    StoreOptions,
-    _s3_settings,
-    open_objects,
-    store_opener,
-)
+from gateway.cluster.objects.address import StoreOptions, _s3_settings, open_objects, store_opener
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Refused
 from gateway.cluster.objects.obstore_objects import ObstoreObjects
 from gateway.config import load_config

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cluster.objects import address
-from gateway.cluster.objects.address import ABANDONED_AFTER_S, LOCK, TEMPORARY, DirectoryObjects
+from gateway.cluster.objects.directory_objects import ABANDONED_AFTER_S, LOCK, TEMPORARY, DirectoryObjects
 from gateway.cluster.objects.objects import AlreadyThere, Changed, Missing, Refused, StoreFailed
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import AlreadyThere, Changed, Entry, Refused, StoreFailed
 from gateway.cluster.objects.probe import RACERS, probe
 from tests.simulation.loop import SimulatedLoop

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
 from gateway.cluster.reading.bucket_reads import NEVER, BucketReads, Found, Loading, NotConfirmed

@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from gateway.cluster.cache.bucket import BucketSource
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.parts.manifest import UNKNOWN, Manifests, PartitionKey, SegmentRef
 from gateway.cluster.rebuild.history import History
 from gateway.cluster.uploads import partition_uploads

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
-from gateway.cluster.objects.address import DirectoryObjects
+from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.wal.ended import seal_earlier
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin import broker_heartbeat
-from gateway.metadata.users import Decision
+from gateway.metadata.decision import Decision
 from gateway.runtime.topics import metadata_news
 from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.asking import Asking, HungUp

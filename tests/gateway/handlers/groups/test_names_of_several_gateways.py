@@ -12,9 +12,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.groups import offset_fetch
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord, MetadataRecord, TopicRecord
-from gateway.metadata.users import Decision
 from tests.gateway.handlers.groups.test_name_offsets import LOADING, NOT_AVAILABLE, offsets, write
 from tests.gateway.handlers.support import Node
 from tests.gateway.handlers.test_leases import give_lease

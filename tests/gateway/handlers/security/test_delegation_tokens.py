@@ -16,7 +16,7 @@ from gateway.handlers.security import delegation_tokens as describe_delegation_t
 from gateway.handlers.security import delegation_tokens as expire_delegation_token
 from gateway.handlers.security import delegation_tokens as renew_delegation_token
 from gateway.handlers.security.delegation_tokens import NO_TIME
-from gateway.metadata.users import MAX_RENEWERS
+from gateway.metadata.tokens import MAX_RENEWERS
 from gateway.runtime.topics import delegation_tokens
 from gateway.security.acls.access import Operation, ResourceType
 from gateway.security.sasl.exchange import LoggedIn, LoginRefused

@@ -19,9 +19,9 @@ from gateway.admin.status.live import gateway_version
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.home import StartFailed
-from gateway.metrics.exposition import METRICS, SUBJECTS, text_of
 from gateway.metrics.otlp import exporter as module
 from gateway.metrics.otlp.exporter import OtlpExporter
+from gateway.metrics.table import METRICS, SUBJECTS, text_of
 from tests.support.gateway_process import free_port
 from tests.support.otlp_receiver import Export, OtlpReceiver, Reply
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.metadata.users import Decision
+from gateway.metadata.decision import Decision
 from gateway.runtime.operations.operations import DurableFirst
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.wal.sessions import SessionFacts, SharedLogContent, register
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import METADATA_TOPIC, TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord
-from gateway.metadata.users import Decision
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.topics.shared_journal import SharedJournal
 from log import CachedDurability, LogEnvironment, PartitionLog, Storage

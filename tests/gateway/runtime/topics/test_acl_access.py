@@ -5,8 +5,8 @@ import uuid
 from pathlib import Path
 
 from gateway.metadata.acls import create_acls, delete_acls
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.users import Decision
 from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 from tests.gateway.handlers.support import Node, open_node
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from gateway.config import load_config
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord, MetadataRecord
-from gateway.metadata.users import Decision
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, replay_log
 from gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from gateway.runtime.topics.topic_lifecycle import topic_policy

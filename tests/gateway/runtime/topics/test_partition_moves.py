@@ -11,10 +11,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.metadata.balance import planned_moves
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.leadership import move_all, order_move
 from gateway.metadata.membership import drain_broker
-from gateway.metadata.users import Decision
 from gateway.runtime.partitions.partition import HandedOver
 from gateway.runtime.topics import partition_moves
 from gateway.runtime.topics.partition_moves import PartitionMoves

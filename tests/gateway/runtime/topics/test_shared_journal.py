@@ -16,7 +16,7 @@ from gateway.cluster.metadata import shared_log
 from gateway.cluster.metadata.change import decode_change
 from gateway.cluster.wal.sessions import read_shared_log
 from gateway.cluster.wal.wal_object import registration_key
-from gateway.metadata.users import Decision
+from gateway.metadata.decision import Decision
 from log import StorageFailed
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.runtime.topics.shared_writers import count_in, open_writer

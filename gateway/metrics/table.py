@@ -242,7 +242,7 @@ login: let only trusted programs reach it. [observability.md](observability.md) 
 Each of several workers listens on a port of its own, one after the other, and tells what it does itself. Counters begin at zero with each
 start of the gateway. Durations are histograms in seconds with buckets from 0.1 ms to 30 s.
 
-Written by `python -m gateway.documentation docs` (`make docs`) from the table in `gateway/metrics/exposition.py`; a test compares the two.
+Written by `python -m gateway.documentation docs` (`make docs`) from the table in `gateway/metrics/table.py`; a test compares the two.
 """
 
 

@@ -1,0 +1,37 @@
+"""The result of a decision: the records to append, and the answer to send once they are durable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.metadata.records import (
+    MetadataRecord,
+)
+
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[Answer_co]):
+    """Records that carry out a change, all or none, and the answer that is true once they are durable."""
+
+    records: Sequence[MetadataRecord]
+    answer: Answer_co
+
+
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """A refusal: Kafka's error code, and a sentence for people."""
+
+    error_code: ErrorCode
+    message: str | None = None
+
+
+UNKNOWN_TOPIC_MESSAGE = "This server does not host this topic-partition."
+
+
+UNKNOWN_TOPIC_ID_MESSAGE = "This server does not host this topic ID."

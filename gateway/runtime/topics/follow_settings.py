@@ -1,0 +1,78 @@
+"""Applies settings to parts that do not read settings themselves, now and after each change."""
+
+from __future__ import annotations
+
+from gateway.config import Config
+from gateway.runtime.loop.machine import split_file_handles
+from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.unwritten import PutLimits
+from log import Storage
+from pid_allocator import ProducerIdAllocator
+from seq_validator import ProducerLimit
+
+
+def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:
+    """Follow `seqgate.log.max.open.files`, but at most the files that the process may open (`handles_limit`).
+
+    After the limit was lowered, surplus files are closed when the next file is opened.
+    """
+
+    def apply() -> None:
+        storage.descriptors.limit = split_file_handles(
+            handles_limit, config.int("seqgate.log.max.open.files")
+        ).files
+
+    config.follow(apply)
+
+
+def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
+    """Follow `seqgate.producer.max` and related settings.
+
+    After a limit was lowered, idle producers are evicted when the next new producer comes.
+    """
+
+    def apply() -> None:
+        limit.max_per_partition = config.int("seqgate.producer.max.per.partition")
+        limit.max_in_all = config.int("seqgate.producer.max")
+        limit.min_idle_ms = config.int("seqgate.producer.min.idle.ms")
+
+    config.follow(apply)
+
+
+def follow_flusher(config: Config, flusher: LogFlusher) -> None:
+    """Follow `seqgate.flush.inline.max.ms`, from the next flush on."""
+
+    def apply() -> None:
+        flusher.inline_limit_s = config.double("seqgate.flush.inline.max.ms") / 1000
+
+    config.follow(apply)
+
+
+def put_limits(config: Config) -> PutLimits:
+    """Return the limits on the objects that a gateway in a cluster writes."""
+    return PutLimits(
+        puts_per_second=config.int("seqgate.cluster.puts.per.second"),
+        puts_in_flight=config.int("seqgate.cluster.puts.in.flight"),
+        put_max_bytes=config.int("seqgate.cluster.put.max.bytes"),
+        unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
+    )
+
+
+def follow_producer_ids(config: Config, producer_ids: ProducerIdAllocator) -> None:
+    """Follow the settings for the size of the next block, and for when it is claimed."""
+
+    def apply() -> None:
+        producer_ids.block_size = config.int("seqgate.producer.id.block.size")
+        producer_ids.prefetch_at = config.double("seqgate.producer.id.prefetch.ratio")
+
+    config.follow(apply)
+
+
+def follow_fetch_sessions(config: Config, sessions: FetchSessionCache) -> None:
+    """Follow `seqgate.fetch.session.max.partitions`."""
+
+    def take() -> None:
+        sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")
+
+    config.follow(take)
