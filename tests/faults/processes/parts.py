@@ -85,5 +85,5 @@ SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full dis
 """The tests that run in this folder. `tests/faults/kill` runs its own, and the full disk is injected where
 mounting is not permitted.
 """
-QUICK = ("stops", "lines", "full disk", "gateways", "transactions in a store")
-"""The tests of `make test-all`; the others run in `make test-nightly`."""
+QUICK = ("stops", "lines", "full disk", "gateways", "transactions in a bucket")
+"""The tests of `make test-all`; the others, and the one store that Go builds, belong to `make test-nightly`."""
