@@ -27,7 +27,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Peer
 from gateway.runtime.partitions.partition import Partition
-from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from log.format.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, crc_matches, parse_header
 from seq_validator import RefusalLimit, RefusedBatches, RefusedBefore
 
 SENT_AGAIN: Final = frozenset(
@@ -87,6 +87,7 @@ class Refusals:
 
         If the checksum is wrong, the header may be the damaged part. Then it is believed only if it is that
         of a producer's very first batch: a producer must never be told that its next batch is out of order.
+        A batch without a producer has no order to lose, and no flipped bit makes one out of a producer's.
         """
         if records is None or len(records) < HEADER_BYTES:
             return
@@ -94,7 +95,9 @@ class Refusals:
         is_sound = batch.size_bytes == len(records) and crc_matches(batch, records)
         if is_sound or batch.base_sequence == 0:
             self.note_batch(key, index, batch, code)
-        if not is_sound and (code in SENT_AGAIN or code == _TOO_LARGE) and not self._peer.is_nameless:
+        if is_sound or batch.producer_id == NO_PRODUCER_ID or self._peer.is_nameless:
+            return
+        if code in SENT_AGAIN or code == _TOO_LARGE:
             self._memory().refuse_unreadable((key, index))
 
     def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int) -> None:
