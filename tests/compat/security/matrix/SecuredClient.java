@@ -127,7 +127,7 @@ public class SecuredClient {
             System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", settings.getProperty(TOKEN_URL));
         }
         settings.put("max.block.ms", "30000");
-        settings.put("default.api.timeout.ms", "30000");
+        settings.put("default.api.timeout.ms", "120000");
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         settings.put("key.serializer", PACKAGE + "StringSerializer");

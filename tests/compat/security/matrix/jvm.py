@@ -15,7 +15,7 @@ from tests.compat.security.matrix.endpoint import Account, Way
 from tests.support.kafka_tools import java_command
 
 SOURCE = Path(__file__).with_name("SecuredClient.java")
-ANSWER_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 180.0
 SECURITY = "org.apache.kafka.common.security"
 EXCEPTIONS = {
     "SaslAuthenticationException": Refusal.LOGIN,

@@ -190,7 +190,7 @@ class Kcat:
 
     def read(self, topic: str, group: str, count: int) -> list[str]:
         # kcat does not leave the group when it ends with an error
-        more = {"auto.offset.reset": "earliest", "session.timeout.ms": "1000"}
+        more = {"auto.offset.reset": "earliest", "session.timeout.ms": "10000"}
         return self._run("-G", group, "-q", "-c", str(count), topic, **more).splitlines()
 
     def close(self) -> None:
