@@ -97,7 +97,12 @@ def fixed_complaint(names: Iterable[str]) -> str | None:
 
 def _is_fixed(name: str) -> bool:
     setting = BY_NAME.get(name)
-    return setting is not None and not setting.dynamic and not setting.dynamic_on_listener
+    if setting is not None:
+        return not setting.dynamic and not setting.dynamic_on_listener
+    # Kafka keeps such a name without effect. A secret is not stored where nothing reads it.
+    of_listener = split_listener(name)
+    general = None if of_listener is None or setting_named(name) is not None else BY_NAME.get(of_listener[1])
+    return general is not None and general.sensitive
 
 
 def scope_complaint(config: Config, names: Iterable[str], *, of_all_brokers: bool) -> str | None:
