@@ -103,13 +103,9 @@ class RefusedBatches:
         if batch.producer_id < 0 or batch.base_sequence < 0 or self._is_closed:
             return
         known = self._refused.get((partition, batch.producer_id))
-        if known is not None:
-            if batch.producer_epoch < known.producer_epoch:
-                return
-            if batch.producer_epoch == known.producer_epoch and _is_after(
-                batch.base_sequence, known.base_sequence
-            ):
-                return
+        is_newer_known = known is not None and batch.producer_epoch < known.producer_epoch
+        if is_newer_known or self.precedes(partition, batch):
+            return
         self._remember((partition, batch.producer_id), _Refused(batch.producer_epoch, batch.base_sequence))
 
     def refuse_unreadable(self, partition: Hashable) -> None:

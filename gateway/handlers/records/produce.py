@@ -22,7 +22,6 @@ Source: Kafka's KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -73,8 +72,6 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.security.acls.access import Operation
-
-logger = logging.getLogger(__name__)
 
 API_KEY = 0
 MANY_PARTITIONS: Final = 1000

@@ -16,7 +16,6 @@ appended at once.
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -42,9 +41,6 @@ from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
 from log.format.compression import Compression
 from log.format.record_batch import HEADER_BYTES, parse_header
-
-logger = logging.getLogger(__name__)
-
 
 _ATTRIBUTES_POSITION: Final = 22
 _TRANSACTIONAL_BIT: Final = 0x10

@@ -92,12 +92,12 @@ class Refusals:
         if records is None or len(records) < HEADER_BYTES:
             return
         batch = parse_header(records)
+        if batch.producer_id == NO_PRODUCER_ID or self._peer.is_nameless:
+            return
         is_sound = batch.size_bytes == len(records) and crc_matches(batch, records)
         if is_sound or batch.base_sequence == 0:
             self.note_batch(key, index, batch, code)
-        if is_sound or batch.producer_id == NO_PRODUCER_ID or self._peer.is_nameless:
-            return
-        if code in SENT_AGAIN or code == _TOO_LARGE:
+        if not is_sound and (code in SENT_AGAIN or code == _TOO_LARGE):
             self._memory().refuse_unreadable((key, index))
 
     def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int) -> None:
