@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects import address
 from gateway.cluster.objects.directory_objects import ABANDONED_AFTER_S, LOCK, TEMPORARY, DirectoryObjects
 from gateway.cluster.objects.objects import AlreadyThere, Changed, Missing, Refused, StoreFailed
 
@@ -114,7 +113,7 @@ async def test_nothing_is_flushed_under_the_lock(tmp_path: Path, monkeypatch: py
         fsync(descriptor)
         flushes.append(descriptor)
 
-    monkeypatch.setattr(address.os, "fsync", with_free_lock)
+    monkeypatch.setattr(os, "fsync", with_free_lock)
     await objects.replace("boundary", b"2", version)
     await objects.delete("boundary")
     assert len(flushes) == 3, "the new content, and the directory after each change"
@@ -246,7 +245,7 @@ async def test_a_file_system_that_hangs(tmp_path: Path, monkeypatch: pytest.Monk
         assert goes_on.wait(60)
         fsync(descriptor)
 
-    monkeypatch.setattr(address.os, "fsync", hanging)
+    monkeypatch.setattr(os, "fsync", hanging)
     objects = DirectoryObjects(tmp_path, timeout_s=0.05)
     with pytest.raises(StoreFailed, match=r"the file system did not answer in 0\.05 s"):
         await objects.create("a", b"late")
