@@ -114,9 +114,9 @@ release: $(VENV)/.ready-test-nightly
 	$(BIN)/python -m tests.release $(ARGS)
 
 docs: $(VENV)/.ready-test
-	$(BIN)/python -m gateway.documentation docs
-	$(BIN)/python -c 'from spark_kafka_compat.options import options_page; print(options_page(), end="")' > docs/spark-options.md
-	$(BIN)/python -m gateway.metrics.dashboard > deploy/grafana/seqgate.json
+	$(BIN)/python -m seqgate.gateway.documentation docs
+	$(BIN)/python -c 'from seqgate.spark_kafka_compat.options import options_page; print(options_page(), end="")' > docs/spark-options.md
+	$(BIN)/python -m seqgate.gateway.metrics.dashboard > deploy/grafana/seqgate.json
 
 site: $(VENV)/.ready-docs
 	$(BIN)/python -m tests.docs.site $(ARGS)

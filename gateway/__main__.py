@@ -1,5 +1,5 @@
-"""`python -m gateway` is `seqgate`."""
+"""`python -m seqgate.gateway` is `seqgate`."""
 
-from gateway.entry import main
+from seqgate.gateway.entry import main
 
 main()

@@ -1,6 +1,6 @@
 """The `seqgate` command.
 
-Functions import what they need when they run, so that a command answers soon. `gateway.entry` runs `serve`
+Functions import what they need when they run, so that a command answers soon. `seqgate.gateway.entry` runs `serve`
 without this module.
 """
 
@@ -11,34 +11,34 @@ from typing import Annotated
 
 import typer
 
-from gateway.admin.acls import command as acls
-from gateway.admin.backlog import command as backlog
-from gateway.admin.backup import command as backup
-from gateway.admin.cluster import command as bucket
-from gateway.admin.configs import command as configs
-from gateway.admin.damage import command as damage
-from gateway.admin.faults import command as faults
-from gateway.admin.groups import command as groups
-from gateway.admin.help import CONTEXT, tidy
-from gateway.admin.logs import command as logs
-from gateway.admin.names import command as names
-from gateway.admin.options import stop
-from gateway.admin.partitions import command as partitions
-from gateway.admin.pids import command as pids
-from gateway.admin.producers import command as producers
-from gateway.admin.quotas import command as quotas
-from gateway.admin.records.consume_command import consume
-from gateway.admin.records.produce_command import produce
-from gateway.admin.status import command as status
-from gateway.admin.sweep import command as sweep
-from gateway.admin.topics import command as topics
-from gateway.admin.transactions import command as transactions
-from gateway.admin.users import command as users
-from gateway.admin.verdicts import command as verdicts
-from gateway.certify.command import certify
-from gateway.console.command import console
-from gateway.serving import Options
-from gateway.serving import serve as run_gateway
+from seqgate.gateway.admin.acls import command as acls
+from seqgate.gateway.admin.backlog import command as backlog
+from seqgate.gateway.admin.backup import command as backup
+from seqgate.gateway.admin.cluster import command as bucket
+from seqgate.gateway.admin.configs import command as configs
+from seqgate.gateway.admin.damage import command as damage
+from seqgate.gateway.admin.faults import command as faults
+from seqgate.gateway.admin.groups import command as groups
+from seqgate.gateway.admin.help import CONTEXT, tidy
+from seqgate.gateway.admin.logs import command as logs
+from seqgate.gateway.admin.names import command as names
+from seqgate.gateway.admin.options import stop
+from seqgate.gateway.admin.partitions import command as partitions
+from seqgate.gateway.admin.pids import command as pids
+from seqgate.gateway.admin.producers import command as producers
+from seqgate.gateway.admin.quotas import command as quotas
+from seqgate.gateway.admin.records.consume_command import consume
+from seqgate.gateway.admin.records.produce_command import produce
+from seqgate.gateway.admin.status import command as status
+from seqgate.gateway.admin.sweep import command as sweep
+from seqgate.gateway.admin.topics import command as topics
+from seqgate.gateway.admin.transactions import command as transactions
+from seqgate.gateway.admin.users import command as users
+from seqgate.gateway.admin.verdicts import command as verdicts
+from seqgate.gateway.certify.command import certify
+from seqgate.gateway.console.command import console
+from seqgate.gateway.serving import Options
+from seqgate.gateway.serving import serve as run_gateway
 
 app = typer.Typer(
     name="seqgate",
@@ -223,7 +223,7 @@ def demo(
     if secure and cluster:
         raise stop("--secure and --cluster are two demos; choose one of them")
     try:
-        from gateway.demo import run_demo
+        from seqgate.gateway.demo import run_demo
 
         status = run_demo(keep=keep, rows=rows, secure=secure, cluster=cluster)
     except ModuleNotFoundError as error:

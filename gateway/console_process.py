@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
 
-from gateway.homes.home import StartFailed
+from seqgate.gateway.homes.home import StartFailed
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ConsoleProcess:
             sys.executable,
             "-P",  # a folder called gateway in the working directory is not the package
             "-m",
-            "gateway",
+            "seqgate.gateway",
             "console",
             "--listen",
             listen,

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final
 
-from gateway.allocator import use_c_allocator
+from seqgate.gateway.allocator import use_c_allocator
 
 PACKAGES: Final = ("log", "pid_allocator", "seq_validator", "spark_kafka_compat")
 """The packages that are installed beside `gateway`."""
@@ -26,7 +26,7 @@ def main() -> None:
         sys.exit(1)
     if serves:
         _serve(sys.argv[2:])
-    from gateway.cli import main as run_command  # noqa: PLC0415 - a gateway that serves needs no typer
+    from seqgate.gateway.cli import main as run_command  # noqa: PLC0415 - a gateway that serves needs no typer
 
     run_command()
 
@@ -35,7 +35,7 @@ def _serve(words: list[str]) -> None:
     """Run the gateway and exit; return when typer must look at the options."""
     # kio imports Hypothesis where it is installed, for tests of its own types. That takes a third of a start.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    from gateway.serving import parse, serve  # noqa: PLC0415 - completion in a shell needs nothing of this module
+    from seqgate.gateway.serving import parse, serve  # noqa: PLC0415 - completion in a shell needs nothing of this module
 
     options = parse(words)
     if options is None:

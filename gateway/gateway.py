@@ -12,41 +12,45 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.admin.server import ControlServer
-from gateway.admin.system_errors import in_words
-from gateway.admin.traffic import Traffic
-from gateway.config import Config, Listener
-from gateway.config.exposure import exposure_complaint, is_exposed
-from gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT, missing_package
-from gateway.handlers import APIS
-from gateway.homes.home import StartFailed
-from gateway.homes.local_home import LocalHome
-from gateway.homes.worker_home import WorkerHome, home_of
-from gateway.process import open_files_limit
-from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import STRICT_MS, AppendTimes
-from gateway.runtime.services import Services
-from gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
-from gateway.runtime.topics.follow_settings import follow_flusher, follow_open_files, follow_producer_limit
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.producer_ids import SEEN_FILE
-from gateway.runtime.topics.topic_lifecycle import topic_policy
-from gateway.runtime.upkeep.background_jobs import BackgroundJobs
-from gateway.runtime.upkeep.backup_staging import BackupStaging
-from gateway.runtime.upkeep.compaction import Compaction
-from gateway.security.errors import LoginSettingsError, StoreError
-from gateway.server.dispatcher import Dispatcher, Requests
-from gateway.server.sasl import Logins, login_mechanisms
-from gateway.server.server import Server
-from gateway.workers.seating import Seat
-from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
-from pid_allocator import BlockStore
-from seq_validator import ProducerLimit
+from seqgate.gateway.admin.server import ControlServer
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.config.exposure import exposure_complaint, is_exposed
+from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT, missing_package
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.homes.local_home import LocalHome
+from seqgate.gateway.homes.worker_home import WorkerHome, home_of
+from seqgate.gateway.process import open_files_limit
+from seqgate.gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import STRICT_MS, AppendTimes
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
+from seqgate.gateway.runtime.topics.follow_settings import (
+    follow_flusher,
+    follow_open_files,
+    follow_producer_limit,
+)
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
+from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
+from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
+from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
+from seqgate.gateway.runtime.upkeep.compaction import Compaction
+from seqgate.gateway.security.errors import LoginSettingsError, StoreError
+from seqgate.gateway.server.dispatcher import Dispatcher, Requests
+from seqgate.gateway.server.sasl import Logins, login_mechanisms
+from seqgate.gateway.server.server import Server
+from seqgate.gateway.workers.seating import Seat
+from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
+from seqgate.pid_allocator import BlockStore
+from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
-    from gateway.metrics.listener import Metrics, MetricsListener
+    from seqgate.gateway.metrics.listener import Metrics, MetricsListener
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +211,7 @@ class Gateway:
     def _make_metrics(self, services: Services, dispatcher: Dispatcher) -> Metrics:
         """Create what shows the metrics, and let the parts time what they do."""
         # a gateway without metrics starts without these modules
-        from gateway.metrics.listener import compose_metrics  # noqa: PLC0415
+        from seqgate.gateway.metrics.listener import compose_metrics  # noqa: PLC0415
 
         return compose_metrics(
             self.config,

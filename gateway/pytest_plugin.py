@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from gateway.testing import Broker
+    from seqgate.gateway.testing import Broker
 
 _SETTINGS: Final = "seqgate_settings"
 _BROKER: Final[pytest.StashKey[Broker]] = pytest.StashKey()
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def seqgate_settings(pytestconfig: pytest.Config) -> Mapping[str, str]:
-    """The settings of the brokers in addition to `gateway.testing.SETTINGS`."""
+    """The settings of the brokers in addition to `seqgate.gateway.testing.SETTINGS`."""
     lines = [*pytestconfig.getini(_SETTINGS), *pytestconfig.getoption("--seqgate-setting")]
     settings = {}
     for line in lines:
@@ -97,7 +97,7 @@ def _no_faults_stay(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 def _running(settings: Mapping[str, str]) -> Iterator[Broker]:
-    from gateway.testing import Broker  # noqa: PLC0415 - slow to import, and most tests use no broker
+    from seqgate.gateway.testing import Broker  # noqa: PLC0415 - slow to import, and most tests use no broker
 
     with Broker(settings=settings) as broker:
         yield broker

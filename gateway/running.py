@@ -19,17 +19,17 @@ from typing import Any, Protocol
 
 import uvloop
 
-from gateway.config import Config, Listener
-from gateway.console_process import ConsoleProcess, check_installed
-from gateway.gateway import Gateway
-from gateway.homes.home import Ended, StartFailed
-from gateway.homes.worker_home import WorkerHome, ready_of
-from gateway.process import keep_freed_memory, raise_open_files_limit
-from gateway.runtime.loop import log_output
-from gateway.server.server import check_address
-from gateway.stop_signals import signals_taken
-from gateway.workers.link import SupervisorLink
-from gateway.workers.seating import Seat, report
+from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.console_process import ConsoleProcess, check_installed
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.home import Ended, StartFailed
+from seqgate.gateway.homes.worker_home import WorkerHome, ready_of
+from seqgate.gateway.process import keep_freed_memory, raise_open_files_limit
+from seqgate.gateway.runtime.loop import log_output
+from seqgate.gateway.server.server import check_address
+from seqgate.gateway.stop_signals import signals_taken
+from seqgate.gateway.workers.link import SupervisorLink
+from seqgate.gateway.workers.seating import Seat, report
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ def load_commands() -> None:
     """Import what answers the first command. Whoever upgrades the package before a restart replaces the files
     under the running gateway.
     """
-    import_module("gateway.admin.answering")
+    import_module("seqgate.gateway.admin.answering")
 
 
 def warn_of_readers(directory: str) -> None:

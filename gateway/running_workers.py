@@ -10,15 +10,15 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gateway.admin.system_errors import in_words
-from gateway.cluster.cache.worker_caches import CACHES, cache_of
-from gateway.config import Config
-from gateway.config.exposure import exposure_complaint
-from gateway.config.workers import worker_config, workers_complaint
-from gateway.homes.home import StartFailed
-from gateway.homes.local_home import check_no_cache
-from gateway.metadata.records import UnknownRecordError
-from gateway.running import (
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.cluster.cache.worker_caches import CACHES, cache_of
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.exposure import exposure_complaint
+from seqgate.gateway.config.workers import worker_config, workers_complaint
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.homes.local_home import check_no_cache
+from seqgate.gateway.metadata.records import UnknownRecordError
+from seqgate.gateway.running import (
     check_listener,
     prepare_process,
     print_guide,
@@ -26,13 +26,13 @@ from gateway.running import (
     run_worker,
     warn_of_readers,
 )
-from gateway.runtime.loop.clock import SystemClock
-from gateway.runtime.topics.brokers import Endpoint
-from gateway.workers.shared_charge import SharedCharge
-from gateway.workers.shared_directory import SharedDirectory
-from gateway.workers.supervisor import Supervisor, WorkersFailed
-from gateway.workers.worker_process import BucketCharge, Charge, WorkerProcess
-from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+from seqgate.gateway.runtime.loop.clock import SystemClock
+from seqgate.gateway.runtime.topics.brokers import Endpoint
+from seqgate.gateway.workers.shared_charge import SharedCharge
+from seqgate.gateway.workers.shared_directory import SharedDirectory
+from seqgate.gateway.workers.supervisor import Supervisor, WorkersFailed
+from seqgate.gateway.workers.worker_process import BucketCharge, Charge, WorkerProcess
+from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """`seqgate serve`: its options and its run, without the packages that other commands need.
 
-`gateway.cli` describes the options, writes the help and refuses wrong options. typer takes longer to import
+`seqgate.gateway.cli` describes the options, writes the help and refuses wrong options. typer takes longer to import
 than a gateway to start, so `parse` takes the options itself when all of them are valid.
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.config import Config, ConfigError, load_config
-from gateway.config.cluster import address_complaint
-from gateway.config.listeners import parse_listener
-from gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.config import Config, ConfigError, load_config
+from seqgate.gateway.config.cluster import address_complaint
+from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 USAGE_ERROR: Final = 2
 _NO_CONSOLE: Final = "--console shows one process; with --workers start `seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
@@ -97,17 +97,17 @@ def serve(options: Options) -> int:
     # Collect no garbage during the imports: modules stay anyway, and it would take a sixth of the start.
     gc.disable()
     # a wrong option is reported before the slow imports
-    from gateway.homes.home import Ended, StartFailed  # noqa: PLC0415
-    from gateway.running import run  # noqa: PLC0415
+    from seqgate.gateway.homes.home import Ended, StartFailed  # noqa: PLC0415
+    from seqgate.gateway.running import run  # noqa: PLC0415
 
     try:
         config = _config(options)
         if config.int("seqgate.workers") > 1:
-            from gateway.running_workers import run_workers  # noqa: PLC0415 - one process needs none of it
+            from seqgate.gateway.running_workers import run_workers  # noqa: PLC0415 - one process needs none of it
 
             run_workers(config, guide=options.guide)
         elif options.test_control is not None:
-            from gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - other gateways need none of it
+            from seqgate.gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - other gateways need none of it
 
             serve_under_test(
                 config,
@@ -153,8 +153,8 @@ def _config(options: Options) -> Config:
 
 def _under_test(options: Options, address: str) -> Iterator[str]:
     """Yield the settings of a gateway under test. Raises _Refused."""
-    from gateway.testing.broker import SETTINGS  # noqa: PLC0415
-    from gateway.testing.control.serving import address_complaint  # noqa: PLC0415 - other gateways need none of it
+    from seqgate.gateway.testing.broker import SETTINGS  # noqa: PLC0415
+    from seqgate.gateway.testing.control.serving import address_complaint  # noqa: PLC0415 - other gateways need none of it
 
     complaint = address_complaint(address)
     if complaint is not None:

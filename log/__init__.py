@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from log import cleaning, retention
-from log.config import LogConfig
-from log.directory.known_damage import DirectoryShare, known_cut_bytes, known_damage
-from log.directory.log_directory import LogDirectory
-from log.durability.durability import CachedDurability, Durability, FileRange, FlushTicket, LocalDurability
-from log.durability.kept_writes import KeptWrites
-from log.environment import LogEnvironment
-from log.errors import (
+from seqgate.log import cleaning, retention
+from seqgate.log.config import LogConfig
+from seqgate.log.directory.known_damage import DirectoryShare, known_cut_bytes, known_damage
+from seqgate.log.directory.log_directory import LogDirectory
+from seqgate.log.durability.durability import (
+    CachedDurability,
+    Durability,
+    FileRange,
+    FlushTicket,
+    LocalDurability,
+)
+from seqgate.log.durability.kept_writes import KeptWrites
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import (
     CorruptRecord,
     DecompressionLimitReached,
     DelayedLimitReached,
@@ -35,24 +41,24 @@ from log.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from log.files.data_file import NotCached, Place
-from log.files.deletion_queue import DeletionTicket
-from log.files.file_names import parse_partition_directory
-from log.files.storage import Storage
-from log.partition_log import PartitionLog
-from log.recovery.recovering import Recovery
-from log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
-from log.retention import RemovalTicket
-from log.segments.damage import CutBytes, DamagedRange
-from log.segments.scan import (
+from seqgate.log.files.data_file import NotCached, Place
+from seqgate.log.files.deletion_queue import DeletionTicket
+from seqgate.log.files.file_names import parse_partition_directory
+from seqgate.log.files.storage import Storage
+from seqgate.log.partition_log import PartitionLog
+from seqgate.log.recovery.recovering import Recovery
+from seqgate.log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
+from seqgate.log.retention import RemovalTicket
+from seqgate.log.segments.damage import CutBytes, DamagedRange
+from seqgate.log.segments.scan import (
     Appended,
     FileRegion,
     KeptRegion,
     ReadResult,
     TimestampAndOffset,
 )
-from log.state.delays import NEVER_DUE
-from log.state.transactions import OpenTransaction
+from seqgate.log.state.delays import NEVER_DUE
+from seqgate.log.state.transactions import OpenTransaction
 
 __all__ = [
     "NEVER_DUE",

@@ -1,6 +1,6 @@
 """Starts the compaction of a partition log, and swaps the cleaned segments in.
 
-Another process does the cleaning (`log.compaction.cleaner`). All functions here run in the thread of the log
+Another process does the cleaning (`seqgate.log.compaction.cleaner`). All functions here run in the thread of the log
 and return quickly. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
 """
 
@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.job import CleaningJob, CompactionRules, JobSegment, SegmentAge
-from log.compaction.job import cleanable as decide_cleanable
-from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
-from log.errors import StorageFailed
-from log.files.file_names import LOG_SUFFIX
-from log.removal.retention_rules import remove_segments
-from log.segments.segment import Segment
-from log.segments.transaction_index import aborted_from
+from seqgate.log.compaction.job import CleaningJob, CompactionRules, JobSegment, SegmentAge
+from seqgate.log.compaction.job import cleanable as decide_cleanable
+from seqgate.log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
+from seqgate.log.errors import StorageFailed
+from seqgate.log.files.file_names import LOG_SUFFIX
+from seqgate.log.removal.retention_rules import remove_segments
+from seqgate.log.segments.segment import Segment
+from seqgate.log.segments.transaction_index import aborted_from
 
 if TYPE_CHECKING:
-    from log.compaction.job import Cleanable, CleanedSegment, JobLimits
-    from log.partition_log import PartitionLog
+    from seqgate.log.compaction.job import Cleanable, CleanedSegment, JobLimits
+    from seqgate.log.partition_log import PartitionLog
 
 _NEVER_MS: Final = 2**63 - 1
 

@@ -6,20 +6,20 @@ from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from log.durability.durability import Durability, LocalDurability
-from log.durability.unflushed import DurableEnds
-from log.files.deletion_queue import DeletionQueue
-from log.files.storage import Storage
-from log.segments.damage import DamageRegister
-from log.segments.indexes import IndexCache, RebuiltIndexes, SegmentIndexes
-from log.segments.transaction_index import TransactionIndex
-from seq_validator import ProducerLimit
-from seq_validator.names import NameBudget, TopicNames
+from seqgate.log.durability.durability import Durability, LocalDurability
+from seqgate.log.durability.unflushed import DurableEnds
+from seqgate.log.files.deletion_queue import DeletionQueue
+from seqgate.log.files.storage import Storage
+from seqgate.log.segments.damage import DamageRegister
+from seqgate.log.segments.indexes import IndexCache, RebuiltIndexes, SegmentIndexes
+from seqgate.log.segments.transaction_index import TransactionIndex
+from seqgate.seq_validator import ProducerLimit
+from seqgate.seq_validator.names import NameBudget, TopicNames
 
 if TYPE_CHECKING:
     import uuid
 
-    from log.files.data_file import DataFile
+    from seqgate.log.files.data_file import DataFile
 
 
 class DelayedLimit:

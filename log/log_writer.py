@@ -9,21 +9,21 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any, Final
 
-from log.errors import CorruptRecord, StorageFailed
-from log.format.stamping import stamp
-from log.segments.segment import Segment
-from log.state.producer_snapshots import has_snapshot, write_snapshot
+from seqgate.log.errors import CorruptRecord, StorageFailed
+from seqgate.log.format.stamping import stamp
+from seqgate.log.segments.segment import Segment
+from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
 
 if TYPE_CHECKING:
-    from log.config import LogConfig
-    from log.durability.unflushed import Unflushed
-    from log.environment import LogEnvironment
-    from log.format.record_batch import BatchHeader
-    from log.partition_log import Outage
-    from log.segments.reader import SegmentList
-    from log.state.leader_epochs import LeaderEpochFile
-    from log.state.record_states import RecordStates
-    from seq_validator import ProducerTable
+    from seqgate.log.config import LogConfig
+    from seqgate.log.durability.unflushed import Unflushed
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.partition_log import Outage
+    from seqgate.log.segments.reader import SegmentList
+    from seqgate.log.state.leader_epochs import LeaderEpochFile
+    from seqgate.log.state.record_states import RecordStates
+    from seqgate.seq_validator import ProducerTable
 
 
 _MOST: Final = 2**31 - 1

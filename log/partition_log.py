@@ -31,9 +31,9 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
-from log.durability.log_start import LogStart
-from log.durability.unflushed import Unflushed
-from log.errors import (
+from seqgate.log.durability.log_start import LogStart
+from seqgate.log.durability.unflushed import Unflushed
+from seqgate.log.errors import (
     CorruptRecord,
     EarlierBatchesUnknown,
     InvalidProducerEpoch,
@@ -44,39 +44,39 @@ from log.errors import (
     StorageFailed,
     TransactionCoordinatorFenced,
 )
-from log.files.data_file import NO_DESCRIPTORS
-from log.files.durable_files import NoRoom
-from log.files.file_names import PARTITION_METADATA
-from log.format.batch_validation import check_batch
-from log.format.end_marker import build_end_marker
-from log.format.record_batch import TRANSACTIONAL_FLAG
-from log.log_lists import LogLists
-from log.log_writer import LogWriter
-from log.place import LogPlace
-from log.recovery.load import clean_stop, is_as, load_log, new_log, new_metadata
-from log.recovery.recovering import Recovery
-from log.segments import time_lookup, transaction_index
-from log.segments.indexes import position_before, position_of, start_for_time
-from log.segments.reader import SegmentList
-from log.segments.scan import Appended, ReadResult
-from log.segments.transaction_index import add_aborted
-from log.state.leader_epochs import LeaderEpochFile
-from log.state.record_states import RecordStates
-from log.state.transactions import Transactions
-from seq_validator import ACCEPTED, NO_TRANSACTION, Duplicate, Rejected, RejectionReason
+from seqgate.log.files.data_file import NO_DESCRIPTORS
+from seqgate.log.files.durable_files import NoRoom
+from seqgate.log.files.file_names import PARTITION_METADATA
+from seqgate.log.format.batch_validation import check_batch
+from seqgate.log.format.end_marker import build_end_marker
+from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG
+from seqgate.log.log_lists import LogLists
+from seqgate.log.log_writer import LogWriter
+from seqgate.log.place import LogPlace
+from seqgate.log.recovery.load import clean_stop, is_as, load_log, new_log, new_metadata
+from seqgate.log.recovery.recovering import Recovery
+from seqgate.log.segments import time_lookup, transaction_index
+from seqgate.log.segments.indexes import position_before, position_of, start_for_time
+from seqgate.log.segments.reader import SegmentList
+from seqgate.log.segments.scan import Appended, ReadResult
+from seqgate.log.segments.transaction_index import add_aborted
+from seqgate.log.state.leader_epochs import LeaderEpochFile
+from seqgate.log.state.record_states import RecordStates
+from seqgate.log.state.transactions import Transactions
+from seqgate.seq_validator import ACCEPTED, NO_TRANSACTION, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Iterator
 
-    from log.config import LogConfig
-    from log.durability.durability import FlushTicket
-    from log.environment import LogEnvironment
-    from log.format.record_batch import BatchHeader, Buffer
-    from log.recovery.load import CleanStop, LoadedLog
-    from log.segments.scan import FileRegion, TimestampAndOffset
-    from log.state.record_states import Found
-    from seq_validator import RefusedBefore, Verdict
+    from seqgate.log.config import LogConfig
+    from seqgate.log.durability.durability import FlushTicket
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.format.record_batch import BatchHeader, Buffer
+    from seqgate.log.recovery.load import CleanStop, LoadedLog
+    from seqgate.log.segments.scan import FileRegion, TimestampAndOffset
+    from seqgate.log.state.record_states import Found
+    from seqgate.seq_validator import RefusedBefore, Verdict
 
 _logger = logging.getLogger(__name__)
 

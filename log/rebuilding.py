@@ -16,8 +16,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.identity import Identity, check_empty, fresh_id, write_identity
-from log.directory.stored_logs import (
+from seqgate.log.directory.identity import Identity, check_empty, fresh_id, write_identity
+from seqgate.log.directory.stored_logs import (
     BUCKET_SESSION,
     CLEAN_SHUTDOWN,
     LOCK,
@@ -25,22 +25,22 @@ from log.directory.stored_logs import (
     looks_unchanged,
     peek_stored_logs,
 )
-from log.durability.durability import LocalDurability
-from log.errors import CorruptRecord
-from log.files.checkpoints import encode_offsets, encode_partition_metadata
-from log.files.data_file import DataFile
-from log.files.durable_files import empty, remove_tree
-from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
-from log.files.page_cache import SegmentKey
-from log.files.sparse_disk import META
+from seqgate.log.durability.durability import LocalDurability
+from seqgate.log.errors import CorruptRecord
+from seqgate.log.files.checkpoints import encode_offsets, encode_partition_metadata
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.durable_files import empty, remove_tree
+from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from seqgate.log.files.page_cache import SegmentKey
+from seqgate.log.files.sparse_disk import META
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Sequence
 
-    from log.durability.durability import Durability
-    from log.files.storage import Storage
-    from log.format.record_batch import Buffer
+    from seqgate.log.durability.durability import Durability
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import Buffer
 
 __all__ = [
     "BUCKET_SESSION",

@@ -15,9 +15,9 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.durability.log_start import LogStart, LogStartCapture
-from log.errors import OffsetOutOfRange
-from log.removal.retention_rules import (
+from seqgate.log.durability.log_start import LogStart, LogStartCapture
+from seqgate.log.errors import OffsetOutOfRange
+from seqgate.log.removal.retention_rules import (
     DeletedSegment,
     DeletionReason,
     RetentionDecision,
@@ -29,8 +29,8 @@ from log.removal.retention_rules import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from log.durability.durability import FlushTicket
-    from log.partition_log import PartitionLog
+    from seqgate.log.durability.durability import FlushTicket
+    from seqgate.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 SEGMENTS_AT_ONCE: Final = 50

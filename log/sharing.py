@@ -1,6 +1,6 @@
 """Shares a data directory among several workers, and makes it the directory of one process again.
 
-    workers/NAME/    the files of one worker that belong to no partition: those that `log.directory.log_directory` lists
+    workers/NAME/    the files of one worker that belong to no partition: those that `seqgate.log.directory.log_directory` lists
 
 The partitions stay where they are. `split` gives each worker the checkpoints, the facts of the clean stop and
 the known damage of its own partitions, and `merge` puts them together again. While `workers` exists, only the
@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
-from log.directory.identity import check_ownership, take_identity, write_version
-from log.directory.partition_deletion import DELETE_SUFFIX, STRAY_SUFFIX, rename_away
-from log.directory.stored_logs import (
+from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
+from seqgate.log.directory.identity import check_ownership, take_identity, write_version
+from seqgate.log.directory.partition_deletion import DELETE_SUFFIX, STRAY_SUFFIX, rename_away
+from seqgate.log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
     LOCK,
     RECOVERY_POINTS,
@@ -26,24 +26,24 @@ from log.directory.stored_logs import (
     stopped_logs,
     write_stored_logs,
 )
-from log.errors import StorageFailed
-from log.files.checkpoints import (
+from seqgate.log.errors import StorageFailed
+from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
     decode_offsets,
     decode_partition_metadata,
     encode_offsets,
     encode_partition_metadata,
 )
-from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
-from log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
-from log.segments.damage import DAMAGED_BATCHES, CutBytes, DamagedRange, DamageRegister
+from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
+from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
+from seqgate.log.segments.damage import DAMAGED_BATCHES, CutBytes, DamagedRange, DamageRegister
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable, Collection, Iterable
 
-    from log.durability.durability import Durability
-    from log.files.storage import Storage
+    from seqgate.log.durability.durability import Durability
+    from seqgate.log.files.storage import Storage
 
 __all__ = [
     "WORKERS",

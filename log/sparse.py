@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from log.directory.stored_logs import RESIDENCY
-from log.files.data_file import without_fetching
-from log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
-from log.files.sparse_disk import Source, SparseDisk
-from seq_validator.checksum import crc32c
+from seqgate.log.directory.stored_logs import RESIDENCY
+from seqgate.log.files.data_file import without_fetching
+from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
+from seqgate.log.files.sparse_disk import Source, SparseDisk
+from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
 
 __all__ = [
     "BLOCK_BYTES",

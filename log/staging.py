@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
-from log.directory.partition_deletion import DELETE_SUFFIX
-from log.directory.stored_logs import (
+from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
+from seqgate.log.directory.partition_deletion import DELETE_SUFFIX
+from seqgate.log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
     RECOVERY_POINTS,
     STAGING,
@@ -35,13 +35,18 @@ from log.directory.stored_logs import (
     STORED_LOGS,
     check_is_whole,
 )
-from log.durability.durability import LocalDurability
-from log.errors import StorageFailed
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets, decode_partition_metadata, encode_offsets
-from log.files.data_file import DataFile, Place
-from log.files.disk import FileEntry
-from log.files.durable_files import empty, remove_tree
-from log.files.file_names import (
+from seqgate.log.durability.durability import LocalDurability
+from seqgate.log.errors import StorageFailed
+from seqgate.log.files.checkpoints import (
+    CorruptCheckpoint,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_offsets,
+)
+from seqgate.log.files.data_file import DataFile, Place
+from seqgate.log.files.disk import FileEntry
+from seqgate.log.files.durable_files import empty, remove_tree
+from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DEDUPLICATION_START,
     DELAYED_RECORDS,
@@ -59,17 +64,17 @@ from log.files.file_names import (
     parse_offset_name,
     parse_partition_directory,
 )
-from log.files.sparse_disk import META, check_directory_version, read_properties
-from log.recovery.checking import CUT_SUFFIX
-from log.segments.damage import DAMAGED_BATCHES
+from seqgate.log.files.sparse_disk import META, check_directory_version, read_properties
+from seqgate.log.recovery.checking import CUT_SUFFIX
+from seqgate.log.segments.damage import DAMAGED_BATCHES
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from log.directory.log_directory import LogDirectory
-    from log.files.disk import FileSystemFlush
-    from log.files.storage import Storage
+    from seqgate.log.directory.log_directory import LogDirectory
+    from seqgate.log.files.disk import FileSystemFlush
+    from seqgate.log.files.storage import Storage
 
 
 __all__ = [

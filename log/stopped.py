@@ -21,12 +21,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
-from log.directory.identity import give_up
-from log.directory.partition_deletion import DELETE_SUFFIX
-from log.directory.stored_logs import KNOWN_NAMES, LOCK
-from log.files.disk import FileEntry
-from log.files.file_names import (
+from seqgate.log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
+from seqgate.log.directory.identity import give_up
+from seqgate.log.directory.partition_deletion import DELETE_SUFFIX
+from seqgate.log.directory.stored_logs import KNOWN_NAMES, LOCK
+from seqgate.log.files.disk import FileEntry
+from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DEDUPLICATION_START,
     DELAYED_RECORDS,
@@ -43,13 +43,13 @@ from log.files.file_names import (
     parse_offset_name,
     parse_partition_directory,
 )
-from log.files.sparse_disk import check_directory_version
-from log.state.names import KEPT_SNAPSHOTS as KEPT_NAMES
-from log.state.names import newest_names
-from log.state.producer_snapshots import KEPT_SNAPSHOTS
+from seqgate.log.files.sparse_disk import check_directory_version
+from seqgate.log.state.names import KEPT_SNAPSHOTS as KEPT_NAMES
+from seqgate.log.state.names import newest_names
+from seqgate.log.state.producer_snapshots import KEPT_SNAPSHOTS
 
 if TYPE_CHECKING:
-    from log.files.storage import Storage
+    from seqgate.log.files.storage import Storage
 
 
 __all__ = [

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.errors import CorruptRecord
-from log.files.checkpoints import decode_offsets, encode_offsets
-from log.files.data_file import DataFile
-from log.files.file_names import (
+from seqgate.log.errors import CorruptRecord
+from seqgate.log.files.checkpoints import decode_offsets, encode_offsets
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_START_OFFSET,
@@ -23,13 +23,13 @@ from log.files.file_names import (
     offset_name,
     parse_offset_name,
 )
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
-from log.recovery.checking import CUT_SUFFIX
-from log.segments.transaction_index import TransactionIndex
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
+from seqgate.log.recovery.checking import CUT_SUFFIX
+from seqgate.log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from log.files.storage import Storage
-    from log.partition_log import PartitionLog
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.partition_log import PartitionLog
 
 __all__ = [
     "INDEX_SUFFIXES",

@@ -8,7 +8,7 @@ loads the client.
 
 from __future__ import annotations
 
-from pid_allocator.allocator import (
+from seqgate.pid_allocator.allocator import (
     DEFAULT_BLOCK_SIZE,
     DEFAULT_PREFETCH_AT,
     AllocatorState,
@@ -23,7 +23,7 @@ from pid_allocator.allocator import (
     move_next,
     with_usage,
 )
-from pid_allocator.blocks import (
+from seqgate.pid_allocator.blocks import (
     MAX_PRODUCER_ID,
     BlockStore,
     BlockStoreError,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pid_allocator import blocks as arithmetic
-from pid_allocator.blocks import (
+from seqgate.pid_allocator import blocks as arithmetic
+from seqgate.pid_allocator.blocks import (
     MAX_PRODUCER_ID,
     BlockStore,
     BlockStoreError,

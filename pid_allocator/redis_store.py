@@ -35,7 +35,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from pid_allocator.blocks import (
+from seqgate.pid_allocator.blocks import (
     LastSeen,
     LastSeenPort,
     NextIdBehind,

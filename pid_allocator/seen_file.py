@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from pid_allocator.blocks import LastSeen, StoreWentBack, UnknownStoreVersion
+from seqgate.pid_allocator.blocks import LastSeen, StoreWentBack, UnknownStoreVersion
 
 VERSION: Final = 1
 """The version of the file's format. A file without a version has version 1."""

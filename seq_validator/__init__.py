@@ -6,7 +6,7 @@ verdicts go out as values.
 
 from __future__ import annotations
 
-from seq_validator.entry import (
+from seqgate.seq_validator.entry import (
     MAX_SEQUENCE,
     NO_COORDINATOR_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -19,15 +19,15 @@ from seq_validator.entry import (
     following,
     last_of,
 )
-from seq_validator.limit import ProducerLimit
-from seq_validator.refused import LATER_BATCHES, RefusalLimit, RefusedBatches, RefusedBefore
-from seq_validator.rule import judge_known
-from seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
-from seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
-from seq_validator.snapshot import CorruptSnapshot
-from seq_validator.snapshot import newer_version as newer_snapshot_version
-from seq_validator.table import DEFAULT_RETAINED_BATCHES, ProducerTable
-from seq_validator.verdict import ACCEPTED, Accepted, Duplicate, Rejected, RejectionReason, Verdict
+from seqgate.seq_validator.limit import ProducerLimit
+from seqgate.seq_validator.refused import LATER_BATCHES, RefusalLimit, RefusedBatches, RefusedBefore
+from seqgate.seq_validator.rule import judge_known
+from seqgate.seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
+from seqgate.seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
+from seqgate.seq_validator.snapshot import CorruptSnapshot
+from seqgate.seq_validator.snapshot import newer_version as newer_snapshot_version
+from seqgate.seq_validator.table import DEFAULT_RETAINED_BATCHES, ProducerTable
+from seqgate.seq_validator.verdict import ACCEPTED, Accepted, Duplicate, Rejected, RejectionReason, Verdict
 
 __all__ = [
     "ACCEPTED",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from seq_validator.checksum import crc32c
+from seqgate.seq_validator.checksum import crc32c
 
 _PREFIX: Final = struct.Struct(">4sh")
 _CRC: Final = struct.Struct(">I")

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from seq_validator.entry import ProducerEntry
+    from seqgate.seq_validator.entry import ProducerEntry
 
 
 class ProducerTable(Protocol):

@@ -30,13 +30,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seq_validator.entry import MAX_SEQUENCE
-from seq_validator.verdict import Rejected, RejectionReason
+from seqgate.seq_validator.entry import MAX_SEQUENCE
+from seqgate.seq_validator.verdict import Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from seq_validator.entry import ProducerBatch
+    from seqgate.seq_validator.entry import ProducerBatch
 
 LATER_BATCHES: Final = 4
 """The later batches that are refused behind a refused one. An idempotent producer has at most five batches in

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seq_validator.entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, UNKNOWN_SEQUENCE
-from seq_validator.verdict import ACCEPTED, Duplicate, Rejected, RejectionReason
+from seqgate.seq_validator.entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, UNKNOWN_SEQUENCE
+from seqgate.seq_validator.verdict import ACCEPTED, Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
-    from seq_validator.entry import ProducerBatch, ProducerEntry, RetainedBatch
-    from seq_validator.verdict import Accepted, Verdict
+    from seqgate.seq_validator.entry import ProducerBatch, ProducerEntry, RetainedBatch
+    from seqgate.seq_validator.verdict import Accepted, Verdict
 
 
 def judge_known(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:

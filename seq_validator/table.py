@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from seq_validator import snapshot
-from seq_validator.entry import (
+from seqgate.seq_validator import snapshot
+from seqgate.seq_validator.entry import (
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -14,16 +14,16 @@ from seq_validator.entry import (
     ProducerEntry,
     RetainedBatch,
 )
-from seq_validator.limit import ProducerLimit
-from seq_validator.rule import judge_known, judge_marker
-from seq_validator.verdict import ACCEPTED, Rejected, RejectionReason
+from seqgate.seq_validator.limit import ProducerLimit
+from seqgate.seq_validator.rule import judge_known, judge_marker
+from seqgate.seq_validator.verdict import ACCEPTED, Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seq_validator.entry import ProducerBatch
-    from seq_validator.refused import RefusedBefore
-    from seq_validator.verdict import Accepted, Verdict
+    from seqgate.seq_validator.entry import ProducerBatch
+    from seqgate.seq_validator.refused import RefusedBefore
+    from seqgate.seq_validator.verdict import Accepted, Verdict
 
 DEFAULT_RETAINED_BATCHES: Final = 5
 _new_tuple = tuple.__new__
@@ -63,7 +63,7 @@ class ProducerTable:
         """Decide whether `batch`, which has a producer id, may be appended. Changes no producer's state.
 
         An unknown producer may begin with any sequence (Kafka 4, KIP-360), but not behind a refused batch
-        that `before` knows (`seq_validator.refused`). With `begins_at_zero` an unknown producer must begin
+        that `before` knows (`seqgate.seq_validator.refused`). With `begins_at_zero` an unknown producer must begin
         with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). An unknown producer is
         rejected when the limit is reached and no producer can be evicted; a coordinator's batch (no sequence)
         is accepted even then.

@@ -2,7 +2,7 @@
 
 The package speaks to a Kafka endpoint over the wire, as any client does, so it works with Apache Kafka too.
 
-    from spark_kafka_compat import session, sink, source
+    from seqgate.spark_kafka_compat import session, sink, source
 
     spark = session("first look")
     source(spark, "127.0.0.1:9092", "flights").groupBy("partition").count().show()
@@ -10,9 +10,14 @@ The package speaks to a Kafka endpoint over the wire, as any client does, so it 
 
 from __future__ import annotations
 
-from spark_kafka_compat.endpoints import sink, source
-from spark_kafka_compat.options import OPTIONS, Option, Use, checked_options
-from spark_kafka_compat.session import ConnectorMissingError, SparkCompatError, UnknownOptionError, session
+from seqgate.spark_kafka_compat.endpoints import sink, source
+from seqgate.spark_kafka_compat.options import OPTIONS, Option, Use, checked_options
+from seqgate.spark_kafka_compat.session import (
+    ConnectorMissingError,
+    SparkCompatError,
+    UnknownOptionError,
+    session,
+)
 
 __all__ = [
     "OPTIONS",

@@ -2,6 +2,6 @@
 
 import sys
 
-from spark_kafka_compat.pipelines import PROGRAMS
+from seqgate.spark_kafka_compat.pipelines import PROGRAMS
 
 sys.stdout.write(PROGRAMS)

@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from spark_kafka_compat.session import EndpointError, MissingTopicError
-from spark_kafka_compat.wire import Connection, error_name, is_retriable, parse_bootstrap
+from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError
+from seqgate.spark_kafka_compat.wire import Connection, error_name, is_retriable, parse_bootstrap
 
 METADATA, LIST_OFFSETS, FETCH = 3, 2, 1
 EARLIEST, LATEST = -2, -1

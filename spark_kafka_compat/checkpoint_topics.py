@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from spark_kafka_compat.options import OptionValue
-from spark_kafka_compat.partitions import Partitions, parse_all_offsets, partitions_of, topic_ids_of
-from spark_kafka_compat.positions import Place
-from spark_kafka_compat.session import EndpointError, MissingTopicError, RecreatedTopicError
+from seqgate.spark_kafka_compat.options import OptionValue
+from seqgate.spark_kafka_compat.partitions import Partitions, parse_all_offsets, partitions_of, topic_ids_of
+from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError, RecreatedTopicError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 The consumer joins no group. The reader assigns partitions to the consumer and seeks to the positions in the
 database. Every poll is one transaction that writes the records and moves the positions
-(`spark_kafka_compat.positions`). A position is the position of the consumer, not the last record's offset
+(`seqgate.spark_kafka_compat.positions`). A position is the position of the consumer, not the last record's offset
 plus one: it moves past transaction markers, aborted and compacted records.
 """
 
@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.positions import (
+from seqgate.spark_kafka_compat.databases import Database, Transaction
+from seqgate.spark_kafka_compat.positions import (
     Claim,
     Place,
     Positions,
@@ -24,7 +24,7 @@ from spark_kafka_compat.positions import (
     first_positions,
     recreated_topic,
 )
-from spark_kafka_compat.session import EndpointError, PositionError, SparkCompatError
+from seqgate.spark_kafka_compat.session import EndpointError, PositionError, SparkCompatError
 
 RecordWriter = Callable[[Transaction, Sequence[Any]], None]
 """The function that writes kafka-python's ConsumerRecords of one partition, in order, through a transaction.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from spark_kafka_compat.session import SparkCompatError
+from seqgate.spark_kafka_compat.session import SparkCompatError
 
 LOCK_TIMEOUT_MS = 30_000
 

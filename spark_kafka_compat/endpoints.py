@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from spark_kafka_compat.options import OptionValue, Use, checked_options
-from spark_kafka_compat.session import ConnectorMissingError, SparkCompatError, connector_coordinates
+from seqgate.spark_kafka_compat.options import OptionValue, Use, checked_options
+from seqgate.spark_kafka_compat.session import ConnectorMissingError, SparkCompatError, connector_coordinates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -37,17 +37,17 @@ def source(
     """Return the records of topics as a data frame, batch or streaming, with Spark's Kafka columns.
 
     `topics` is one name or several; without `topics`, give `subscribePattern` or `assign`. All other options
-    are Spark's (see `spark_kafka_compat.options`): pass them as keywords, or in `options` when a name has
+    are Spark's (see `seqgate.spark_kafka_compat.options`): pass them as keywords, or in `options` when a name has
     dots. Without an option that begins with `starting`, a stream begins at the earliest offset. Spark's own
     default, latest, misses existing records. The query of a stream keeps the ids of its topics in its
-    checkpoint, and a recreated topic brings a warning in Python's log (`spark_kafka_compat.topic_watch`).
+    checkpoint, and a recreated topic brings a warning in Python's log (`seqgate.spark_kafka_compat.topic_watch`).
 
     Raises `UnknownOptionError`; `SparkCompatError` without exactly one choice of topics;
     `ConnectorMissingError`.
     """
     frame = unwatched_source(spark, bootstrap, topics, stream=stream, options=options, **named)
     if stream:
-        from spark_kafka_compat.topic_watch import watch
+        from seqgate.spark_kafka_compat.topic_watch import watch
 
         watch(spark)
     return frame
@@ -147,7 +147,7 @@ def _connector_missing(error: Exception) -> ConnectorMissingError | None:
     text = str(error)
     if "kafka" in text and ("Failed to find" in text or "DATA_SOURCE_NOT_FOUND" in text):
         return ConnectorMissingError(
-            "This SparkSession has no Kafka connector: create the session with spark_kafka_compat.session(), "
+            "This SparkSession has no Kafka connector: create the session with seqgate.spark_kafka_compat.session(), "
             "or pass "
             f"--packages {connector_coordinates()} to spark-submit."
         )

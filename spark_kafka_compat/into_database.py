@@ -1,7 +1,7 @@
 """Writes topics into a relational database, effectively once, with Spark.
 
 Each micro batch is one transaction of the database. The transaction writes the rows and moves the positions,
-which are stored beside the rows (`spark_kafka_compat.positions`). The writer leaves out records of a micro
+which are stored beside the rows (`seqgate.spark_kafka_compat.positions`). The writer leaves out records of a micro
 batch that the database already has. So a micro batch that Spark runs again changes nothing, even if a new
 checkpoint cuts the records differently.
 
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.endpoints import unwatched_source
-from spark_kafka_compat.options import OptionValue, Use, checked_options
-from spark_kafka_compat.partitions import OffsetLog, Span, partitions_of, topic_ids_of
-from spark_kafka_compat.positions import (
+from seqgate.spark_kafka_compat.databases import Database, Transaction
+from seqgate.spark_kafka_compat.endpoints import unwatched_source
+from seqgate.spark_kafka_compat.options import OptionValue, Use, checked_options
+from seqgate.spark_kafka_compat.partitions import OffsetLog, Span, partitions_of, topic_ids_of
+from seqgate.spark_kafka_compat.positions import (
     Claim,
     Place,
     Positions,
@@ -35,7 +35,7 @@ from spark_kafka_compat.positions import (
     claim,
     first_positions,
 )
-from spark_kafka_compat.session import PositionError, SparkCompatError
+from seqgate.spark_kafka_compat.session import PositionError, SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession

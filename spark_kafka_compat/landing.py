@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat.checkpoint_topics import CheckpointTopics, subscribed
-from spark_kafka_compat.endpoints import source, unwatched_source
-from spark_kafka_compat.options import OptionValue, Use, checked_options
-from spark_kafka_compat.session import SparkCompatError
+from seqgate.spark_kafka_compat.checkpoint_topics import CheckpointTopics, subscribed
+from seqgate.spark_kafka_compat.endpoints import source, unwatched_source
+from seqgate.spark_kafka_compat.options import OptionValue, Use, checked_options
+from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from spark_kafka_compat.session import UnknownOptionError
+from seqgate.spark_kafka_compat.session import UnknownOptionError
 
 OptionValue = str | bool | int | Mapping[str, object]
 

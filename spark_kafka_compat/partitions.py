@@ -2,7 +2,7 @@
 source.
 
 With TLS or SASL the admin client of Spark's own Java asks the endpoint, and takes the `kafka.*` options as
-they are. Otherwise `spark_kafka_compat.batch_reader` asks, which needs neither Java nor a client library.
+they are. Otherwise `seqgate.spark_kafka_compat.batch_reader` asks, which needs neither Java nor a client library.
 
 The span of offsets of a micro batch, from the offset log that Spark writes into the checkpoint before a micro
 batch runs.
@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from spark_kafka_compat.batch_reader import READ_COMMITTED, READ_UNCOMMITTED, offset_ranges, topic_id
-from spark_kafka_compat.options import KAFKA_PREFIX, OptionValue, option_text
-from spark_kafka_compat.positions import Place
-from spark_kafka_compat.session import EndpointError, MissingTopicError, SparkCompatError
+from seqgate.spark_kafka_compat.batch_reader import READ_COMMITTED, READ_UNCOMMITTED, offset_ranges, topic_id
+from seqgate.spark_kafka_compat.options import KAFKA_PREFIX, OptionValue, option_text
+from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError, SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.session import EndpointError, FencedError, PositionError, RecreatedTopicError
+from seqgate.spark_kafka_compat.databases import Database, Transaction
+from seqgate.spark_kafka_compat.session import EndpointError, FencedError, PositionError, RecreatedTopicError
 
 PIPELINES, POSITIONS, TOPICS = "kafka_read_pipelines", "kafka_read_positions", "kafka_read_topics"
 _PIPELINES_COLUMNS = "pipeline TEXT PRIMARY KEY, generation BIGINT NOT NULL"

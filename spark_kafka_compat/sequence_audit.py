@@ -27,8 +27,8 @@ from enum import StrEnum
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from spark_kafka_compat.batch_reader import BatchRow, Split, plan_splits, read_split
-from spark_kafka_compat.session import SparkCompatError
+from seqgate.spark_kafka_compat.batch_reader import BatchRow, Split, plan_splits, read_split
+from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark import RDD

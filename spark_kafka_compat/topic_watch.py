@@ -1,6 +1,6 @@
 """Warns when a topic that a streaming query reads was deleted and created again.
 
-Spark's checkpoint knows topics by their names alone (`spark_kafka_compat.checkpoint_topics`). `watch`
+Spark's checkpoint knows topics by their names alone (`seqgate.spark_kafka_compat.checkpoint_topics`). `watch`
 registers one listener for the queries of a session. When a query starts, Spark calls the listener before the
 first micro batch: the listener finds the options of the Kafka sources in the plan and the directory of the
 checkpoint, and compares the topic ids in the checkpoint with the endpoint's. While the query runs, the
@@ -19,9 +19,9 @@ from uuid import UUID
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics, Complaints, subscribed
-from spark_kafka_compat.partitions import topics_in
-from spark_kafka_compat.session import SparkCompatError
+from seqgate.spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics, Complaints, subscribed
+from seqgate.spark_kafka_compat.partitions import topics_in
+from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from spark_kafka_compat.session import EndpointError
+from seqgate.spark_kafka_compat.session import EndpointError
 
 CLIENT_ID = "seqgate-audit"
 TIMEOUT_S = 30.0

@@ -18,7 +18,7 @@ from tests.support.imports import ROOT, Import, When, all_imports, circles, impo
 LONGEST = 1_000
 CRUMB = 100
 """A module with fewer lines that one other module of its folder imports, and nobody else, is a section of that one."""
-ENTRY_POINTS = {"gateway.entry"}
+ENTRY_POINTS = {"seqgate.gateway.entry"}
 """The modules that an installed command imports (pyproject.toml)."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
@@ -106,11 +106,11 @@ def test_every_file_is_named_for_what_is_in_it() -> None:
 FLUSHES = re.compile(r"f(data)?sync|syncfs")
 """The names of calls that make bytes durable, such as fsync, fdatasync, syncfs, and fsync_path of the storage."""
 MAY_FLUSH = (
-    "log.durability.",
-    "log.files.disk",
-    "log.files.sparse_disk",
-    "log.files.storage",
-    "gateway.cluster.objects.directory_objects",
+    "seqgate.log.durability.",
+    "seqgate.log.files.disk",
+    "seqgate.log.files.sparse_disk",
+    "seqgate.log.files.storage",
+    "seqgate.gateway.cluster.objects.directory_objects",
 )
 """The modules that may flush: the `Durability`, the modules that make the calls for it, and the object store in a directory."""
 
@@ -126,7 +126,7 @@ def _flushes(source: str) -> list[str]:
 
 
 def test_nothing_flushes_but_the_durability() -> None:
-    """Only `log.durability` decides whether data is flushed, so no other module may call an fsync."""
+    """Only `seqgate.log.durability` decides whether data is flushed, so no other module may call an fsync."""
     found = {
         name: flushes
         for name, path in modules(ROOT).items()

@@ -15,14 +15,14 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from gateway.admin.operation import LiveGateway
-from gateway.admin.operations import OPERATIONS, answer_live, changes_something, note_on
-from gateway.admin.pids.stopped import BlockSource, gateway_source
-from gateway.admin.request import Answer, ControlError, Elsewhere, Request
-from gateway.admin.traffic import Traffic
-from gateway.runtime.loop.audit import AuditLog, Requester
-from gateway.runtime.loop.log_output import UNLIMITED
-from gateway.runtime.services import Services
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.operations import OPERATIONS, answer_live, changes_something, note_on
+from seqgate.gateway.admin.pids.stopped import BlockSource, gateway_source
+from seqgate.gateway.admin.request import Answer, ControlError, Elsewhere, Request
+from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
+from seqgate.gateway.runtime.services import Services
 
 logger = logging.getLogger(__name__)
 

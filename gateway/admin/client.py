@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gateway.admin.address import SOCKET_NAME, short_path
-from gateway.admin.every_worker import RESTART_S, Workers, joined
-from gateway.admin.request import (
+from seqgate.gateway.admin.address import SOCKET_NAME, short_path
+from seqgate.gateway.admin.every_worker import RESTART_S, Workers, joined
+from seqgate.gateway.admin.request import (
     MAX_ANSWER_BYTES,
     RUNNING,
     STOPPED,
@@ -27,9 +27,9 @@ from gateway.admin.request import (
     NotRunning,
     Request,
 )
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.cluster.cache.worker_caches import CACHES, caches_in
-from gateway.config import Config
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.cluster.cache.worker_caches import CACHES, caches_in
+from seqgate.gateway.config import Config
 
 ANSWER_TIMEOUT_S: Final = 40.0
 """Longer than the gateway's own limit for an operation, because the gateway's error says more than a timeout.
@@ -45,7 +45,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 WORKERS: Final = "workers"
 """The directory in the data directory that has a directory for each of several workers: the one of
-log.sharing, which takes too long to import for a command. A test compares the two."""
+seqgate.log.sharing, which takes too long to import for a command. A test compares the two."""
 
 
 def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
@@ -192,7 +192,7 @@ class Client:
 
     def _read(self, request: Request[A]) -> A:
         """Return the whole answer from the data directory or another store."""
-        from gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import, and few commands read
+        from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import, and few commands read
 
         now_ms = time.time_ns() // 1_000_000
         answer: A = answer_stopped(StoppedGateway(self.data_dir, self.config, now_ms), request)

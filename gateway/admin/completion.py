@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import typer
 
-from gateway.admin.client import ask
-from gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
-from gateway.admin.request import NotRunning
-from gateway.admin.status.messages import StatusRequest
-from gateway.config import load_config
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
+from seqgate.gateway.admin.request import NotRunning
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.config import load_config
 
 TIMEOUT_S: Final = 1.0
 """Time for the answer of one broker, and for the connection to it."""
@@ -83,9 +83,9 @@ def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
 
 
 def _names(kind: str, addresses: tuple[Address, ...], command_config: Path | None) -> list[str]:
-    from gateway.admin.remote import cluster  # noqa: PLC0415 - slow to import
-    from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
-    from gateway.admin.remote.connection import BrokerAddress  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote import cluster  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.connection import BrokerAddress  # noqa: PLC0415 - slow to import
 
     security = read_client_security(command_config)
     return cluster.FIND[kind](BrokerAddress(*addresses[0], security), TIMEOUT_S)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from gateway.admin.request import ControlError
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.registry import Partitions
 
 
 def offline_partitions(partitions: Partitions, topic: str) -> list[int]:

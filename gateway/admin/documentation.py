@@ -10,9 +10,9 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from gateway.admin.help import CONTEXT
-from gateway.admin.operation import Operation
-from gateway.admin.request import MAX_ANSWER_BYTES, MAX_PAGE_ROWS, MAX_REQUEST_BYTES, PAGE_ROWS
+from seqgate.gateway.admin.help import CONTEXT
+from seqgate.gateway.admin.operation import Operation
+from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_PAGE_ROWS, MAX_REQUEST_BYTES, PAGE_ROWS
 
 _INTRODUCTION: Final = f"""\
 # The control socket
@@ -27,7 +27,7 @@ A connection carries one request and one answer, each a line of JSON: at most {M
 {MAX_ANSWER_BYTES:,} bytes of answer. The answer is `{{"result": …}}`, or `{{"error": "a sentence"}}`. Lists come in pages of `limit`
 rows, {PAGE_ROWS:,} unless the request says otherwise and at most {MAX_PAGE_ROWS:,}.
 
-Written by `python -m gateway.documentation docs` (`make docs`) from the list in `gateway/admin/operations.py`; a test compares the two.
+Written by `python -m seqgate.gateway.documentation docs` (`make docs`) from the list in `gateway/admin/operations.py`; a test compares the two.
 Fields with a `?` are optional. *Stopped*: the command also answers from a data directory that no gateway has open. (`seqgate sweep` sweeps
 such a directory in its own process.)
 
@@ -67,7 +67,7 @@ seqgate consume orders --show partition,offset,key,value
 seqgate configs set topic orders retention.ms=86400000
 ```
 
-Written by `python -m gateway.documentation docs` (`make docs`) from the commands themselves; a test compares the two.
+Written by `python -m seqgate.gateway.documentation docs` (`make docs`) from the commands themselves; a test compares the two.
 
 ## Which cluster a command asks
 

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from gateway.admin.request import ControlError, Elsewhere, NoAnswer, NotRunning
-from gateway.cluster.cache.worker_caches import CACHES
+from seqgate.gateway.admin.request import ControlError, Elsewhere, NoAnswer, NotRunning
+from seqgate.gateway.cluster.cache.worker_caches import CACHES
 
 RESTART_S: Final = 5.0
 """How long a command waits for workers that are being started again; then it says that they don't run."""

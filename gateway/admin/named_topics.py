@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.request import ControlError, Elsewhere
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from gateway.runtime.services import Services
-from gateway.runtime.topics.brokers import NO_LEADER
+from seqgate.gateway.admin.request import ControlError, Elsewhere
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
 
 def find_topic(partitions: Partitions, name: str, *indexes: int | None) -> TopicPartitions:

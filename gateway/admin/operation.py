@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from gateway.admin.pids.stopped import BlockSource
-from gateway.admin.request import Request
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.sweep.sweeps import Sweeps
-from gateway.admin.traffic import Traffic
-from gateway.runtime.services import Services
+from seqgate.gateway.admin.pids.stopped import BlockSource
+from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.runtime.services import Services
 
 Q = TypeVar("Q", bound=Request[Any])
 T = TypeVar("T")

@@ -7,60 +7,60 @@ from __future__ import annotations
 import inspect
 from typing import Any, Final
 
-from gateway.admin.backlog import live as backlog
-from gateway.admin.backlog.messages import BacklogRequest
-from gateway.admin.backup import live as backups
-from gateway.admin.backup.messages import StageBackupRequest
-from gateway.admin.gateways import live as gateways
-from gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
-from gateway.admin.groups import live as groups
-from gateway.admin.groups import reset
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.backlog import live as backlog
+from seqgate.gateway.admin.backlog.messages import BacklogRequest
+from seqgate.gateway.admin.backup import live as backups
+from seqgate.gateway.admin.backup.messages import StageBackupRequest
+from seqgate.gateway.admin.gateways import live as gateways
+from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
+from seqgate.gateway.admin.groups import live as groups
+from seqgate.gateway.admin.groups import reset
+from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from gateway.admin.logs import live as logs
-from gateway.admin.logs.messages import LogLinesRequest
-from gateway.admin.names import live as names
-from gateway.admin.names import live as stopped_names
-from gateway.admin.names.messages import NamesRequest
-from gateway.admin.operation import LiveGateway, Operation
-from gateway.admin.partitions import live as partitions
-from gateway.admin.partitions.messages import ReopenRequest
-from gateway.admin.pids import live as pids
-from gateway.admin.pids import stopped as stopped_pids
-from gateway.admin.pids.messages import (
+from seqgate.gateway.admin.logs import live as logs
+from seqgate.gateway.admin.logs.messages import LogLinesRequest
+from seqgate.gateway.admin.names import live as names
+from seqgate.gateway.admin.names import live as stopped_names
+from seqgate.gateway.admin.names.messages import NamesRequest
+from seqgate.gateway.admin.operation import LiveGateway, Operation
+from seqgate.gateway.admin.partitions import live as partitions
+from seqgate.gateway.admin.partitions.messages import ReopenRequest
+from seqgate.gateway.admin.pids import live as pids
+from seqgate.gateway.admin.pids import stopped as stopped_pids
+from seqgate.gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
     MoveNextRequest,
 )
-from gateway.admin.producers import live as producers
-from gateway.admin.producers.messages import ListProducersRequest
-from gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
-from gateway.admin.status import live as status
-from gateway.admin.status.messages import StatusRequest
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.sweep import live as sweep
-from gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
-from gateway.admin.transactions import hanging
-from gateway.admin.transactions import live as transactions
-from gateway.admin.transactions import stopped as stopped_transactions
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.producers import live as producers
+from seqgate.gateway.admin.producers.messages import ListProducersRequest
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
+from seqgate.gateway.admin.status import live as status
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.sweep import live as sweep
+from seqgate.gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.transactions import hanging
+from seqgate.gateway.admin.transactions import live as transactions
+from seqgate.gateway.admin.transactions import stopped as stopped_transactions
+from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from gateway.admin.users import changes as stopped_users
-from gateway.admin.users import changes as users
-from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
-from gateway.admin.verdicts import live as verdicts
-from gateway.admin.verdicts.messages import ListVerdictsRequest
+from seqgate.gateway.admin.users import changes as stopped_users
+from seqgate.gateway.admin.users import changes as users
+from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from seqgate.gateway.admin.verdicts import live as verdicts
+from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest
 
 
 def _always(_: Request[Any]) -> bool:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
-from gateway.admin.client import Client, ask
-from gateway.admin.completion import topic_names
-from gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
-from gateway.admin.request import ControlError, NotRunning, Request
-from gateway.admin.status.messages import StatusRequest
-from gateway.config import Config, ConfigError, load_config
+from seqgate.gateway.admin.client import Client, ask
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
+from seqgate.gateway.admin.request import ControlError, NotRunning, Request
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
-    from gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.admin.remote.cluster import Cluster
 
 OnlyTopic = Annotated[
     str | None,
@@ -143,7 +143,7 @@ def asking_either(
             yield client
         return
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.remote.operations import RemoteClient  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.remote.operations import RemoteClient  # noqa: PLC0415 - slow to import
 
         yield RemoteClient(cluster)
 
@@ -154,8 +154,8 @@ def reaching(
 ) -> Iterator[Cluster]:
     """Yield the cluster that the options name; an error ends the command with its sentence."""
     addresses = _addresses(bootstrap, config_file, data_dir)
-    from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
-    from gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
 
     try:
         with connected(addresses, read_client_security(command_config)) as cluster:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gateway.admin.address import SOCKET_NAME, short_path
-from gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer
-from gateway.admin.traffic import Traffic
-from gateway.runtime.services import Services
+from seqgate.gateway.admin.address import SOCKET_NAME, short_path
+from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer
+from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.runtime.services import Services
 
 if TYPE_CHECKING:
-    from gateway.admin.operation import LiveGateway
-    from gateway.admin.pids.stopped import BlockSource
+    from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.pids.stopped import BlockSource
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class ControlServer:
         """Return the gateway as operations see it. Call this once the gateway has started, because it notes
         the first producer ids.
         """
-        from gateway.admin.answering import live_gateway  # noqa: PLC0415 - a start is mostly imports
+        from seqgate.gateway.admin.answering import live_gateway  # noqa: PLC0415 - a start is mostly imports
 
         if self._gateway is None:
             self._gateway = live_gateway(self._services, self._source, self._traffic, self._started_at_ms)
@@ -149,6 +149,6 @@ class ControlServer:
         except asyncio.IncompleteReadError:
             return Answer(error="a request is one line and ends with a newline")
         # Imported with the first command: a start is mostly imports.
-        from gateway.admin.answering import answer  # noqa: PLC0415
+        from seqgate.gateway.admin.answering import answer  # noqa: PLC0415
 
         return await answer(self.live_gateway(), line, writer.get_extra_info("socket"))

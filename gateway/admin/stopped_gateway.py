@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.config import Config
+from seqgate.gateway.config import Config
 
 
 class StoppedGateway(NamedTuple):

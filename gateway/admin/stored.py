@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.admin.request import ControlError
-from gateway.admin.system_errors import in_words
-from gateway.metadata.image import METADATA_TOPIC, MetadataImage
-from gateway.metadata.records import UnknownRecordError, decode_record
-from gateway.runtime.loop.clock import SystemClock
-from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.topics.metadata_log import (
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from seqgate.gateway.metadata.records import UnknownRecordError, decode_record
+from seqgate.gateway.runtime.loop.clock import SystemClock
+from seqgate.gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.topics.metadata_log import (
     METADATA_LOG_CONFIG,
     METADATA_TOPIC_ID,
     LocalJournal,
     MetadataLog,
     open_metadata_log,
 )
-from log import (
+from seqgate.log import (
     DirectoryLocked,
     IncompatibleFormat,
     LocalDurability,
@@ -31,9 +31,9 @@ from log import (
     PartitionLog,
     Storage,
 )
-from log.format.records import iterate_records
-from log.rebuilding import BUCKET_SESSION
-from log.stopped import LOCK, check_directory_version, durable_ends, stored_batches
+from seqgate.log.format.records import iterate_records
+from seqgate.log.rebuilding import BUCKET_SESSION
+from seqgate.log.stopped import LOCK, check_directory_version, durable_ends, stored_batches
 
 _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 

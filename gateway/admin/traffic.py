@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gateway.cluster.cache.cache_state import CacheState
-    from gateway.cluster.objects.objects import Counts
+    from seqgate.gateway.cluster.cache.cache_state import CacheState
+    from seqgate.gateway.cluster.objects.objects import Counts
 
 
 class Traffic(NamedTuple):

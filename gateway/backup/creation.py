@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode
-from gateway.backup.repository import DATA, Repository
-from log import LocalDurability
-from log.staging import META, FileEntry, Flush, copy_file, data_path, read_properties, remove_tree
+from seqgate.gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode
+from seqgate.gateway.backup.repository import DATA, Repository
+from seqgate.log import LocalDurability
+from seqgate.log.staging import META, FileEntry, Flush, copy_file, data_path, read_properties, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gateway.backup.pace import Pace
-    from log import Storage
-    from log.staging import Staged
+    from seqgate.gateway.backup.pace import Pace
+    from seqgate.log import Storage
+    from seqgate.log.staging import Staged
 
 RESERVE_BYTES: Final = 64 << 20
 """Bytes that a backup leaves free on the disk that it is written to."""

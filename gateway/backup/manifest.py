@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from log import Storage
+    from seqgate.log import Storage
 
 
 NAME: Final = "manifest.json"

@@ -1,7 +1,7 @@
 """The directory that has the backups.
 
     20260131T134500Z/             a complete backup, named after the moment (UTC) whose state it has
-        manifest.json             see `gateway.backup.manifest`
+        manifest.json             see `seqgate.gateway.backup.manifest`
         data/                     the files of the data directory
     20260131T140000Z.partial/     a backup that is being made, or that was never finished
     .lock                         locked by the command that makes or removes backups
@@ -22,15 +22,15 @@ import datetime as dt
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.backup.manifest import BackupError, Manifest, read
-from log import DirectoryLocked, LocalDurability, Storage
-from log.staging import META, Flush, copy_file, digest, empty, remove_tree
+from seqgate.gateway.backup.manifest import BackupError, Manifest, read
+from seqgate.log import DirectoryLocked, LocalDurability, Storage
+from seqgate.log.staging import META, Flush, copy_file, digest, empty, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gateway.backup.manifest import CopiedFile
-    from gateway.backup.pace import Pace
+    from seqgate.gateway.backup.manifest import CopiedFile
+    from seqgate.gateway.backup.pace import Pace
 
 
 DATA: Final = "data"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO, Final, Self
 
-from gateway.certify.judgement import Ending
+from seqgate.gateway.certify.judgement import Ending
 
 _TAIL_BYTES: Final = 2_000
 """Bytes of the standard error that an Ending keeps."""

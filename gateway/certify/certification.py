@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.certify.application import Application, NotStarted
-from gateway.certify.judgement import Verdict
-from gateway.certify.run import Outcome, Setup, play
-from gateway.certify.scripts import CALM, Script
-from gateway.homes.home import StartFailed
-from gateway.testing import Broker
+from seqgate.gateway.certify.application import Application, NotStarted
+from seqgate.gateway.certify.judgement import Verdict
+from seqgate.gateway.certify.run import Outcome, Setup, play
+from seqgate.gateway.certify.scripts import CALM, Script
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.testing import Broker
 
 SETTINGS: Final = {"log.flush.interval.messages": "1", "auto.create.topics.enable": "false"}
 """The settings of the brokers: an acknowledged record survives a power cut, and a topic is there when a

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.admin.options import AsJson, stop
+from seqgate.gateway.admin.options import AsJson, stop
 
 
 def certify(
@@ -96,9 +96,9 @@ def certify(
       seqgate certify --command "java -jar orders.jar" --report certify.xml
       seqgate certify --command ./orders --scripts broker-killed,power-cut
     """  # noqa: D301 - \b keeps the lines of the list apart
-    from gateway.certify import certification, report  # noqa: PLC0415 - slow to import
-    from gateway.certify.run import Setup  # noqa: PLC0415 - slow to import
-    from gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.certify import certification, report  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.certify.run import Setup  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
 
     if lists:
         report.print_scripts()
@@ -132,7 +132,7 @@ def certify(
     except OSError as error:
         raise stop(f"--report: {error}") from None
     if as_json:
-        from gateway.admin.printing import print_json  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.printing import print_json  # noqa: PLC0415 - slow to import
 
         print_json(report.as_json(certificate, may_give_up=allow_giving_up))
     else:

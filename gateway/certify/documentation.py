@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.certify.scripts import SCRIPTS
+from seqgate.gateway.certify.scripts import SCRIPTS
 
 _INTRODUCTION: Final = """\
 # The scripts of `seqgate certify`
@@ -15,7 +15,7 @@ Look up here what each script does to an application, and what a correct produce
 In each script no record may be lost, doubled or reordered. In those with a * a correct producer may also report a failure, and end with
 another exit code than 0.
 
-Written by `python -m gateway.documentation docs` (`make docs`) from the scripts themselves; a test compares the two.
+Written by `python -m seqgate.gateway.documentation docs` (`make docs`) from the scripts themselves; a test compares the two.
 
 | script | what happens | a correct producer |
 | --- | --- | --- |

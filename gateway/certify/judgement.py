@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.certify.scene import Struck
-from gateway.testing import StoredRecord
-from gateway.testing.stored import Reordered, Value, differences, shown
+from seqgate.gateway.certify.scene import Struck
+from seqgate.gateway.testing import StoredRecord
+from seqgate.gateway.testing.stored import Reordered, Value, differences, shown
 
 _NAMED: Final = 3
 """Records of one kind that a complaint names; it counts the others."""

@@ -11,14 +11,14 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from gateway.admin.printing import Column, counted, print_lines, print_table
-from gateway.admin.printing import shown as printing_shown
-from gateway.certify.certification import Certificate
-from gateway.certify.judgement import Findings, Verdict
-from gateway.certify.run import BURSTS, Outcome
-from gateway.certify.scripts import CALM, SCRIPTS
-from gateway.testing import StoredRecord
-from gateway.testing.control.routes import shown
+from seqgate.gateway.admin.printing import Column, counted, print_lines, print_table
+from seqgate.gateway.admin.printing import shown as printing_shown
+from seqgate.gateway.certify.certification import Certificate
+from seqgate.gateway.certify.judgement import Findings, Verdict
+from seqgate.gateway.certify.run import BURSTS, Outcome
+from seqgate.gateway.certify.scripts import CALM, SCRIPTS
+from seqgate.gateway.testing import StoredRecord
+from seqgate.gateway.testing.control.routes import shown
 
 _NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

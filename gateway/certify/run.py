@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.certify.application import Application, words_of
-from gateway.certify.judgement import Ending, Findings, Verdict, find, judge
-from gateway.certify.scene import Scene, Struck
-from gateway.certify.scripts import Script
-from gateway.testing import Broker
+from seqgate.gateway.certify.application import Application, words_of
+from seqgate.gateway.certify.judgement import Ending, Findings, Verdict, find, judge
+from seqgate.gateway.certify.scene import Scene, Struck
+from seqgate.gateway.certify.scripts import Script
+from seqgate.gateway.testing import Broker
 
 BURSTS: Final = 20
 """Parts in which the application gets its values, so that a producer that sends what it reads makes several

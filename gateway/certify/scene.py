@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.testing import Broker, Fault
+from seqgate.gateway.testing import Broker, Fault
 
 PRODUCE: Final = "Produce"
 _SLICE_S: Final = 0.05

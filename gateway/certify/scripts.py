@@ -8,8 +8,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.certify.scene import PRODUCE, Scene
-from gateway.testing.faults import Choice, Effect, Fault, Kind
+from seqgate.gateway.certify.scene import PRODUCE, Scene
+from seqgate.gateway.testing.faults import Choice, Effect, Fault, Kind
 
 # The acts of scripts: parts of a broker that break while the application sends. Each act runs between two
 # bursts of values, and yields for the next burst.

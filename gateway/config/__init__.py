@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from gateway.config.config import Config, ConfigEntry, ConfigSource
-from gateway.config.listeners import Listener
-from gateway.config.load import load_config
-from gateway.config.setting import ConfigError, InvalidValueError, Setting, SettingType, SettingValue, render
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, nearest
+from seqgate.gateway.config.config import Config, ConfigEntry, ConfigSource
+from seqgate.gateway.config.listeners import Listener
+from seqgate.gateway.config.load import load_config
+from seqgate.gateway.config.setting import (
+    ConfigError,
+    InvalidValueError,
+    Setting,
+    SettingType,
+    SettingValue,
+    render,
+)
+from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, nearest
 
 __all__ = [
     "BY_NAME",

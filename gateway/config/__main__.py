@@ -1,10 +1,10 @@
-"""Prints docs/configuration.md: `python -m gateway.config`."""
+"""Prints docs/configuration.md: `python -m seqgate.gateway.config`."""
 
 from __future__ import annotations
 
 import sys
 
-from gateway.config.documentation import configuration_page
+from seqgate.gateway.config.documentation import configuration_page
 
 if __name__ == "__main__":
     sys.stdout.write(configuration_page())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from gateway.config.setting import Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import Setting, SettingType, SettingValue, whole_number
 
 _SECTION = "Authorization"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

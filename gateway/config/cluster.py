@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from gateway.config.setting import LONG_MAX, Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import LONG_MAX, Setting, SettingType, SettingValue, whole_number
 
 # The address of a cluster: the bucket, or the directory, that holds its objects.
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from gateway.config.setting import INT_MAX, LONG_MAX, Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import INT_MAX, LONG_MAX, Setting, SettingType, SettingValue, whole_number
 
 _SECTION = "Compaction"
 _MIB = 1048576

@@ -7,11 +7,11 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from gateway.config.config import Config
-from gateway.config.listeners import Listener
-from gateway.config.load import enabled_mechanisms
-from gateway.config.oauthbearer import INSECURE_TOKENS
-from gateway.config.protocols import SecurityProtocol
+from seqgate.gateway.config.config import Config
+from seqgate.gateway.config.listeners import Listener
+from seqgate.gateway.config.load import enabled_mechanisms
+from seqgate.gateway.config.oauthbearer import INSECURE_TOKENS
+from seqgate.gateway.config.protocols import SecurityProtocol
 
 ALLOW_INSECURE_LISTENERS: Final = "seqgate.allow.insecure.listeners"
 

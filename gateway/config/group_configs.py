@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.config.setting import Fallback, Setting, SettingType, SettingValue, parse_iso_duration
+from seqgate.gateway.config.setting import Fallback, Setting, SettingType, SettingValue, parse_iso_duration
 
 SHARE_AUTO_OFFSET_RESET: Final = "share.auto.offset.reset"
 EARLIEST: Final = "earliest"

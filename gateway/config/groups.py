@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.config.setting import INT_MAX, Setting, SettingType, whole_number
+from seqgate.gateway.config.setting import INT_MAX, Setting, SettingType, whole_number
 
 _GROUPS = "Groups and offsets"
 _number = partial(whole_number, _GROUPS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from gateway.config.setting import Setting, SettingType, SettingValue
+from seqgate.gateway.config.setting import Setting, SettingType, SettingValue
 
 LISTENER: Final = "inter.broker.listener.name"
 MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.config.config import Config
-from gateway.config.inter_broker import LISTENER, MECHANISM, MECHANISMS
-from gateway.config.sasl import JAAS, parse_jaas
+from seqgate.gateway.config.config import Config
+from seqgate.gateway.config.inter_broker import LISTENER, MECHANISM, MECHANISMS
+from seqgate.gateway.config.sasl import JAAS, parse_jaas
 
 
 def inter_broker_listener(config: Config) -> str:

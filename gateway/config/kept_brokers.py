@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.config.setting import LONG_MAX, Setting, SettingType, SettingValue
+from seqgate.gateway.config.setting import LONG_MAX, Setting, SettingType, SettingValue
 
 _BOOLEAN, _STRING, _LIST, _CLASS = (
     SettingType.BOOLEAN,
@@ -169,7 +169,7 @@ READ_ONLY_LISTS: Final = _names(
     group.share.assignors kafka.metrics.reporters log.dir process.roles
     """
 )
-"""The lists that Kafka reads at its start only, without those of `gateway.config.table`."""
+"""The lists that Kafka reads at its start only, without those of `seqgate.gateway.config.table`."""
 READ_ONLY: Final = READ_ONLY_LISTS | _names(
     """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
@@ -236,7 +236,7 @@ READ_ONLY: Final = READ_ONLY_LISTS | _names(
     unstable.feature.versions.enable
     """
 )
-"""Kafka's settings that Kafka reads at its start only, without those of `gateway.config.table`."""
+"""Kafka's settings that Kafka reads at its start only, without those of `seqgate.gateway.config.table`."""
 
 
 def _settings() -> Iterator[Setting]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.config.setting import Setting, SettingType, SettingValue
+from seqgate.gateway.config.setting import Setting, SettingType, SettingValue
 
 _SECTION = "Settings of Kafka that are kept without effect"
 _NO_TIERS = "Kept without effect: there is no tiered storage."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.config.setting import SettingValue
+from seqgate.gateway.config.setting import SettingValue
 
 _LISTENER = re.compile(r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?P<host>\[[^\]]*\]|[^:\[\]/]*):(?P<port>\d{1,9})")
 HIGHEST_PORT = 65_535

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from gateway.config.config import Config, unknown_setting
-from gateway.config.inter_broker_login import inter_broker_complaint
-from gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL, token_settings_complaint
-from gateway.config.sasl import ENABLED_MECHANISMS, JAAS, USERS_FILE
-from gateway.config.setting import (
+from seqgate.gateway.config.config import Config, unknown_setting
+from seqgate.gateway.config.inter_broker_login import inter_broker_complaint
+from seqgate.gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL, token_settings_complaint
+from seqgate.gateway.config.sasl import ENABLED_MECHANISMS, JAAS, USERS_FILE
+from seqgate.gateway.config.setting import (
     ConfigError,
     EmptyItemError,
     InvalidValueError,
@@ -20,7 +20,7 @@ from gateway.config.setting import (
     SettingValue,
     broker_conflict,
 )
-from gateway.config.table import BY_ENVIRONMENT_NAME, nearest, setting_named
+from seqgate.gateway.config.table import BY_ENVIRONMENT_NAME, nearest, setting_named
 
 ENVIRONMENT_PREFIX = "SEQGATE_"
 FILE_VARIABLE = "SEQGATE_CONFIG"

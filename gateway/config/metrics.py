@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from gateway.config.listeners import address_complaint
-from gateway.config.setting import Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.listeners import address_complaint
+from seqgate.gateway.config.setting import Setting, SettingType, SettingValue, whole_number
 
 # Settings of the export of metrics to a collector of OpenTelemetry, and the form of their values.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache, partial
 
-from gateway.config.listeners import listener_complaint
-from gateway.config.protocols import DEFAULT_MAP, protocol_map_complaint
-from gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.listeners import listener_complaint
+from seqgate.gateway.config.protocols import DEFAULT_MAP, protocol_map_complaint
+from seqgate.gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue, whole_number
 
 # Limits on the connections of one address, written `ADDRESS:COUNT`.
 

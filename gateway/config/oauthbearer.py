@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue, whole_number
 
 KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 INSECURE_TOKENS: Final = "seqgate.allow.insecure.oauthbearer.tokens"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.config.setting import Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import Setting, SettingType, SettingValue, whole_number
 
 _STATE = "Producer state"
 _IDS = "Producer ids"

@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Mapping
 
-from gateway.config.setting import SettingValue
+from seqgate.gateway.config.setting import SettingValue
 
 
 class SecurityProtocol(enum.Enum):

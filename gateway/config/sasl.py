@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
-from gateway.config.setting import INT_MAX, LONG_MAX, Setting, SettingType, SettingValue
+from seqgate.gateway.config.setting import INT_MAX, LONG_MAX, Setting, SettingType, SettingValue
 
 ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
 JAAS: Final = "sasl.jaas.config"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.config.setting import LONG_MAX, Setting, SettingType, whole_number
+from seqgate.gateway.config.setting import LONG_MAX, Setting, SettingType, whole_number
 
 _TOPICS = "Topics in general"
 _LOG = "Log maintenance"

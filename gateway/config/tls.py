@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.config.authorization import rules_complaint
-from gateway.config.setting import Setting, SettingType, SettingValue
+from seqgate.gateway.config.authorization import rules_complaint
+from seqgate.gateway.config.setting import Setting, SettingType, SettingValue
 
 JKS_REMEDY = (
     "a key store in Java's own format can't be read; convert it: keytool -importkeystore -srckeystore "

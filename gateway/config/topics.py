@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.config.setting import (
+from seqgate.gateway.config.setting import (
     INT_MAX,
     LONG_MAX,
     Fallback,

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gateway.config.config import Config
-from gateway.config.inter_broker_login import missing_login
-from gateway.config.listeners import HIGHEST_PORT, Listener, parse_listener
-from gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.config.config import Config
+from seqgate.gateway.config.inter_broker_login import missing_login
+from seqgate.gateway.config.listeners import HIGHEST_PORT, Listener, parse_listener
+from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 
 def workers_complaint(config: Config) -> str | None:

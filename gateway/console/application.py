@@ -17,15 +17,15 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from gateway.admin.remote.addresses import shown_address
-from gateway.admin.request import ControlError
-from gateway.console.console import Console
-from gateway.console.options import ConsoleOptions
-from gateway.console.pages import PAGES
-from gateway.console.security.exposure import Hosts, exposure_complaint
-from gateway.console.web.login import Guard, login_routes
-from gateway.console.web.places import Desk
-from gateway.console.web.visiting import STATIC, Renderer, Sent, Work, stranger
+from seqgate.gateway.admin.remote.addresses import shown_address
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.options import ConsoleOptions
+from seqgate.gateway.console.pages import PAGES
+from seqgate.gateway.console.security.exposure import Hosts, exposure_complaint
+from seqgate.gateway.console.web.login import Guard, login_routes
+from seqgate.gateway.console.web.places import Desk
+from seqgate.gateway.console.web.visiting import STATIC, Renderer, Sent, Work, stranger
 
 _TITLES: Final = {404: "There is no such page", 405: "This address takes no such request"}
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.admin.options import CommandConfig, stop
-from gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.options import CommandConfig, stop
+from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
+from seqgate.gateway.admin.request import ControlError
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
@@ -92,9 +92,9 @@ def console(
     addresses = _addresses(bootstrap, "--bootstrap")
     (listening,) = _addresses(listen, "--listen", may_be_any_port=True)
     try:
-        from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
-        from gateway.console.application import run  # noqa: PLC0415 - needs seqgate[console]
-        from gateway.console.options import ConsoleOptions  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.console.application import run  # noqa: PLC0415 - needs seqgate[console]
+        from seqgate.gateway.console.options import ConsoleOptions  # noqa: PLC0415 - slow to import
 
         run(
             ConsoleOptions(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.console.asking.connections import Connections, WayIn
-from gateway.console.contents.schemas import Schemas
-from gateway.console.metrics.listener import MetricsListener
-from gateway.console.metrics.rates import Sampler
-from gateway.console.options import ConsoleOptions
-from gateway.console.security.sessions import FormTokens, LoginLimit, Notices, Sessions
+from seqgate.gateway.console.asking.connections import Connections, WayIn
+from seqgate.gateway.console.contents.schemas import Schemas
+from seqgate.gateway.console.metrics.listener import MetricsListener
+from seqgate.gateway.console.metrics.rates import Sampler
+from seqgate.gateway.console.options import ConsoleOptions
+from seqgate.gateway.console.security.sessions import FormTokens, LoginLimit, Notices, Sessions
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.admin.remote.client_security import OPEN, ClientSecurity
+from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
-from gateway.admin.remote.client_security import ClientSecurity
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import ControlError, Request
-from gateway.console.asking.connections import may_describe_cluster
-from gateway.console.console import Console
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.console.asking.connections import may_describe_cluster
+from seqgate.gateway.console.console import Console
 
 # The answers that the functions of a page return. `web` turns an answer into HTTP.
 

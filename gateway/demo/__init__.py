@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.demo.processes import (
+from seqgate.gateway.demo.processes import (
     KILL_EVERY_S,
     DemoCluster,
     DemoFailedError,
@@ -31,13 +31,13 @@ from gateway.demo.processes import (
     run_senders,
     write_flights,
 )
-from gateway.demo.proxy import LossyProxy
-from gateway.demo.security import ADMIN, PRODUCERS, PROTOCOL, SPARK, DemoSecurity, client
+from seqgate.gateway.demo.proxy import LossyProxy
+from seqgate.gateway.demo.security import ADMIN, PRODUCERS, PROTOCOL, SPARK, DemoSecurity, client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from gateway.demo.tables import Outcome
+    from seqgate.gateway.demo.tables import Outcome
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -76,7 +76,7 @@ def run_demo(
     for package in _PACKAGES:
         if find_spec(package) is None:
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-    from spark_kafka_compat.session import SparkCompatError
+    from seqgate.spark_kafka_compat.session import SparkCompatError
 
     console = Console()
     if keep is not None and keep.exists() and any(keep.iterdir()):
@@ -95,7 +95,7 @@ def run_demo(
 def _run_cluster(
     console: Console, folder: Path, keep: Path | None, rows: int | None, kill_every_s: float
 ) -> int:
-    from gateway.demo.tables import Outcome, read_topic
+    from seqgate.gateway.demo.tables import Outcome, read_topic
 
     started = time.monotonic()
     with (
@@ -158,7 +158,7 @@ def _conclude(console: Console, outcome: Outcome, started: float, stays: str | N
     """Print the tables and what is wrong; return the exit status. `stays` are the options with which the data
     is served again.
     """
-    from gateway.demo.tables import show
+    from seqgate.gateway.demo.tables import show
 
     show(console, outcome)
     wrong = outcome.disagreements()
@@ -181,7 +181,7 @@ def _send_and_read(
     spark: Callable[[], SparkSession],
     security: DemoSecurity | None,
 ) -> Outcome:
-    from gateway.demo.tables import Outcome, read_topic
+    from seqgate.gateway.demo.tables import Outcome, read_topic
 
     with _progress(console) as progress:
         file = _write_flights(progress, folder, rows)
@@ -241,7 +241,7 @@ def _create_topic(bootstrap: str, security: DemoSecurity | None) -> None:
 
 
 def _start_spark() -> SparkSession:
-    from spark_kafka_compat import session
+    from seqgate.spark_kafka_compat import session
 
     return session("seqgate demo", quiet=True)
 

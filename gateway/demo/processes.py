@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from gateway.demo.security import PROTOCOL
+from seqgate.gateway.demo.security import PROTOCOL
 
 STOP_TIMEOUT_S = 30.0
 _READY = "seqgate ready on "
@@ -54,7 +54,14 @@ class DemoGateway:
     def start(self) -> None:
         """Start the gateway, on the port that it had before. Raises DemoFailedError."""
         protocol = "" if self._settings is None else f"{PROTOCOL}://"
-        command = [sys.executable, "-m", "gateway", "serve", "--listen", f"{protocol}{self.bootstrap}"]
+        command = [
+            sys.executable,
+            "-m",
+            "seqgate.gateway",
+            "serve",
+            "--listen",
+            f"{protocol}{self.bootstrap}",
+        ]
         command += ["--data-dir", str(self.data_dir)]
         if self._settings is not None:
             command += ["--config", str(self._settings)]
@@ -107,8 +114,8 @@ class DemoGateway:
 
     def duplicates_rejected(self) -> int:
         """Return the number of duplicates that the gateway counted (`seqgate producers`)."""
-        from gateway.admin.client import ask
-        from gateway.admin.status.messages import StatusRequest
+        from seqgate.gateway.admin.client import ask
+        from seqgate.gateway.admin.status.messages import StatusRequest
 
         return ask(self.data_dir, StatusRequest()).counters.duplicates
 
@@ -162,7 +169,7 @@ def run_senders(
 def _start(
     sender: Sender, share: Share, file: FlightFile, bootstrap: str, topic: str, login: Path | None
 ) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gateway.demo.producers", sender.library, "--name", sender.name]
+    command = [sys.executable, "-m", "seqgate.gateway.demo.producers", sender.library, "--name", sender.name]
     command += ["--bootstrap", bootstrap, "--topic", topic, "--path", str(file.path)]
     command += ["--position", str(share.position), "--records", str(share.records)]
     command += [] if login is None else ["--login", str(login)]

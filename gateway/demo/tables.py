@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from gateway.demo.proxy import Fault, ProxyReport
-from gateway.demo.security import Attempt, Login
-from spark_kafka_compat import source
-from spark_kafka_compat.sequence_audit import (
+from seqgate.gateway.demo.proxy import Fault, ProxyReport
+from seqgate.gateway.demo.security import Attempt, Login
+from seqgate.spark_kafka_compat import source
+from seqgate.spark_kafka_compat.sequence_audit import (
     AuditReport,
     ProducerVerdict,
     RecordVerdict,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.handlers.admin import (
+from seqgate.gateway.handlers.admin import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -26,9 +26,9 @@ from gateway.handlers.admin import (
     unregister_broker,
     update_features,
 )
-from gateway.handlers.answering.api import Api
-from gateway.handlers.answering.api_versions import api_versions
-from gateway.handlers.groups import (
+from seqgate.gateway.handlers.answering.api import Api
+from seqgate.gateway.handlers.answering.api_versions import api_versions
+from seqgate.gateway.handlers.groups import (
     classic_group,
     consumer_group,
     delete_groups,
@@ -40,8 +40,14 @@ from gateway.handlers.groups import (
     offset_fetch,
     streams_group,
 )
-from gateway.handlers.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
-from gateway.handlers.security import (
+from seqgate.gateway.handlers.records import (
+    delete_records,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from seqgate.gateway.handlers.security import (
     acls,
     client_quotas,
     delegation_tokens,
@@ -49,15 +55,15 @@ from gateway.handlers.security import (
     sasl_handshake,
     user_scram_credentials,
 )
-from gateway.handlers.sharing import (
+from seqgate.gateway.handlers.sharing import (
     share_fetch,
     share_group,
     share_group_offsets,
     share_group_state,
     share_session,
 )
-from gateway.handlers.telemetry import client_telemetry
-from gateway.handlers.transactions import (
+from seqgate.gateway.handlers.telemetry import client_telemetry
+from seqgate.gateway.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     describe_producers,

@@ -17,23 +17,23 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.rebuild.history import Restored, restore
-from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.ended import EndedSessions
-from gateway.cluster.wal.sessions import CorruptRegistration
-from gateway.cluster.wal.wal_object import CorruptWalObject
-from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
-from gateway.metadata.records import (
+from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.rebuild.history import Restored, restore
+from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.gateway.cluster.wal.ended import EndedSessions
+from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
+from seqgate.gateway.metadata.records import (
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
 )
-from gateway.runtime.services import Services
-from log import IncompatibleFormat, LogError, PartitionLog, Storage
-from log.rebuilding import StagedPartitions
+from seqgate.gateway.runtime.services import Services
+from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage
+from seqgate.log.rebuilding import StagedPartitions
 
 logger = logging.getLogger(__name__)
 

@@ -23,49 +23,59 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from gateway.admin.system_errors import in_words
-from gateway.cluster.cache.cache_state import CacheState
-from gateway.cluster.membership.silence import Lease
-from gateway.cluster.metadata.change import CorruptChange
-from gateway.cluster.objects.objects import CountedObjects, Counts, ObjectStore, Refused, StoreFailed
-from gateway.cluster.objects.probe import probe
-from gateway.cluster.parts.manifest import Overtaken, PartitionKey
-from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.reading.bucket_reads import BucketReads
-from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
-from gateway.cluster.uploads.collection import Coverage
-from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
-from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.ended import StoredSessions
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.membership.silence import Lease
+from seqgate.gateway.cluster.metadata.change import CorruptChange
+from seqgate.gateway.cluster.objects.objects import CountedObjects, Counts, ObjectStore, Refused, StoreFailed
+from seqgate.gateway.cluster.objects.probe import probe
+from seqgate.gateway.cluster.parts.manifest import Overtaken, PartitionKey
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.reading.bucket_reads import BucketReads
+from seqgate.gateway.cluster.rebuild.local_session import (
+    LocalSession,
+    encode_local_session,
+    read_local_session,
+)
+from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
+from seqgate.gateway.cluster.uploads.recording_wal import RecordingWal
+from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.gateway.cluster.wal.ended import StoredSessions
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import (
     CorruptRegistration,
     LogShortened,
     RegisteredSession,
 )
-from gateway.cluster.wal.wal_object import CorruptWalObject
-from gateway.config import Config
-from gateway.config.cluster import LEADER_SELECTOR
-from gateway.homes.adoptions import Adoptions
-from gateway.homes.bucket_start import FIRST_WITH_BROKERS, BucketStart, StartChecks, Started, session_state
-from gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
-from gateway.homes.home import Ended, Hold, StartFailed
-from gateway.homes.local_cache import LocalCache
-from gateway.homes.metadata_snapshots import MetadataSnapshots
-from gateway.metadata.records import UnknownRecordError
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.cold_reads import Fetcher
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.object_flusher import ObjectFlusher
-from gateway.runtime.services import Services
-from gateway.runtime.topics.follow_settings import put_limits
-from gateway.runtime.topics.leader_starts import LeaderStarts
-from gateway.runtime.topics.read_replicas import ReadReplicas
-from gateway.runtime.topics.shared_journal import SharedJournal
-from gateway.server.server import RECEIVE_BUFFER_BYTES
-from log import (
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.cluster import LEADER_SELECTOR
+from seqgate.gateway.homes.adoptions import Adoptions
+from seqgate.gateway.homes.bucket_start import (
+    FIRST_WITH_BROKERS,
+    BucketStart,
+    StartChecks,
+    Started,
+    session_state,
+)
+from seqgate.gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
+from seqgate.gateway.homes.home import Ended, Hold, StartFailed
+from seqgate.gateway.homes.local_cache import LocalCache
+from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
+from seqgate.gateway.metadata.records import UnknownRecordError
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.follow_settings import put_limits
+from seqgate.gateway.runtime.topics.leader_starts import LeaderStarts
+from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
+from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
+from seqgate.gateway.server.server import RECEIVE_BUFFER_BYTES
+from seqgate.log import (
     CachedDurability,
     DirectoryLocked,
     Durability,
@@ -77,8 +87,8 @@ from log import (
     PartitionLog,
     StorageFailed,
 )
-from log.rebuilding import BUCKET_SESSION
-from log.stopped import LOCK
+from seqgate.log.rebuilding import BUCKET_SESSION
+from seqgate.log.stopped import LOCK
 
 logger = logging.getLogger(__name__)
 

@@ -18,17 +18,27 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.cluster.membership.silence import end_earlier
-from gateway.cluster.metadata.change import decode_change
-from gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied, read_metadata
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
-from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild, write_metadata
-from gateway.cluster.rebuild.unfinished_import import read_import
-from gateway.cluster.wal.ended import SealedWal, SessionState, WalRange, seal_all, sealed_at
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.membership.silence import end_earlier
+from seqgate.gateway.cluster.metadata.change import decode_change
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied, read_metadata
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.rebuild.local_session import (
+    LocalSession,
+    encode_local_session,
+    read_local_session,
+)
+from seqgate.gateway.cluster.rebuild.rebuild import (
+    MetadataPlace,
+    Rebuilt,
+    StoredTopic,
+    rebuild,
+    write_metadata,
+)
+from seqgate.gateway.cluster.rebuild.unfinished_import import read_import
+from seqgate.gateway.cluster.wal.ended import SealedWal, SessionState, WalRange, seal_all, sealed_at
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import (
     CLUSTER_VERSION,
     RegisteredSession,
     Session,
@@ -38,21 +48,21 @@ from gateway.cluster.wal.sessions import (
     register_next,
     written_version,
 )
-from gateway.config import Config
-from gateway.homes.home import StartFailed
-from gateway.homes.local_cache import LocalCache
-from gateway.metadata.brokers import StoredBrokers
-from gateway.metadata.image import METADATA_TOPIC, MetadataImage
-from gateway.metadata.membership import ANY_EPOCH, choose_node_id
-from gateway.metadata.records import decode_record
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.topics.brokers import advertised_endpoint
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from gateway.runtime.topics.stored_image import image_of
-from log import Durability, IncompatibleFormat, Storage
-from log.format.records import iterate_records
-from log.rebuilding import RebuiltDirectory, check_empty, fresh_id, is_as_stopped
-from log.stopped import LOCK, stored_batches
+from seqgate.gateway.config import Config
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.homes.local_cache import LocalCache
+from seqgate.gateway.metadata.brokers import StoredBrokers
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from seqgate.gateway.metadata.membership import ANY_EPOCH, choose_node_id
+from seqgate.gateway.metadata.records import decode_record
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
+from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
+from seqgate.gateway.runtime.topics.stored_image import image_of
+from seqgate.log import Durability, IncompatibleFormat, Storage
+from seqgate.log.format.records import iterate_records
+from seqgate.log.rebuilding import RebuiltDirectory, check_empty, fresh_id, is_as_stopped
+from seqgate.log.stopped import LOCK, stored_batches
 
 logger = logging.getLogger(__name__)
 

@@ -10,25 +10,25 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.cluster.membership.silence import Watched, Watcher
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import CLUSTER_VERSION
-from gateway.config import Config
-from gateway.config.inter_broker_login import missing_login
-from gateway.config.protocols import SecurityProtocol
-from gateway.homes.home import StartFailed
-from gateway.metadata.membership import ANY_EPOCH, end_session, register_broker
-from gateway.metadata.records import (
+from seqgate.gateway.cluster.membership.silence import Watched, Watcher
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import CLUSTER_VERSION
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.inter_broker_login import missing_login
+from seqgate.gateway.config.protocols import SecurityProtocol
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.metadata.membership import ANY_EPOCH, end_session, register_broker
+from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     RegisterBrokerRecord,
 )
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.services import Services
-from gateway.runtime.topics.partition_moves import HandOvers, PartitionMoves
-from log import StorageFailed
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.partition_moves import HandOvers, PartitionMoves
+from seqgate.log import StorageFailed
 
 logger = logging.getLogger(__name__)
 

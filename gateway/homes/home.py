@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from gateway.runtime.composition import OpenJournal
-from gateway.runtime.partitions.cold_reads import Fetcher
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Readiness
-from gateway.runtime.services import Services
-from log import Durability
+from seqgate.gateway.runtime.composition import OpenJournal
+from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import Readiness
+from seqgate.gateway.runtime.services import Services
+from seqgate.log import Durability
 
 if TYPE_CHECKING:
-    from gateway.cluster.cache.cache_state import CacheState
-    from gateway.cluster.membership.silence import Lease
-    from gateway.cluster.objects.objects import Counts
+    from seqgate.gateway.cluster.cache.cache_state import CacheState
+    from seqgate.gateway.cluster.membership.silence import Lease
+    from seqgate.gateway.cluster.objects.objects import Counts
 
 Hold = Callable[[Sequence[str]], AbstractAsyncContextManager[None]]
 

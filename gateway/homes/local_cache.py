@@ -1,7 +1,7 @@
 """The local disk as a cache of the segments in a bucket: history may be larger than the disk.
 
 A segment that the bucket has, as a manifest that counts names it, may lose blocks of its local file to an
-eviction, and gets them back when they are read. `log.sparse` keeps anybody from reading a hole.
+eviction, and gets them back when they are read. `seqgate.log.sparse` keeps anybody from reading a hole.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from gateway.cluster.cache.block_cache import BlockCache
-from gateway.cluster.cache.bucket import BucketSource, WaitingSource
-from gateway.cluster.cache.cache_state import CacheState
-from gateway.cluster.cache.eviction import NO_LIMIT, Eviction
-from gateway.cluster.objects.objects import Counts, ObjectStore
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.config import Config
-from gateway.runtime.loop.machine import Machine
-from log import LocalDurability, LogDirectory
-from log.sparse import SparseDisk, restore_residency, save_residency
+from seqgate.gateway.cluster.cache.block_cache import BlockCache
+from seqgate.gateway.cluster.cache.bucket import BucketSource, WaitingSource
+from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.cache.eviction import NO_LIMIT, Eviction
+from seqgate.gateway.cluster.objects.objects import Counts, ObjectStore
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.log import LocalDurability, LogDirectory
+from seqgate.log.sparse import SparseDisk, restore_residency, save_residency
 
 RESERVES: Final = 2
 """How many times `seqgate.log.min.free.bytes` the eviction keeps free: it makes room before producers are

@@ -6,18 +6,18 @@ import asyncio
 from pathlib import Path
 from typing import Final, NoReturn
 
-from gateway.admin.system_errors import in_words
-from gateway.cluster.cache.worker_caches import caches_in
-from gateway.cluster.rebuild.local_session import read_local_session
-from gateway.config import Config
-from gateway.homes.home import StartFailed
-from gateway.metadata.records import UnknownRecordError
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import ALWAYS_READY
-from gateway.runtime.services import Services
-from log import (
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.cluster.cache.worker_caches import caches_in
+from seqgate.gateway.cluster.rebuild.local_session import read_local_session
+from seqgate.gateway.config import Config
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.metadata.records import UnknownRecordError
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY
+from seqgate.gateway.runtime.services import Services
+from seqgate.log import (
     DirectoryLocked,
     Durability,
     IncompatibleFormat,
@@ -25,7 +25,7 @@ from log import (
     LogError,
     Storage,
 )
-from log.sharing import is_shared
+from seqgate.log.sharing import is_shared
 
 
 class LocalHome:
@@ -53,7 +53,7 @@ class LocalHome:
         check_no_cache(storage, self._config)
         if not is_shared(storage, self._path):
             return
-        from gateway.workers.shared_directory import recover_whole  # noqa: PLC0415 - seldom needed
+        from seqgate.gateway.workers.shared_directory import recover_whole  # noqa: PLC0415 - seldom needed
 
         try:
             recover_whole(storage, Path(self._path), self._config.int("node.id"), self._machine.clock.now_ms)

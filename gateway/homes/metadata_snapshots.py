@@ -17,23 +17,28 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from gateway.cluster.metadata.shared_log import (
+from seqgate.gateway.cluster.metadata.shared_log import (
     SharedLog,
     end_offset_of,
     read_metadata,
     read_snapshot,
     snapshot_seqs,
 )
-from gateway.cluster.metadata.snapshot import CorruptSnapshot, encode_snapshot, image_batches
-from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, Refused, StoreFailed
-from gateway.cluster.uploads.collection import Collection as Deletions
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import SNAPSHOTS_SINCE, RegisteredSession, SharedLogContent, Snapshot
-from gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
-from gateway.metadata.image import MetadataImage, records_of
-from gateway.metadata.records import encode_record
-from gateway.runtime.topics.stored_image import image_of
-from log import IncompatibleFormat
+from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot, encode_snapshot, image_batches
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, Refused, StoreFailed
+from seqgate.gateway.cluster.uploads.collection import Collection as Deletions
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import (
+    SNAPSHOTS_SINCE,
+    RegisteredSession,
+    SharedLogContent,
+    Snapshot,
+)
+from seqgate.gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
+from seqgate.gateway.metadata.image import MetadataImage, records_of
+from seqgate.gateway.metadata.records import encode_record
+from seqgate.gateway.runtime.topics.stored_image import image_of
+from seqgate.log import IncompatibleFormat
 
 logger = logging.getLogger(__name__)
 

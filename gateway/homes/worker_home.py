@@ -9,19 +9,19 @@ import logging
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from gateway.config import Config
-from gateway.homes.home import Ended, Home
-from gateway.homes.local_home import LocalHome
-from gateway.metadata.image import TopicImage
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import ALWAYS_READY
-from gateway.runtime.services import Services
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.workers.link import Left, Ready, SupervisorLink, WorkerJournal
-from gateway.workers.seating import Seat
-from log import Durability, LocalDurability
+from seqgate.gateway.config import Config
+from seqgate.gateway.homes.home import Ended, Home
+from seqgate.gateway.homes.local_home import LocalHome
+from seqgate.gateway.metadata.image import TopicImage
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.workers.link import Left, Ready, SupervisorLink, WorkerJournal
+from seqgate.gateway.workers.seating import Seat
+from seqgate.log import Durability, LocalDurability
 
 logger = logging.getLogger(__name__)
 
@@ -165,6 +165,6 @@ def home_of(config: Config, machine: Machine, seat: Seat | None = None) -> Home:
         return WorkerHome(config, machine, seat)
     if config.optional_str("seqgate.cluster") is None:
         return LocalHome(config, machine)
-    from gateway.homes.bucket_home import BucketHome  # noqa: PLC0415 - a gateway without a cluster starts without its imports
+    from seqgate.gateway.homes.bucket_home import BucketHome  # noqa: PLC0415 - a gateway without a cluster starts without its imports
 
     return BucketHome(config, machine)

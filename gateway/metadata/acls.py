@@ -11,9 +11,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from gateway.security.acls.access import (
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from seqgate.gateway.security.acls.access import (
     WILDCARD,
     AclEntry,
     AclFilter,

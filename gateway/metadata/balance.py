@@ -19,8 +19,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import Move, candidates, is_reassigned
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import Move, candidates, is_reassigned
 
 PLANNED_AT_ONCE: Final = 1_000
 """Moves in one plan; the next plan has the rest."""

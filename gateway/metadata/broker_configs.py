@@ -24,8 +24,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.config import Config, ConfigSource
-from gateway.config.kept_brokers import (
+from seqgate.gateway.config.config import Config, ConfigSource
+from seqgate.gateway.config.kept_brokers import (
     BY_KEPT_NAME,
     CORDONED,
     MAX_KEPT_BYTES,
@@ -35,16 +35,16 @@ from gateway.config.kept_brokers import (
     READ_ONLY_LISTS,
     THREAD_COUNTS,
 )
-from gateway.config.setting import Setting, SettingType
-from gateway.config.table import (
+from seqgate.gateway.config.setting import Setting, SettingType
+from seqgate.gateway.config.table import (
     BY_NAME,
     listener_of,
     setting_named,
     split_listener,
     without_listener,
 )
-from gateway.metadata.decision import ApiError
-from gateway.metadata.records import MAX_CONFIG_BYTES
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES
 
 _OF_LISTENERS_OF_ALL_BROKERS: Final = frozenset(
     {"max.connection.creation.rate", "max.connections", "num.network.threads"}

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     RegisterBrokerRecord,

@@ -18,10 +18,16 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.java_hash_map import HASH_MASK, by_bucket, in_hash_order, string_hash, table_length
-from gateway.metadata.records import ClientQuotaRecord, QuotaEntity
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.java_hash_map import (
+    HASH_MASK,
+    by_bucket,
+    in_hash_order,
+    string_hash,
+    table_length,
+)
+from seqgate.gateway.metadata.records import ClientQuotaRecord, QuotaEntity
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

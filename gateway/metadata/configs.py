@@ -16,16 +16,16 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.config import Config
-from gateway.config.group_configs import BY_GROUP_NAME
-from gateway.config.metrics import (
+from seqgate.gateway.config.config import Config
+from seqgate.gateway.config.group_configs import BY_GROUP_NAME
+from seqgate.gateway.config.metrics import (
     BY_CLIENT_METRICS_NAME,
     INTERVAL_MS,
     LONGEST_INTERVAL_MS,
     MATCH,
     SHORTEST_INTERVAL_MS,
 )
-from gateway.config.setting import (
+from seqgate.gateway.config.setting import (
     EmptyItemError,
     InvalidValueError,
     RefusedValueError,
@@ -36,16 +36,16 @@ from gateway.config.setting import (
     render,
     topic_conflict,
 )
-from gateway.config.table import (
+from seqgate.gateway.config.table import (
     BY_NAME,
     BY_TOPIC_NAME,
     nearest,
     split_listener,
     without_listener,
 )
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.group_configs import group_config_error, group_limit_error
-from gateway.metadata.image import (
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.group_configs import group_config_error, group_limit_error
+from seqgate.gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -54,9 +54,9 @@ from gateway.metadata.image import (
     MetadataImage,
     name_complaint,
 )
-from gateway.metadata.producer_ids import node_id_of
-from gateway.metadata.records import MAX_CONFIG_BYTES, ConfigRecord, MetadataRecord
-from gateway.telemetry.subscriptions import InvalidMatch, parse_match
+from seqgate.gateway.metadata.producer_ids import node_id_of
+from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES, ConfigRecord, MetadataRecord
+from seqgate.gateway.telemetry.subscriptions import InvalidMatch, parse_match
 
 LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -359,7 +359,7 @@ def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiEr
 
 
 def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | None:
-    from gateway.metadata import broker_configs  # noqa: PLC0415 - it has a table that a start does not need
+    from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - it has a table that a start does not need
 
     values: dict[str, str] = {}
     for change in alteration.changes:
@@ -389,7 +389,7 @@ def _setting(resource_type: int, name: str) -> Setting | None:
         return entry.setting if entry else None
     if resource_type == TOPIC_RESOURCE:
         return BY_TOPIC_NAME.get(name)
-    from gateway.metadata import broker_configs  # noqa: PLC0415 - as above
+    from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - as above
 
     return broker_configs.broker_setting(name)
 
@@ -445,7 +445,7 @@ def _values_error(
 def _broker_values_error(
     config: Config, values: Mapping[str, str], *, of_all_brokers: bool
 ) -> ApiError | None:
-    from gateway.metadata import broker_configs  # noqa: PLC0415 - as above
+    from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - as above
 
     complaint = _value_complaint(values, broker_configs.broker_setting) or _broker_conflict(config, values)
     if complaint:

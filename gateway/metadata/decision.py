@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.records import (
     MetadataRecord,
 )
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.config.config import Config, ConfigEntry, ConfigSource
-from gateway.config.group_configs import GROUP_CONFIGS
-from gateway.config.metrics import CLIENT_METRICS_CONFIGS
-from gateway.config.setting import InvalidValueError, Setting, SettingValue, render
-from gateway.config.table import (
+from seqgate.gateway.config.config import Config, ConfigEntry, ConfigSource
+from seqgate.gateway.config.group_configs import GROUP_CONFIGS
+from seqgate.gateway.config.metrics import CLIENT_METRICS_CONFIGS
+from seqgate.gateway.config.setting import InvalidValueError, Setting, SettingValue, render
+from seqgate.gateway.config.table import (
     BY_NAME,
     BY_TOPIC_NAME,
     SETTINGS,
@@ -98,7 +98,7 @@ def describe_broker(config: Config, names: Container[str] | None = None) -> Iter
             synonyms = _broker_synonyms(config, setting)
             value = synonyms[0].value if synonyms else None
             yield _described(setting.name, value, setting, synonyms, read_only=not setting.dynamic)
-    from gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - a table that a start does not need
+    from seqgate.gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - a table that a start does not need
 
     for name in sorted({*BY_KEPT_NAME, *config.kept_names()}):
         if names is None or name in names:
@@ -125,7 +125,7 @@ def _kept_synonyms(config: Config, name: str) -> Iterator[ConfigEntry]:
 
     As in Kafka, the setting of a listener has the values of the general setting, too.
     """
-    from gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - as above
+    from seqgate.gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - as above
 
     yield from config.kept_entries(name)
     of_listener = split_listener(name)
@@ -140,7 +140,7 @@ def _described_kept(
     name: str, value: str | None, synonyms: tuple[ConfigEntry, ...], *, parsed: bool = False
 ) -> DescribedConfig:
     """Describe a name that has no effect. As in Kafka, the value of an unknown name counts as a secret."""
-    from gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - as above
+    from seqgate.gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - as above
 
     setting = broker_setting(name)
     if setting is None:

@@ -9,12 +9,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.config import Config
-from gateway.config.group_configs import BY_GROUP_NAME, GROUP_CONFIGS, GroupConfig
-from gateway.config.setting import InvalidValueError, SettingValue
-from gateway.config.table import nearest
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import GROUP_RESOURCE, MetadataImage
+from seqgate.gateway.config.config import Config
+from seqgate.gateway.config.group_configs import BY_GROUP_NAME, GROUP_CONFIGS, GroupConfig
+from seqgate.gateway.config.setting import InvalidValueError, SettingValue
+from seqgate.gateway.config.table import nearest
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import GROUP_RESOURCE, MetadataImage
 
 #: (heartbeat interval, session timeout) of the protocols that have both settings.
 _SESSIONS: Final = tuple(

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.metadata.acls import StoredAcls, record_of
-from gateway.metadata.brokers import CLUSTER_VERSION_FEATURE, StoredBrokers
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.acls import StoredAcls, record_of
+from seqgate.gateway.metadata.brokers import CLUSTER_VERSION_FEATURE, StoredBrokers
+from seqgate.gateway.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
@@ -40,8 +40,8 @@ from gateway.metadata.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
-from gateway.metadata.tokens import StoredTokens
-from gateway.metadata.users import StoredUsers
+from seqgate.gateway.metadata.tokens import StoredTokens
+from seqgate.gateway.metadata.users import StoredUsers
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4

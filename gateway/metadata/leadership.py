@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
-from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
-from gateway.metadata.records import MetadataRecord, PartitionRecord
-from gateway.metadata.topics import replicas_error
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
+from seqgate.gateway.metadata.topics import replicas_error
 
 NO_MOVE: Final = -1
 

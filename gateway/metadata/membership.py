@@ -14,11 +14,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.brokers import CLUSTER_VERSION_FEATURE
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import failover, redirected
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.brokers import CLUSTER_VERSION_FEATURE
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import failover, redirected
+from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     MetadataRecord,

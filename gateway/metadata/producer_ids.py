@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import ProducerIdsRecord
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import ProducerIdsRecord
 
 _LAST_ID = 2**63 - 1
 

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )

@@ -19,10 +19,15 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.config import Config
-from gateway.metadata.configs import topic_config_error
-from gateway.metadata.decision import UNKNOWN_TOPIC_ID_MESSAGE, UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
-from gateway.metadata.image import (
+from seqgate.gateway.config.config import Config
+from seqgate.gateway.metadata.configs import topic_config_error
+from seqgate.gateway.metadata.decision import (
+    UNKNOWN_TOPIC_ID_MESSAGE,
+    UNKNOWN_TOPIC_MESSAGE,
+    ApiError,
+    Decision,
+)
+from seqgate.gateway.metadata.image import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
     TOPIC_RESOURCE,
@@ -31,7 +36,7 @@ from gateway.metadata.image import (
     has_collision_characters,
     name_complaint,
 )
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.java_hash_map import in_hash_order, string_hash
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash
+from seqgate.gateway.metadata.records import (
     MetadataRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from gateway.security.sasl.scram_credential import (
+from seqgate.gateway.security.sasl.scram_credential import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
     ScramCredential,

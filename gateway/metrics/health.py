@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.admin.operation import LiveGateway
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.registry import Partitions
 
 NAMED: Final = 10
 """Complaints that one answer has; it counts the others."""

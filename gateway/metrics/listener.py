@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Final, Union
 
 import msgspec
 
-from gateway.admin.operation import LiveGateway
-from gateway.admin.operations import OPERATIONS, answer_live, changes_something
-from gateway.admin.request import ControlError, Request
-from gateway.config import Config, Listener
-from gateway.config.exposure import is_loopback
-from gateway.config.listeners import parse_listener
-from gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
-from gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
-from gateway.metrics.health import complaints
-from gateway.metrics.metric import LoopDelay, Sources, TopicTraffic
-from gateway.metrics.table import text_of
-from gateway.runtime.services import Services
-from gateway.runtime.upkeep.compaction import Compaction
-from gateway.runtime.upkeep.retention import Retention
-from gateway.server.dispatcher import Dispatcher, RequestTimes
-from gateway.server.server import Server
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.operations import OPERATIONS, answer_live, changes_something
+from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.config.exposure import is_loopback
+from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
+from seqgate.gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
+from seqgate.gateway.metrics.health import complaints
+from seqgate.gateway.metrics.metric import LoopDelay, Sources, TopicTraffic
+from seqgate.gateway.metrics.table import text_of
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.upkeep.compaction import Compaction
+from seqgate.gateway.runtime.upkeep.retention import Retention
+from seqgate.gateway.server.dispatcher import Dispatcher, RequestTimes
+from seqgate.gateway.server.server import Server
 
 if TYPE_CHECKING:
-    from gateway.metrics.otlp.exporter import OtlpExporter
+    from seqgate.gateway.metrics.otlp.exporter import OtlpExporter
 
 
 _VIEW: Final = "/view/"
@@ -176,7 +176,7 @@ def _arm(requests: RequestTimes, services: Services) -> None:
 
 
 def _exporter(config: Config, sources: Sources) -> OtlpExporter:
-    from gateway.metrics.otlp.exporter import OtlpExporter  # noqa: PLC0415 - an extra
+    from seqgate.gateway.metrics.otlp.exporter import OtlpExporter  # noqa: PLC0415 - an extra
 
     return OtlpExporter(config, sources)
 

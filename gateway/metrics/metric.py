@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from gateway.admin.operation import LiveGateway
-from gateway.durations import Durations
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import Services
-from gateway.runtime.upkeep.compaction import Compaction
-from gateway.runtime.upkeep.retention import Retention
-from gateway.server.dispatcher import RequestTimes
-from gateway.server.server import Server
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.durations import Durations
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.upkeep.compaction import Compaction
+from seqgate.gateway.runtime.upkeep.retention import Retention
+from seqgate.gateway.server.dispatcher import RequestTimes
+from seqgate.gateway.server.server import Server
 
 
 class Kind(enum.StrEnum):

@@ -29,11 +29,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from gateway.durations import BOUNDS_S, Durations
-from gateway.metrics.metric import Kind, Metric, Sample, Sources, Subject
-from gateway.metrics.subjects import groups, requests, storage
-from gateway.telemetry.payload import HistogramValue, PushedSeries
-from gateway.telemetry.payload import Kind as PointsKind
+from seqgate.gateway.durations import BOUNDS_S, Durations
+from seqgate.gateway.metrics.metric import Kind, Metric, Sample, Sources, Subject
+from seqgate.gateway.metrics.subjects import groups, requests, storage
+from seqgate.gateway.telemetry.payload import HistogramValue, PushedSeries
+from seqgate.gateway.telemetry.payload import Kind as PointsKind
 
 STEP: Final = 500
 """Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because
@@ -242,7 +242,7 @@ login: let only trusted programs reach it. [observability.md](observability.md) 
 Each of several workers listens on a port of its own, one after the other, and tells what it does itself. Counters begin at zero with each
 start of the gateway. Durations are histograms in seconds with buckets from 0.1 ms to 30 s.
 
-Written by `python -m gateway.documentation docs` (`make docs`) from the table in `gateway/metrics/table.py`; a test compares the two.
+Written by `python -m seqgate.gateway.documentation docs` (`make docs`) from the table in `gateway/metrics/table.py`; a test compares the two.
 """
 
 

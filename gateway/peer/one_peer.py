@@ -23,13 +23,13 @@ from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
-from gateway.config import Config
-from gateway.config.inter_broker import MECHANISM, NAME_CHECK
-from gateway.config.inter_broker_login import inter_broker_listener, peer_login
-from gateway.peer.peers import PeerAddress, PeerUnavailable
-from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.outgoing import correlation_id_of, decode_answer, encode_request
-from gateway.security.errors import StoreError
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.inter_broker import MECHANISM, NAME_CHECK
+from seqgate.gateway.config.inter_broker_login import inter_broker_listener, peer_login
+from seqgate.gateway.peer.peers import PeerAddress, PeerUnavailable
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.protocol.outgoing import correlation_id_of, decode_answer, encode_request
+from seqgate.gateway.security.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -236,8 +236,8 @@ async def _dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
 async def _log_in(connection: PeerConnection, security: PeerSecurity) -> None:
     """Log in with SASL. Raises PeerUnavailable."""
     # only a gateway whose peers ask for a login needs it
-    from gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
-    from gateway.security.sasl.login import client_login  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
 
     agreed = await connection.send(SaslHandshakeRequest(mechanism=security.mechanism))
     if agreed.error_code:
@@ -401,8 +401,8 @@ def peer_context(config: Config) -> ssl.SSLContext:
     The reading takes milliseconds, so call this in another thread than that of the event loop.
     """
     # only a gateway whose peers speak TLS needs cryptography for it
-    from gateway.security.stores import configured_stores  # noqa: PLC0415
-    from gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
+    from seqgate.gateway.security.stores import configured_stores  # noqa: PLC0415
+    from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
 
     name = inter_broker_listener(config)
     key_store, trust_store = configured_stores(config, name)

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from gateway.config import Config
+from seqgate.gateway.config import Config
 
 if TYPE_CHECKING:
-    from gateway.peer.one_peer import OnePeer
+    from seqgate.gateway.peer.one_peer import OnePeer
 
 
 # The address of another gateway.
@@ -84,7 +84,7 @@ class Peers:
             self._drop(node_id, _MOVED)
             peer = None
         if peer is None:
-            from gateway.peer.one_peer import OnePeer  # noqa: PLC0415 - only a gateway of several asks
+            from seqgate.gateway.peer.one_peer import OnePeer  # noqa: PLC0415 - only a gateway of several asks
 
             peer = OnePeer(self._config, node_id, address, self._client_id)
             self._by_id[node_id] = peer

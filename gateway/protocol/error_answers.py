@@ -26,7 +26,7 @@ from typing import Any, Final, get_args, get_origin
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 
-from gateway.protocol.messages import (
+from seqgate.gateway.protocol.messages import (
     API_VERSIONS,
     ZERO_DURATION,
     encode_response,
@@ -34,7 +34,7 @@ from gateway.protocol.messages import (
     response_type,
     written,
 )
-from log import FileRegion
+from seqgate.log import FileRegion
 
 _PRODUCE: Final = 0
 NOT_MADE: Final = frozenset({"fetch_snapshot", "update_raft_voter"})

@@ -33,16 +33,16 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from gateway.protocol.frames import (
+from seqgate.gateway.protocol.frames import (
     MalformedRequest,
     check_items,
     read_unsigned_varint,
     skip_tagged_fields,
     text_of,
 )
-from gateway.protocol.primitives import NodeEndpoint, string, tagged_node_endpoints, unsigned_varint
-from gateway.protocol.schema import Read
-from log import FileRegion
+from seqgate.gateway.protocol.primitives import NodeEndpoint, string, tagged_node_endpoints, unsigned_varint
+from seqgate.gateway.protocol.schema import Read
+from seqgate.log import FileRegion
 
 Piece = bytes | FileRegion
 """A piece of a frame: bytes, or a region of a segment file that holds the bytes."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kio.index import load_payload_module, load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 
-from gateway.protocol.schema import Read, entity_reader, entity_writer
+from seqgate.gateway.protocol.schema import Read, entity_reader, entity_writer
 
 _HEAD = Struct(">ii")
 ZERO_DURATION = timedelta(0)

@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.protocol.frames import (
+from seqgate.gateway.protocol.frames import (
     FIXED_HEADER_BYTES,
     MalformedRequest,
     check_items,
@@ -47,8 +47,8 @@ from gateway.protocol.frames import (
     skip_tagged_fields,
     text_of,
 )
-from gateway.protocol.primitives import compact_string, string, unsigned_varint
-from gateway.protocol.schema import Read
+from seqgate.gateway.protocol.primitives import compact_string, string, unsigned_varint
+from seqgate.gateway.protocol.schema import Read
 
 TopicKey = str | bytes
 """The topic name, or from v10 on the 16 bytes of the topic id."""

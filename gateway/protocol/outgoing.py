@@ -9,9 +9,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from gateway.protocol.frames import MalformedRequest, skip_tagged_fields
-from gateway.protocol.messages import API_VERSIONS, response_type
-from gateway.protocol.schema import entity_reader, entity_writer
+from seqgate.gateway.protocol.frames import MalformedRequest, skip_tagged_fields
+from seqgate.gateway.protocol.messages import API_VERSIONS, response_type
+from seqgate.gateway.protocol.schema import entity_reader, entity_writer
 
 _HEAD: Final = Struct(">ihhih")
 _SIZE_BYTES: Final = 4

@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.protocol.frames import (
+from seqgate.gateway.protocol.frames import (
     FIXED_HEADER_BYTES,
     MalformedRequest,
     check_items,
@@ -45,7 +45,7 @@ from gateway.protocol.frames import (
     skip_tagged_fields,
     text_of,
 )
-from gateway.protocol.primitives import (
+from seqgate.gateway.protocol.primitives import (
     NodeEndpoint,
     compact_string,
     nullable_string,
@@ -53,7 +53,7 @@ from gateway.protocol.primitives import (
     tagged_node_endpoints,
     unsigned_varint,
 )
-from gateway.protocol.schema import Read
+from seqgate.gateway.protocol.schema import Read
 
 _INT16 = Struct(">h")
 _FRAME = Struct(">ii")

@@ -26,8 +26,8 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any, Final, get_args, get_origin
 
-from gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint, text_of
-from gateway.protocol.primitives import unsigned_varint
+from seqgate.gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint, text_of
+from seqgate.gateway.protocol.primitives import unsigned_varint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """The reader of one type: takes the frame and a position, returns the value and the next position.

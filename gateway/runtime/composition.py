@@ -13,27 +13,27 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.config import Config
-from gateway.config.inter_broker_login import inter_broker_listener
-from gateway.peer.peers import Peers
-from gateway.runtime.backlogs.backlog import Backlog
-from gateway.runtime.coordinators.group_configs import GroupConfigs
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.streams_topics import StreamsTopics
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
-from gateway.runtime.loop.clock import ClockChanges
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
-from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import ALWAYS_READY, Readiness, Recoveries
-from gateway.runtime.partitions.recompressor import Recompressor
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.quotas.client_quotas import ClientQuotas
-from gateway.runtime.services import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.inter_broker_login import inter_broker_listener
+from seqgate.gateway.peer.peers import Peers
+from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from seqgate.gateway.runtime.coordinators.streams_topics import StreamsTopics
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
+from seqgate.gateway.runtime.loop.clock import ClockChanges
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
+from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness, Recoveries
+from seqgate.gateway.runtime.partitions.recompressor import Recompressor
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
+from seqgate.gateway.runtime.services import (
     CoordinatorServices,
     NodeServices,
     PartitionServices,
@@ -42,20 +42,25 @@ from gateway.runtime.services import (
     TopicServices,
     UpkeepServices,
 )
-from gateway.runtime.telemetry.telemetry import Telemetry
-from gateway.runtime.topics.acl_access import open_access
-from gateway.runtime.topics.brokers import Brokers
-from gateway.runtime.topics.delegation_tokens import DelegationTokens
-from gateway.runtime.topics.follow_settings import follow_fetch_sessions
-from gateway.runtime.topics.image_waiters import ImageWaiters
-from gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog, open_metadata_log
-from gateway.runtime.topics.metadata_news import MetadataNews
-from gateway.runtime.topics.producer_ids import open_producer_ids, open_store
-from gateway.runtime.topics.topic_lifecycle import InternalTopics, TopicLifecycle
-from gateway.runtime.upkeep.disk_room import DiskRoom
-from log import LogDirectory, PartitionLog
-from pid_allocator import BlockStore
-from seq_validator import RefusalLimit
+from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.topics.acl_access import open_access
+from seqgate.gateway.runtime.topics.brokers import Brokers
+from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
+from seqgate.gateway.runtime.topics.follow_settings import follow_fetch_sessions
+from seqgate.gateway.runtime.topics.image_waiters import ImageWaiters
+from seqgate.gateway.runtime.topics.metadata_log import (
+    LocalJournal,
+    MetadataJournal,
+    MetadataLog,
+    open_metadata_log,
+)
+from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
+from seqgate.gateway.runtime.topics.producer_ids import open_producer_ids, open_store
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics, TopicLifecycle
+from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
+from seqgate.log import LogDirectory, PartitionLog
+from seqgate.pid_allocator import BlockStore
+from seqgate.seq_validator import RefusalLimit
 
 
 class Composition(NamedTuple):

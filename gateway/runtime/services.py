@@ -10,44 +10,44 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gateway.config import Config
-from gateway.peer.peers import Peers
-from gateway.runtime.backlogs.backlog import Backlog
-from gateway.runtime.coordinators.group_configs import GroupConfigs
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.streams_topics import StreamsTopics
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
-from gateway.runtime.loop.audit import AuditLog
-from gateway.runtime.loop.clock import Clock, TaskList
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import AppendTimes, Recoveries
-from gateway.runtime.partitions.recompressor import Recompressor
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.partitions.verdicts import Verdicts
-from gateway.runtime.quotas.client_quotas import ClientQuotas
-from gateway.runtime.telemetry.telemetry import Telemetry
-from gateway.runtime.topics.brokers import Brokers, Endpoint
-from gateway.runtime.topics.delegation_tokens import DelegationTokens
-from gateway.runtime.topics.image_waiters import ImageWaiters
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.metadata_news import MetadataNews
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from gateway.runtime.upkeep.disk_room import DiskRoom
-from gateway.security.acls.access import Access, EverythingAllowed
-from gateway.security.certificate_age import RenewableListener
-from log import LogDirectory
-from pid_allocator import ProducerIdAllocator
-from seq_validator import RefusalLimit
+from seqgate.gateway.config import Config
+from seqgate.gateway.peer.peers import Peers
+from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from seqgate.gateway.runtime.coordinators.streams_topics import StreamsTopics
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
+from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.runtime.loop.clock import Clock, TaskList
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
+from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import AppendTimes, Recoveries
+from seqgate.gateway.runtime.partitions.recompressor import Recompressor
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.partitions.verdicts import Verdicts
+from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
+from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.topics.brokers import Brokers, Endpoint
+from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
+from seqgate.gateway.runtime.topics.image_waiters import ImageWaiters
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
+from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
+from seqgate.gateway.security.acls.access import Access, EverythingAllowed
+from seqgate.gateway.security.certificate_age import RenewableListener
+from seqgate.log import LogDirectory
+from seqgate.pid_allocator import ProducerIdAllocator
+from seqgate.seq_validator import RefusalLimit
 
 if TYPE_CHECKING:
-    from gateway.cluster.reading.bucket_reads import BucketReads
-    from gateway.cluster.uploads.uploads import Uploads
-    from gateway.runtime.topics.read_replicas import ReadReplicas
-    from gateway.runtime.upkeep.backup_staging import BackupStaging
+    from seqgate.gateway.cluster.reading.bucket_reads import BucketReads
+    from seqgate.gateway.cluster.uploads.uploads import Uploads
+    from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
+    from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
 
 
 @dataclass(slots=True)

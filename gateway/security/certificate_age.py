@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from gateway.config import Config
+from seqgate.gateway.config import Config
 
 WARNING_DAYS: Final = 14
 """The days before the expiry of a certificate in which the gateway warns of it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cryptography import x509
 
-from gateway.security.stores import KeyPair
+from seqgate.gateway.security.stores import KeyPair
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from gateway.config import Config
-from gateway.config.tls import JKS_REMEDY
-from gateway.security.errors import StoreError
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.tls import JKS_REMEDY
+from seqgate.gateway.security.errors import StoreError
 
 TlsKey = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey | Ed448PrivateKey
 """A private key that can sign a TLS handshake."""

@@ -24,13 +24,13 @@ from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from gateway.config import Config
-from gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Answer, CloseConnection, Deferred
-from gateway.protocol.frames import MalformedRequest
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.security.principals import ANONYMOUS, Unidentified
-from gateway.server.dispatcher import Requests
-from gateway.server.intake import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Answer, CloseConnection, Deferred
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
+from seqgate.gateway.security.principals import ANONYMOUS, Unidentified
+from seqgate.gateway.server.dispatcher import Requests
+from seqgate.gateway.server.intake import (
     CLOSING,
     DRAINING,
     GONE,
@@ -42,9 +42,9 @@ from gateway.server.intake import (
     Buffers,
     Intake,
 )
-from gateway.server.record_sender import RecordSender
-from gateway.server.sasl import Begin, RequestLimits
-from seq_validator import RefusedBatches
+from seqgate.gateway.server.record_sender import RecordSender
+from seqgate.gateway.server.sasl import Begin, RequestLimits
+from seqgate.seq_validator import RefusedBatches
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.token_id: str | None = None
         self.is_nameless = False
         self.refused: RefusedBatches | None = None
-        """The refused batches that the client will send again (`seq_validator.refused`)."""
+        """The refused batches that the client will send again (`seqgate.seq_validator.refused`)."""
         self._begin: Begin = server.dispatcher.begin
         self.peer_host, self.peer_port, self.number = "", -1, 0
         self.active = True

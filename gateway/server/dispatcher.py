@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.durations import Durations
-from gateway.handlers.answering.api import (
+from seqgate.gateway.durations import Durations
+from seqgate.gateway.handlers.answering.api import (
     Answer,
     Api,
     CloseConnection,
@@ -28,17 +28,17 @@ from gateway.handlers.answering.api import (
     Repeats,
     RequestContext,
 )
-from gateway.protocol.error_answers import PRODUCE, with_throttle_time
-from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
-from gateway.protocol.messages import (
+from seqgate.gateway.protocol.error_answers import PRODUCE, with_throttle_time
+from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
+from seqgate.gateway.protocol.messages import (
     API_VERSIONS,
     RequestSchema,
     encode_response,
     is_flexible,
     request_schema,
 )
-from gateway.runtime.quotas.client_quotas import Charge
-from gateway.runtime.services import Services
+from seqgate.gateway.runtime.quotas.client_quotas import Charge
+from seqgate.gateway.runtime.services import Services
 
 logger = logging.getLogger(__name__)
 

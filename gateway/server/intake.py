@@ -24,8 +24,8 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
-from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.strangers import size_complaint
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.protocol.strangers import size_complaint
 
 # the reasons why a connection begins no requests, as bits
 HELD_BACK: Final = 1

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads, Wanted
-from log import FileRegion, KeptRegion
+from seqgate.gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads, Wanted
+from seqgate.log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10
 """Bytes that are given to the transport when the socket is full, so that the transport reports when it has

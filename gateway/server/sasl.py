@@ -19,26 +19,31 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config import Config
-from gateway.config.load import enabled_mechanisms
-from gateway.config.sasl import JAAS, MAX_REAUTH_MS, USERS_FILE, parse_jaas
-from gateway.config.setting import SettingValue
-from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
-from gateway.protocol.error_answers import error_answer, has_messages
-from gateway.protocol.frames import MalformedRequest, RequestHeader, parse_request_header, skip_tagged_fields
-from gateway.protocol.messages import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.load import enabled_mechanisms
+from seqgate.gateway.config.sasl import JAAS, MAX_REAUTH_MS, USERS_FILE, parse_jaas
+from seqgate.gateway.config.setting import SettingValue
+from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from seqgate.gateway.protocol.error_answers import error_answer, has_messages
+from seqgate.gateway.protocol.frames import (
+    MalformedRequest,
+    RequestHeader,
+    parse_request_header,
+    skip_tagged_fields,
+)
+from seqgate.gateway.protocol.messages import (
     build,
     encode_response,
     request_name,
     request_schema,
     response_module,
 )
-from gateway.runtime.loop.audit import AuditLog, FailedLogin
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.services import Services
-from gateway.security.errors import LoginSettingsError
-from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
-from gateway.security.sasl.login import (
+from seqgate.gateway.runtime.loop.audit import AuditLog, FailedLogin
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.errors import LoginSettingsError
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.login import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -49,9 +54,9 @@ from gateway.security.sasl.login import (
     Phase,
     Route,
 )
-from gateway.server.dispatcher import Waiting, begin
-from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.intake import RequestMemory
+from seqgate.gateway.server.dispatcher import Waiting, begin
+from seqgate.gateway.server.handshake_turns import HandshakeTurns
+from seqgate.gateway.server.intake import RequestMemory
 
 logger = logging.getLogger(__name__)
 
@@ -478,7 +483,7 @@ class Wanted:
 
 
 def _plain(wanted: Wanted) -> Mechanism:
-    from gateway.security.sasl.users_file import (  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.users_file import (  # noqa: PLC0415
         FixedUsers,
         Plain,
         UsersFile,
@@ -494,8 +499,8 @@ def _plain(wanted: Wanted) -> Mechanism:
 
 
 def _scram(wanted: Wanted) -> Mechanism:
-    from gateway.security.sasl.scram import Scram  # noqa: PLC0415
-    from gateway.security.sasl.scram_credential import ScramHash  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.scram import Scram  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.scram_credential import ScramHash  # noqa: PLC0415
 
     (hashing,) = (each for each in ScramHash if each.mechanism == wanted.name)
     security = wanted.services.security
@@ -504,7 +509,7 @@ def _scram(wanted: Wanted) -> Mechanism:
 
 
 def _oauthbearer(wanted: Wanted) -> Mechanism:
-    from gateway.security.sasl.oauthbearer import oauthbearer  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.oauthbearer import oauthbearer  # noqa: PLC0415
 
     node = wanted.services.node
     return oauthbearer(wanted.value, node.loop, node.clock.now_ms)

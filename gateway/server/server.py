@@ -29,21 +29,21 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
-from gateway.config import Config, Listener
-from gateway.config.exposure import is_loopback
-from gateway.config.network import parse_overrides
-from gateway.config.setting import INT_MAX
-from gateway.quota.clients.client_quotas import Rate, Windows
-from gateway.runtime.loop.machine import split_file_handles
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.quotas.client_quotas import ClientQuotas
-from gateway.security.certificate_age import RenewableListener
-from gateway.security.principals import ANONYMOUS
-from gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers
-from gateway.server.dispatcher import Requests
-from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.intake import RequestMemory
-from gateway.server.sasl import Logins, RequestLimits, SaslDoor, SaslListener
+from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.config.exposure import is_loopback
+from seqgate.gateway.config.network import parse_overrides
+from seqgate.gateway.config.setting import INT_MAX
+from seqgate.gateway.quota.clients.client_quotas import Rate, Windows
+from seqgate.gateway.runtime.loop.machine import split_file_handles
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
+from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
+from seqgate.gateway.security.certificate_age import RenewableListener
+from seqgate.gateway.security.principals import ANONYMOUS
+from seqgate.gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers
+from seqgate.gateway.server.dispatcher import Requests
+from seqgate.gateway.server.handshake_turns import HandshakeTurns
+from seqgate.gateway.server.intake import RequestMemory
+from seqgate.gateway.server.sasl import Logins, RequestLimits, SaslDoor, SaslListener
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class Server:
         """
         # Import TLS only when it is needed: most gateways speak plaintext, and should start without
         # cryptography.
-        from gateway.server.tls import TlsDoor, TlsListener  # noqa: PLC0415
+        from seqgate.gateway.server.tls import TlsDoor, TlsListener  # noqa: PLC0415
 
         tls = self.tls_listeners[listener.name] = TlsListener(
             self.loop, self._config, listener.name, None if self._logins is None else self._logins.clock

@@ -20,18 +20,18 @@ from typing import Any, Final, cast
 
 from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]  # its stub leaves the class out
 
-from gateway.config import Config
-from gateway.config.authorization import NoRuleMatches, Rule, parse_rules, principal_name
-from gateway.runtime.loop.clock import Clock, SystemClock
-from gateway.security.certificate_age import age_warning
-from gateway.security.errors import StoreError
-from gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
-from gateway.security.principals import ANONYMOUS, Unidentified, user
-from gateway.security.stores import KeyPair, configured_stores, read_authorities
-from gateway.security.subject import subject_text
-from gateway.security.tls_context import TlsSettings, build_context
-from gateway.server.connection import Connection
-from gateway.server.handshake_turns import HandshakeTurns
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.authorization import NoRuleMatches, Rule, parse_rules, principal_name
+from seqgate.gateway.runtime.loop.clock import Clock, SystemClock
+from seqgate.gateway.security.certificate_age import age_warning
+from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
+from seqgate.gateway.security.principals import ANONYMOUS, Unidentified, user
+from seqgate.gateway.security.stores import KeyPair, configured_stores, read_authorities
+from seqgate.gateway.security.subject import subject_text
+from seqgate.gateway.security.tls_context import TlsSettings, build_context
+from seqgate.gateway.server.connection import Connection
+from seqgate.gateway.server.handshake_turns import HandshakeTurns
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.telemetry.subscriptions import CLIENT_LABELS, ClientDescription
+from seqgate.gateway.telemetry.subscriptions import CLIENT_LABELS, ClientDescription
 
 if TYPE_CHECKING:
     from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric

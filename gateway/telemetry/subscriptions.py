@@ -32,7 +32,7 @@ from typing import Final
 import re2
 from kio.schema.errors import ErrorCode
 
-from gateway.config.metrics import (
+from seqgate.gateway.config.metrics import (
     BY_CLIENT_METRICS_NAME,
     DEFAULT_INTERVAL_MS,
     INTERVAL_MS,
@@ -41,8 +41,8 @@ from gateway.config.metrics import (
     METRICS,
     SHORTEST_INTERVAL_MS,
 )
-from gateway.config.setting import InvalidValueError
-from seq_validator.checksum import crc32c
+from seqgate.gateway.config.setting import InvalidValueError
+from seqgate.seq_validator.checksum import crc32c
 
 ALL_METRICS: Final = "*"
 _SIGN: Final = 1 << 31

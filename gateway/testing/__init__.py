@@ -4,17 +4,17 @@ fails on purpose.
     with Broker() as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
 
-`gateway.pytest_plugin` has the fixtures for pytest.
+`seqgate.gateway.pytest_plugin` has the fixtures for pytest.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gateway.testing.broker import SETTINGS, Broker
-    from gateway.testing.broker_process import BrokerProcess
-    from gateway.testing.faults import Fault, Faults, Kind
-    from gateway.testing.stored import StoredProducer, StoredRecord
+    from seqgate.gateway.testing.broker import SETTINGS, Broker
+    from seqgate.gateway.testing.broker_process import BrokerProcess
+    from seqgate.gateway.testing.faults import Fault, Faults, Kind
+    from seqgate.gateway.testing.stored import StoredProducer, StoredRecord
 
 __all__ = ["SETTINGS", "Broker", "BrokerProcess", "Fault", "Faults", "Kind", "StoredProducer", "StoredRecord"]
 

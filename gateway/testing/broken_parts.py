@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.coordinator.transaction.rules import Producer
-from gateway.gateway import Gateway
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.testing.inside import FillableStorage
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.testing.inside import FillableStorage
 
 
 class BrokenParts:

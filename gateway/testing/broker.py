@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from gateway.config import load_config
-from gateway.config.setting import LONG_MAX
-from gateway.testing.broker_thread import BrokerThread
-from gateway.testing.data_directory import DataDirectory, bootstrap_of
-from gateway.testing.inside import BrokerClock
-from gateway.testing.stored import StoredProducer, StoredRecord, explain_differences
+from seqgate.gateway.config import load_config
+from seqgate.gateway.config.setting import LONG_MAX
+from seqgate.gateway.testing.broker_thread import BrokerThread
+from seqgate.gateway.testing.data_directory import DataDirectory, bootstrap_of
+from seqgate.gateway.testing.inside import BrokerClock
+from seqgate.gateway.testing.stored import StoredProducer, StoredRecord, explain_differences
 
 
 class Broker:

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 from urllib.parse import quote
 
-from gateway.admin.faults.control_client import Refused, ask
-from gateway.allocator import VARIABLE
-from gateway.homes.home import StartFailed
-from gateway.testing.control.routes import read_record, shown
-from gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
-from gateway.testing.faults import Kind
-from gateway.testing.inside import BrokerClock
-from gateway.testing.stored import StoredProducer, StoredRecord
+from seqgate.gateway.admin.faults.control_client import Refused, ask
+from seqgate.gateway.allocator import VARIABLE
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.testing.control.routes import read_record, shown
+from seqgate.gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
+from seqgate.gateway.testing.faults import Kind
+from seqgate.gateway.testing.inside import BrokerClock
+from seqgate.gateway.testing.stored import StoredProducer, StoredRecord
 
 _CONTROL: Final = "test control on http://"
 _KINDS: Final[Mapping[int, type[Exception]]] = {
@@ -93,7 +93,15 @@ class BrokerProcess:
         if self._process is not None:
             raise RuntimeError("the broker runs already: call stop() first")
         settings = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-P", "-m", "gateway", "serve", "--listen", f"127.0.0.1:{self._port}"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "seqgate.gateway",
+            "serve",
+            "--listen",
+            f"127.0.0.1:{self._port}",
+        ]
         command += ["--data-dir", str(self.directory), "--test-control", "127.0.0.1:0", *settings]
         command += ["--exit-with", str(os.getpid())]
         # The gateway would replace its process for the sake of another allocator, which saves memory after

@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from gateway.config import Config
-from gateway.config.metrics import METRICS_LISTENER
-from gateway.gateway import Gateway
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
-from gateway.handlers.records.produce_order import Refusals
-from gateway.protocol.error_answers import PRODUCE, error_answer, with_throttle_time
-from gateway.protocol.frames import parse_request_header, skip_tagged_fields
-from gateway.protocol.messages import is_flexible, request_schema
-from gateway.protocol.produce_codec import produce_reader
-from gateway.server.dispatcher import Dispatcher, Requests
-from gateway.testing.broken_parts import BrokenParts
-from gateway.testing.data_directory import empty
-from gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts, Run
-from gateway.testing.inside import DurablePart, Inside, ShiftedLoop, ShiftedMachine
-from log import FileRegion
-from log.format.record_batch import whole_batches
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from seqgate.gateway.handlers.records.produce_order import Refusals
+from seqgate.gateway.protocol.error_answers import PRODUCE, error_answer, with_throttle_time
+from seqgate.gateway.protocol.frames import parse_request_header, skip_tagged_fields
+from seqgate.gateway.protocol.messages import is_flexible, request_schema
+from seqgate.gateway.protocol.produce_codec import produce_reader
+from seqgate.gateway.server.dispatcher import Dispatcher, Requests
+from seqgate.gateway.testing.broken_parts import BrokenParts
+from seqgate.gateway.testing.data_directory import empty
+from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts, Run
+from seqgate.gateway.testing.inside import DurablePart, Inside, ShiftedLoop, ShiftedMachine
+from seqgate.log import FileRegion
+from seqgate.log.format.record_batch import whole_batches
 
 T = TypeVar("T")
 
@@ -373,7 +373,7 @@ class FaultyRequests:
         """Flip the last bit of the first batch of the topic that the fault names; take the strike back if
         there is none.
         """
-        from gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import, and seldom needed
+        from seqgate.gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import, and seldom needed
 
         whole = bytearray(_whole(answer))
         for topic, start, end in fetched_records(bytes(whole), version):

@@ -18,7 +18,7 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from gateway.admin.address import SOCKET_NAME
+from seqgate.gateway.admin.address import SOCKET_NAME
 
 _OF_A_PARTITION: Final = "partition.metadata"
 """The file that each directory of a partition has."""
@@ -51,7 +51,7 @@ def empty(directory: Path) -> None:
     Files that no broker has written stay, because the test chose the directory; so does the identity of the
     directory. Without it, a broker would refuse a directory that holds other files.
     """
-    from log.stopped import KNOWN_NAMES  # noqa: PLC0415 - slow to import, and most brokers are never reset
+    from seqgate.log.stopped import KNOWN_NAMES  # noqa: PLC0415 - slow to import, and most brokers are never reset
 
     if not directory.is_dir():
         return

@@ -5,7 +5,7 @@ did.
         run_application()
     assert fault.struck == 2
 
-`gateway.testing.broker_thread` carries them out.
+`seqgate.gateway.testing.broker_thread` carries them out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, Protocol, Self
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers import APIS
+from seqgate.gateway.handlers import APIS
 
 _NAMES: Final = frozenset(api.name for api in APIS)
 

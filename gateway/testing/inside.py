@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from gateway.coordinator.group.any_group import all_groups
-from gateway.gateway import Gateway
-from gateway.handlers.answering.changes import fresh_topic_id
-from gateway.metadata.topics import NewTopic, create_topics
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.partition import Partition
-from gateway.testing.stored import StoredProducer, StoredRecord, committed_records, producers_of
-from log import PartitionLog, Storage
-from log.format.record_batch import whole_batches
-from seq_validator import RefusalLimit
+from seqgate.gateway.coordinator.group.any_group import all_groups
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.handlers.answering.changes import fresh_topic_id
+from seqgate.gateway.metadata.topics import NewTopic, create_topics
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.testing.stored import StoredProducer, StoredRecord, committed_records, producers_of
+from seqgate.log import PartitionLog, Storage
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.seq_validator import RefusalLimit
 
 
 class Inside:

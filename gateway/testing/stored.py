@@ -9,10 +9,10 @@ from uuid import UUID
 
 from kio.serial import entity_reader
 
-from gateway.protocol.messages import is_flexible, response_type
-from gateway.runtime.partitions.partition import Partition
-from log.format.end_marker import read_end_marker
-from log.format.records import iterate_records
+from seqgate.gateway.protocol.messages import is_flexible, response_type
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.records import iterate_records
 
 _CHUNK_BYTES: Final = 1 << 20
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.metadata.image import TopicImage
+from seqgate.gateway.metadata.image import TopicImage
 
 
 class LeftDirectory(NamedTuple):

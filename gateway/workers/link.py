@@ -12,10 +12,10 @@ from typing import Final, Generic, TypeVar, cast
 
 import msgspec
 
-from gateway.metadata.image import MetadataImage, TopicImage
-from gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
-from gateway.runtime.topics.metadata_log import FoldedImage
-from log import StorageFailed
+from seqgate.gateway.metadata.image import MetadataImage, TopicImage
+from seqgate.gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
+from seqgate.gateway.runtime.topics.metadata_log import FoldedImage
+from seqgate.log import StorageFailed
 
 logger = logging.getLogger(__name__)
 

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from gateway.metadata.image import METADATA_TOPIC, MetadataImage, TopicImage
-from gateway.metadata.leadership import NO_MOVE
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage, TopicImage
+from seqgate.gateway.metadata.leadership import NO_MOVE
+from seqgate.gateway.metadata.records import (
     MetadataRecord,
     PartitionRecord,
     RemoveTopicRecord,
     decode_record,
     encode_record,
 )
-from gateway.runtime.topics.metadata_log import (
+from seqgate.gateway.runtime.topics.metadata_log import (
     METADATA_LOG_CONFIG,
     METADATA_TOPIC_ID,
     read_records,
     replay_log,
 )
-from log import (
+from seqgate.log import (
     CorruptRecord,
     LogEnvironment,
     PartitionLog,
@@ -33,9 +33,9 @@ from log import (
     StorageFailed,
     parse_partition_directory,
 )
-from log.format.records import NewRecord, build_batch
-from log.sharing import ensure_topic_id, note_durable
-from log.stopped import durable_ends
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.sharing import ensure_topic_id, note_durable
+from seqgate.log.stopped import durable_ends
 
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 

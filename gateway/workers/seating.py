@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.metadata.balance import spread_moves
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import failover, move_all
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.balance import spread_moves
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import failover, move_all
+from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -25,8 +25,8 @@ from gateway.metadata.records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from gateway.workers.link import Failed, encode
-from log import DirectoryShare
+from seqgate.gateway.workers.link import Failed, encode
+from seqgate.log import DirectoryShare
 
 FENCED: Final = 1
 Endpoints = Mapping[str, tuple[str, int]]

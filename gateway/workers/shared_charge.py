@@ -23,18 +23,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.config import Config
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import NO_MOVE, Move, move_all
-from gateway.metadata.records import RegisterBrokerRecord, TopicRecord, decode_record
-from gateway.runtime.topics.brokers import advertised_endpoint
-from gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
-from gateway.workers.link import Change, Commit, FromWorker, Left, Ready, Refused
-from gateway.workers.metadata_writer import MetadataWriter
-from gateway.workers.seating import Seat, died, registration, serves
-from gateway.workers.shared_directory import SharedDirectory, share_of
-from gateway.workers.worker_process import Ending, WorkerProcess
-from log import IncompatibleFormat, LogError
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import NO_MOVE, Move, move_all
+from seqgate.gateway.metadata.records import RegisterBrokerRecord, TopicRecord, decode_record
+from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
+from seqgate.gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
+from seqgate.gateway.workers.link import Change, Commit, FromWorker, Left, Ready, Refused
+from seqgate.gateway.workers.metadata_writer import MetadataWriter
+from seqgate.gateway.workers.seating import Seat, died, registration, serves
+from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
+from seqgate.gateway.workers.worker_process import Ending, WorkerProcess
+from seqgate.log import IncompatibleFormat, LogError
 
 logger = logging.getLogger(__name__)
 

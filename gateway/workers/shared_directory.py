@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.metadata.image import METADATA_TOPIC, MetadataImage
-from gateway.metadata.records import RegisterBrokerRecord
-from gateway.runtime.topics.metadata_log import open_metadata_log
-from gateway.runtime.topics.producer_ids import SEEN_FILE
-from gateway.workers.leaving_topics import LeftDirectory
-from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
-from gateway.workers.seating import leader_of, seats, spread, unregistered
-from log import (
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from seqgate.gateway.metadata.records import RegisterBrokerRecord
+from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
+from seqgate.gateway.workers.leaving_topics import LeftDirectory
+from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
+from seqgate.gateway.workers.seating import leader_of, seats, spread, unregistered
+from seqgate.log import (
     CorruptRecord,
     DirectoryShare,
     IncompatibleFormat,
@@ -28,8 +28,8 @@ from log import (
     Storage,
     parse_partition_directory,
 )
-from log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split, take_away
-from pid_allocator.seen_file import newest_content
+from seqgate.log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split, take_away
+from seqgate.pid_allocator.seen_file import newest_content
 
 logger = logging.getLogger(__name__)
 

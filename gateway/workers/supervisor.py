@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from types import FrameType
 from typing import Final, Protocol, Self
 
-from gateway.stop_signals import STOPPING, ignore_stop_signals
-from gateway.workers.link import Failed, FromWorker, Ready
-from gateway.workers.worker_process import Charge, WorkerProcess
+from seqgate.gateway.stop_signals import STOPPING, ignore_stop_signals
+from seqgate.gateway.workers.link import Failed, FromWorker, Ready
+from seqgate.gateway.workers.worker_process import Charge, WorkerProcess
 
 logger = logging.getLogger(__name__)
 

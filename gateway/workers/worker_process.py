@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from gateway.cluster.cache.worker_caches import begin_caches
-from gateway.config import Config
-from gateway.workers.link import (
+from seqgate.gateway.cluster.cache.worker_caches import begin_caches
+from seqgate.gateway.config import Config
+from seqgate.gateway.workers.link import (
     BadFrame,
     Frames,
     FromSupervisor,

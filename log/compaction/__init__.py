@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from log.compaction.cleaned_transactions import read_cleaned_offsets, write_cleaned_offsets
-from log.compaction.job import (
+from seqgate.log.compaction.cleaned_transactions import read_cleaned_offsets, write_cleaned_offsets
+from seqgate.log.compaction.job import (
     Cleanable,
     CleanedSegment,
     CleaningFailed,
@@ -19,7 +19,7 @@ from log.compaction.job import (
     decode_report,
     encode_job,
 )
-from log.compaction.swap import delete_cleaned
+from seqgate.log.compaction.swap import delete_cleaned
 
 __all__ = [
     "Cleanable",

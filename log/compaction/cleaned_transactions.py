@@ -17,15 +17,15 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.files.file_names import replace
-from log.format.end_marker import EndMarker
-from log.segments.transaction_index import AbortedTransaction
+from seqgate.log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
+from seqgate.log.files.file_names import replace
+from seqgate.log.format.end_marker import EndMarker
+from seqgate.log.segments.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from log.files.storage import Storage
+    from seqgate.log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
 

@@ -52,8 +52,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.compaction.cleaned_transactions import CleanedTransactions
-from log.compaction.job import (
+from seqgate.log.compaction.cleaned_transactions import CleanedTransactions
+from seqgate.log.compaction.job import (
     CleanedSegment,
     CleaningFailed,
     CleaningFinished,
@@ -62,11 +62,11 @@ from log.compaction.job import (
     decode_job,
     encode_report,
 )
-from log.config import DEFAULT_DECOMPRESSED_BYTES
-from log.environment import LogEnvironment
-from log.errors import CorruptRecord, LogError
-from log.files.data_file import DataFile, Place
-from log.files.file_names import (
+from seqgate.log.config import DEFAULT_DECOMPRESSED_BYTES
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import CorruptRecord, LogError
+from seqgate.log.files.data_file import DataFile, Place
+from seqgate.log.files.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -74,8 +74,8 @@ from log.files.file_names import (
     cleaned_name,
     offset_name,
 )
-from log.files.storage import Storage
-from log.format.batch_validation import (
+from seqgate.log.files.storage import Storage
+from seqgate.log.format.batch_validation import (
     StoredRecord,
     delete_horizon_ms,
     empty_batch,
@@ -83,15 +83,15 @@ from log.format.batch_validation import (
     rewritten_batch,
     stored_records,
 )
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
-from log.segments.segment import Segment
-from log.segments.transaction_index import ENTRY, AbortedTransaction
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from seqgate.log.segments.segment import Segment
+from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from log.compaction.job import CleaningJob, JobSegment
+    from seqgate.log.compaction.job import CleaningJob, JobSegment
 
 
 _SECTION_OF_ONE_WRITE: Final = 256 * 1024

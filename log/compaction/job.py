@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from log.files.file_names import LOG_SUFFIX, offset_name
-from log.segments.transaction_index import AbortedTransaction
+from seqgate.log.files.file_names import LOG_SUFFIX, offset_name
+from seqgate.log.segments.transaction_index import AbortedTransaction
 
 JOB_VERSION: Final = 1
 """Raised with every change of these messages: after an upgrade the process may start from newer files than
@@ -47,7 +47,7 @@ class JobLimits(msgspec.Struct, frozen=True):
 
 
 class CleaningJob(msgspec.Struct, frozen=True):
-    """The cleaning of one log, made by `log.cleaning.begin_cleaning`. Times in ms, end offsets exclusive.
+    """The cleaning of one log, made by `seqgate.log.cleaning.begin_cleaning`. Times in ms, end offsets exclusive.
 
     `segments` are all segments from the log's start to `round_end_offset`. The offsets from
     `first_dirty_offset` on were not cleaned before. `producers` are (producer_id, last_offset,

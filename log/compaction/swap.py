@@ -28,8 +28,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from log.files.data_file import DataFile
-from log.files.file_names import (
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -40,16 +40,16 @@ from log.files.file_names import (
     offset_name,
     parse_offset_name,
 )
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
-from log.segments.indexes import SegmentIndexes
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from seqgate.log.segments.indexes import SegmentIndexes
 
 if TYPE_CHECKING:
-    from log.compaction.job import CleanedSegment
-    from log.environment import LogEnvironment
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
-    from log.segments.segment import Segment
+    from seqgate.log.compaction.job import CleanedSegment
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.segments.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class SwapTicket:
     log's thread:
 
     step   method         on success                            on failure
-    1      read_and_run   `replace_sources` of `log.cleaning`   `abandon_swap`
+    1      read_and_run   `replace_sources` of `seqgate.log.cleaning`   `abandon_swap`
     2      run            `finish_swap`                         `fail_swap`
     """
 

@@ -15,27 +15,27 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from log.directory.stored_logs import RECOVERY_POINTS, WORKERS, peek_stored_logs
-from log.durability.durability import LocalDurability
-from log.errors import CorruptRecord, IncompatibleFormat
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets
-from log.files.data_file import DataFile
-from log.files.file_names import (
+from seqgate.log.directory.stored_logs import RECOVERY_POINTS, WORKERS, peek_stored_logs
+from seqgate.log.durability.durability import LocalDurability
+from seqgate.log.errors import CorruptRecord, IncompatibleFormat
+from seqgate.log.files.checkpoints import CorruptCheckpoint, decode_offsets
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.file_names import (
     LOG_START_OFFSET,
     LOG_SUFFIX,
     offset_name,
     offsets_of,
     parse_partition_directory,
 )
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
-from log.segments.damage import DamagedRange, DamageRegister
-from log.segments.scan import EVERYWHERE, SegmentScan
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from seqgate.log.segments.damage import DamagedRange, DamageRegister
+from seqgate.log.segments.scan import EVERYWHERE, SegmentScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import BatchHeader
 
 
 class DamagedPartition(NamedTuple):

@@ -15,21 +15,21 @@ import base64
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.stored_logs import LOCK, WORKERS, check_versions
-from log.environment import LogEnvironment
-from log.errors import IncompatibleFormat
-from log.files.data_file import DataFile
-from log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
-from log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
-from log.segments.segment import Segment
+from seqgate.log.directory.stored_logs import LOCK, WORKERS, check_versions
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
+from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
+from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from log.directory.damage_scan import DamagedPartition
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
-    from log.segments.damage import DamagedRange
+    from seqgate.log.directory.damage_scan import DamagedPartition
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.segments.damage import DamagedRange
 
 
 _BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, "lost+found"})

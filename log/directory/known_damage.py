@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from log.files.file_names import parse_partition_directory
+from seqgate.log.files.file_names import parse_partition_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from log.config import LogConfig
-    from log.directory.log_directory import LogDirectory
-    from log.segments.damage import CutBytes, DamagedRange
+    from seqgate.log.config import LogConfig
+    from seqgate.log.directory.log_directory import LogDirectory
+    from seqgate.log.segments.damage import CutBytes, DamagedRange
 
 
 def known_damage(directory: LogDirectory) -> Iterator[tuple[str, int, DamagedRange]]:

@@ -2,10 +2,10 @@
 
     .lock                               held while the gateway runs
     meta.properties                     version of all formats, cluster.id, node.id, directory.id (as Kafka's)
-    .kafka_cleanshutdown, stored-logs   the facts of the last clean stop; see `log.directory.stored_logs`
+    .kafka_cleanshutdown, stored-logs   the facts of the last clean stop; see `seqgate.log.directory.stored_logs`
     recovery-point-offset-checkpoint    the recovery point of each log (Kafka's format, version 0)
     TOPIC-PARTITION/                    one partition; `*-delete` while the directory waits for deletion
-    workers/                            the files of several workers, in place of those above; see `log.sharing`
+    workers/                            the files of several workers, in place of those above; see `seqgate.log.sharing`
 
 Source: Kafka's `LogManager`, `CleanShutdownFileHandler`, `MetaProperties`.
 """
@@ -19,12 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from log.config import LogConfig
-from log.directory.identity import check_ownership, take_identity
-from log.directory.known_damage import DirectoryShare, whole
-from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
-from log.directory.recovery_points import RecoveryPoints
-from log.directory.stored_logs import (
+from seqgate.log.config import LogConfig
+from seqgate.log.directory.identity import check_ownership, take_identity
+from seqgate.log.directory.known_damage import DirectoryShare, whole
+from seqgate.log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
+from seqgate.log.directory.recovery_points import RecoveryPoints
+from seqgate.log.directory.stored_logs import (
     LOCK,
     RECOVERY_POINTS,
     StoredLog,
@@ -33,25 +33,25 @@ from log.directory.stored_logs import (
     read_stored_logs,
     write_stored_logs,
 )
-from log.environment import LogEnvironment
-from log.errors import IncompatibleFormat, NeedsRecovery, StorageFailed
-from log.files.checkpoints import (
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import IncompatibleFormat, NeedsRecovery, StorageFailed
+from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
     decode_partition_metadata,
     encode_partition_metadata,
 )
-from log.files.file_names import DELETED_SUFFIX, PARTITION_METADATA, parse_partition_directory
-from log.files.storage import Storage
-from log.log_lists import LogLists
-from log.partition_log import PartitionLog
-from log.place import LogPlace
-from log.recovery.recovering import Recovery
-from seq_validator import ProducerLimit
+from seqgate.log.files.file_names import DELETED_SUFFIX, PARTITION_METADATA, parse_partition_directory
+from seqgate.log.files.storage import Storage
+from seqgate.log.log_lists import LogLists
+from seqgate.log.partition_log import PartitionLog
+from seqgate.log.place import LogPlace
+from seqgate.log.recovery.recovering import Recovery
+from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
-    from log.durability.durability import Durability, FlushTicket
-    from log.files.disk import FileSystemFlush
-    from log.recovery.load import CleanStop
+    from seqgate.log.durability.durability import Durability, FlushTicket
+    from seqgate.log.files.disk import FileSystemFlush
+    from seqgate.log.recovery.load import CleanStop
 
 logger = logging.getLogger(__name__)
 

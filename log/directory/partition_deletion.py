@@ -11,11 +11,11 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA
+from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA
 
 if TYPE_CHECKING:
-    from log.environment import LogEnvironment
-    from log.files.storage import Storage
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.cleaned_transactions import CLEANER_OFFSETS
-from log.directory.stored_logs import RECOVERY_POINTS
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.files.file_names import parse_partition_directory
+from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
+from seqgate.log.directory.stored_logs import RECOVERY_POINTS
+from seqgate.log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
+from seqgate.log.files.file_names import parse_partition_directory
 
 if TYPE_CHECKING:
-    from log.directory.stored_logs import StoredLog
-    from log.environment import LogEnvironment
-    from log.partition_log import PartitionLog
+    from seqgate.log.directory.stored_logs import StoredLog
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 Key = tuple[str, int]

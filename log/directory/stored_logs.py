@@ -20,20 +20,20 @@ from zlib import crc32
 
 import msgspec
 
-from log.compaction.cleaned_transactions import CLEANER_OFFSETS
-from log.errors import IncompatibleFormat
-from log.files.checkpoints import CorruptCheckpoint, check_checkpoint, decode_partition_metadata
-from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
-from log.files.sparse_disk import META
-from log.recovery.load import CleanStop
-from log.segments.damage import DAMAGED_BATCHES
+from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.files.checkpoints import CorruptCheckpoint, check_checkpoint, decode_partition_metadata
+from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from seqgate.log.files.sparse_disk import META
+from seqgate.log.recovery.load import CleanStop
+from seqgate.log.segments.damage import DAMAGED_BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from log.config import LogConfig
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
+    from seqgate.log.config import LogConfig
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
 
@@ -224,10 +224,10 @@ RESIDENCY: Final = "residency"
 """Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
 WORKERS: Final = "workers"
 """The directory with the files of each worker, while several processes have the data directory; see
-`log.sharing`.
+`seqgate.log.sharing`.
 """
 STAGING: Final = ".backup"
-"""The directory with second names of all files that a backup copies; see `log.staging`."""
+"""The directory with second names of all files that a backup copies; see `seqgate.log.staging`."""
 STAGING_LOCK: Final = ".backup.lock"
 """The file that a `seqgate backup` command locks while it needs STAGING."""
 KNOWN_NAMES: Final = frozenset(

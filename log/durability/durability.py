@@ -22,19 +22,19 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from log.files.data_file import DataFile, Place
-from log.files.durable_files import DurableFiles, NoRoom
-from log.files.file_names import PARTITION_METADATA
+from seqgate.log.files.data_file import DataFile, Place
+from seqgate.log.files.durable_files import DurableFiles, NoRoom
+from seqgate.log.files.file_names import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from log.durability.kept_writes import KeptWrites
-    from log.durability.log_start import LogStartCapture
-    from log.durability.unflushed import Capture
-    from log.files.disk import FileSystemFlush
-    from log.files.storage import Storage
-    from log.place import LogPlace
+    from seqgate.log.durability.kept_writes import KeptWrites
+    from seqgate.log.durability.log_start import LogStartCapture
+    from seqgate.log.durability.unflushed import Capture
+    from seqgate.log.files.disk import FileSystemFlush
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.place import LogPlace
 
 
 class Durability(DurableFiles, Protocol):
@@ -209,7 +209,7 @@ class FlushTicket:
     """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data,
     files, directories, captures.
 
-    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so
+    Committing the ticket (`seqgate.log.durability.durability`) touches no log state. The data files are pinned, so
     neither the limit of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation`
     changes nothing when it completes, because the log was reloaded since.
     """

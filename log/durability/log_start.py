@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.durability.unflushed import SideFile
-from log.files.checkpoints import encode_offsets
-from log.files.file_names import LOG_START_OFFSET
+from seqgate.log.durability.unflushed import SideFile
+from seqgate.log.files.checkpoints import encode_offsets
+from seqgate.log.files.file_names import LOG_START_OFFSET
 
 if TYPE_CHECKING:
-    from log.files.durable_files import DurableFiles
+    from seqgate.log.files.durable_files import DurableFiles
 
 
 class LogStart:

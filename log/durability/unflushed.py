@@ -20,19 +20,19 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from log.durability.durability import FileRange, FlushTicket
-from log.errors import StorageFailed
+from seqgate.log.durability.durability import FileRange, FlushTicket
+from seqgate.log.errors import StorageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from log.durability.durability import Durability
-    from log.files.data_file import DataFile
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
-    from log.place import LogPlace
-    from log.segments.reader import SegmentList
-    from log.segments.segment import Segment
+    from seqgate.log.durability.durability import Durability
+    from seqgate.log.files.data_file import DataFile
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.place import LogPlace
+    from seqgate.log.segments.reader import SegmentList
+    from seqgate.log.segments.segment import Segment
 
 
 _FILES_PINNED_AT_ONCE: Final = 64

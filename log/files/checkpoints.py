@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from log.errors import IncompatibleFormat
+from seqgate.log.errors import IncompatibleFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

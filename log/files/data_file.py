@@ -16,12 +16,12 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from log.files.disk import FILE_MODE
+from seqgate.log.files.disk import FILE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from log.files.disk import Disk
+    from seqgate.log.files.disk import Disk
 
 
 CLOSED: Final = -1
@@ -146,7 +146,7 @@ class Descriptors:
         self._disk = disk
         self.limit = limit
         self.reads_ahead = not disk.tells_cached
-        """Whether the kernel may read ahead in files that are opened from now on; see `log.files.page_cache`.
+        """Whether the kernel may read ahead in files that are opened from now on; see `seqgate.log.files.page_cache`.
         """
         self._open: dict[DataFile, None] = {}
         self._outliving = 0

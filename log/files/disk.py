@@ -16,12 +16,12 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from log.files import page_cache
+from seqgate.log.files import page_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from log.format.record_batch import Buffer
+    from seqgate.log.format.record_batch import Buffer
 
 
 FILE_MODE: Final = 0o600
@@ -103,7 +103,7 @@ class Disk(Protocol):
         holds the lock.
         """
 
-    # --- page cache; see log.files.page_cache
+    # --- page cache; see seqgate.log.files.page_cache
 
     def be_asked(self, descriptor: int, /) -> None:
         """Prepare an open file for `is_cached` and `read_cached`, which need read-ahead to be off."""

@@ -1,4 +1,4 @@
-"""The operations that make files durable outside of a log's flush; `log.durability.durability` carries them
+"""The operations that make files durable outside of a log's flush; `seqgate.log.durability.durability` carries them
 out.
 
 A start, a repair and the process that compacts call them for files that no ticket carries. They say what must
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from log.files.data_file import DataFile
-    from log.files.storage import Storage
+    from seqgate.log.files.data_file import DataFile
+    from seqgate.log.files.storage import Storage
 
 
 class NoRoom(OSError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from log.files.storage import Storage
+    from seqgate.log.files.storage import Storage
 
 
 LOG_SUFFIX: Final = ".log"

@@ -9,7 +9,7 @@ Source: Linux's mm/filemap.c and mm/fadvise.c, preadv2(2), posix_fadvise(2).
 Which bytes of segment files are on the local disk, in blocks of 1 MiB, when a bucket has the same bytes.
 
 A block is **resident**, or **absent**: a hole of a sparse file, which would read as zeros.
-`log.files.sparse_disk` lets nobody read an absent block.
+`seqgate.log.files.sparse_disk` lets nobody read an absent block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.files.file_names import LOG_SUFFIX, parse_partition_directory
+from seqgate.log.files.file_names import LOG_SUFFIX, parse_partition_directory
 
 if TYPE_CHECKING:
     import uuid

@@ -21,19 +21,19 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
-from log.errors import IncompatibleFormat
-from log.files import page_cache
-from log.files.data_file import NotCached, Place, Refusing
-from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
-from log.files.page_cache import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles, is_live
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.files import page_cache
+from seqgate.log.files.data_file import NotCached, Place, Refusing
+from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from seqgate.log.files.page_cache import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles, is_live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from log.files.disk import Disk
-    from log.files.page_cache import SegmentKey, SparseFile
-    from log.files.storage import Storage
-    from log.format.record_batch import Buffer
+    from seqgate.log.files.disk import Disk
+    from seqgate.log.files.page_cache import SegmentKey, SparseFile
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import Buffer
 
 
 _WRITE: Final = os.O_RDWR | os.O_CLOEXEC

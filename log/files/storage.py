@@ -1,7 +1,7 @@
 # ruff: noqa: PTH120 - paths are plain strings here
-"""Reads and writes the files of one data directory, on a `Disk` (log.files.disk) that makes the system calls.
+"""Reads and writes the files of one data directory, on a `Disk` (seqgate.log.files.disk) that makes the system calls.
 
-A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.data_file) opens when needed.
+A `DataFile` is a file name with a descriptor that `Descriptors` (seqgate.log.files.data_file) opens when needed.
 Tests put a simulated disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`,
 `forget_cached` of a pinned file, `bring_in`, `drop_cached` and the methods that take paths may be called from
 another thread than the owner's. An owner that must not wait for the disk sets `waits` to False while it
@@ -17,19 +17,19 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from log.errors import DirectoryLocked
-from log.files import page_cache
-from log.files.data_file import JUST_WRITTEN_BYTES, NEVER, Descriptors, NotCached, Place
-from log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
-from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
-from log.files.sparse_disk import SparseDisk
+from seqgate.log.errors import DirectoryLocked
+from seqgate.log.files import page_cache
+from seqgate.log.files.data_file import JUST_WRITTEN_BYTES, NEVER, Descriptors, NotCached, Place
+from seqgate.log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
+from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from seqgate.log.files.sparse_disk import SparseDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from log.files.data_file import DataFile
-    from log.files.disk import Disk, FileEntry
-    from log.format.record_batch import Buffer
+    from seqgate.log.files.data_file import DataFile
+    from seqgate.log.files.disk import Disk, FileEntry
+    from seqgate.log.format.record_batch import Buffer
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
@@ -304,7 +304,7 @@ class Storage:
             self._disk.close(descriptor)
 
     def fsync_path(self, path: str) -> None:
-        """Make a file written by `write_file` durable. Only `log.durability` calls the fsyncs, and decides
+        """Make a file written by `write_file` durable. Only `seqgate.log.durability` calls the fsyncs, and decides
         whether to.
         """
         self._sync_name(path, _READ)

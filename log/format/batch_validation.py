@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.errors import (
+from seqgate.log.errors import (
     CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
@@ -29,9 +29,9 @@ from log.errors import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from log.format import compression
-from log.format.compression import FRAME_MAGIC, ZSTD, decompress
-from log.format.record_batch import (
+from seqgate.log.format import compression
+from seqgate.log.format.compression import FRAME_MAGIC, ZSTD, decompress
+from seqgate.log.format.record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
     CORRECTED,
@@ -49,11 +49,11 @@ from log.format.record_batch import (
     parse_header,
     sealed,
 )
-from log.format.records import as_int64, iterate_body, read_varint, read_varlong, write_varint
-from seq_validator.checksum import crc32c
+from seqgate.log.format.records import as_int64, iterate_body, read_varint, read_varlong, write_varint
+from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
-    from log.config import LogConfig
+    from seqgate.log.config import LogConfig
 
 
 _INT32: Final = struct.Struct(">i")

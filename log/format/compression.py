@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import cramjam
 
-from log.config import DEFAULT_DECOMPRESSED_BYTES
-from log.errors import DecompressionLimitReached, InvalidRecord, UnsupportedCompressionType
+from seqgate.log.config import DEFAULT_DECOMPRESSED_BYTES
+from seqgate.log.errors import DecompressionLimitReached, InvalidRecord, UnsupportedCompressionType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

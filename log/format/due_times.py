@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from log.errors import InvalidRecord
-from log.format import compression
-from log.format.record_batch import HEADER_BYTES
-from log.format.records import (
+from seqgate.log.errors import InvalidRecord
+from seqgate.log.format import compression
+from seqgate.log.format.record_batch import HEADER_BYTES
+from seqgate.log.format.records import (
     check_header_count,
     read_varint,
     read_varlong,
 )
 
 if TYPE_CHECKING:
-    from log.format.record_batch import BatchHeader
+    from seqgate.log.format.record_batch import BatchHeader
 
 
 _MAX_DIGITS: Final = 18

@@ -9,15 +9,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.errors import LogError
-from log.format.records import (
+from seqgate.log.errors import LogError
+from seqgate.log.format.records import (
     NewRecord,
     build_batch,
     iterate_records,
 )
 
 if TYPE_CHECKING:
-    from log.format.record_batch import Buffer
+    from seqgate.log.format.record_batch import Buffer
 
 
 _ABORT: Final = 0

@@ -18,16 +18,16 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.errors import InvalidRecord
-from log.format import compression
-from log.format.record_batch import HEADER_BYTES
-from log.format.records import check_header_count, read_varint
-from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
+from seqgate.log.errors import InvalidRecord
+from seqgate.log.format import compression
+from seqgate.log.format.record_batch import HEADER_BYTES
+from seqgate.log.format.records import check_header_count, read_varint
+from seqgate.seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from log.format.record_batch import BatchHeader
+    from seqgate.log.format.record_batch import BatchHeader
 
 
 _MAX_DIGITS: Final = 19

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from log.errors import RecordTooLarge
-from log.format.batch_validation import check_batch, sealed_batch
-from log.format.compression import CODEC_IDS, compress, decompress
-from log.format.record_batch import COMPRESSION_MASK, HEADER_BYTES
+from seqgate.log.errors import RecordTooLarge
+from seqgate.log.format.batch_validation import check_batch, sealed_batch
+from seqgate.log.format.compression import CODEC_IDS, compress, decompress
+from seqgate.log.format.record_batch import COMPRESSION_MASK, HEADER_BYTES
 
 if TYPE_CHECKING:
-    from log.config import LogConfig
-    from log.format.compression import Compression
+    from seqgate.log.config import LogConfig
+    from seqgate.log.format.compression import Compression
 
 _NAMES: Final = {number: name for name, number in CODEC_IDS.items()}
 _ANY_BYTES: Final = 2**31 - 1

@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from log.errors import CorruptRecord
-from seq_validator.checksum import crc32c
+from seqgate.log.errors import CorruptRecord
+from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.config import DEFAULT_DECOMPRESSED_BYTES
-from log.errors import InvalidRecord
-from log.format import compression
-from log.format.record_batch import (
+from seqgate.log.config import DEFAULT_DECOMPRESSED_BYTES
+from seqgate.log.errors import InvalidRecord
+from seqgate.log.format import compression
+from seqgate.log.format.record_batch import (
     CONTROL_FLAG,
     HEADER_BYTES,
     NO_PRODUCER_EPOCH,

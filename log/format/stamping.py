@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from log.format.record_batch import (
+from seqgate.log.format.record_batch import (
     CORRECTED,
     PATCHED,
     REWRITABLE,
@@ -14,8 +14,8 @@ from log.format.record_batch import (
 )
 
 if TYPE_CHECKING:
-    from log.config import LogConfig
-    from log.format.record_batch import BatchHeader
+    from seqgate.log.config import LogConfig
+    from seqgate.log.format.record_batch import BatchHeader
 
 _MAX_TIMESTAMP: Final = slice(35, 43)
 

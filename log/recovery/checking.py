@@ -2,7 +2,7 @@
 
 Above the recovery point the log ends before the first unsound batch: a write that the crash tore. Below the
 recovery point all batches were durable, so damaged bytes are kept, and their offsets are never assigned
-again: see `log.segments.damage`.
+again: see `seqgate.log.segments.damage`.
 Source: Kafka's `LogSegment.recover`, which cuts in both cases, because other replicas have the lost batches.
 
 Keeps bytes that a start cuts off the end of a log, if sound batches are among them.
@@ -22,21 +22,21 @@ import logging
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.errors import CorruptRecord
-from log.files.checkpoints import encode_leader_epochs
-from log.files.data_file import DataFile
-from log.files.file_names import LEADER_EPOCHS, OFFSET_INDEX_SUFFIX, offset_name
-from log.format.record_batch import CONTROL_FLAG
-from log.segments.damage import CutBytes, DamagedRange
-from log.segments.examination import report
-from log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
-from log.segments.segment import Segment
+from seqgate.log.errors import CorruptRecord
+from seqgate.log.files.checkpoints import encode_leader_epochs
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.file_names import LEADER_EPOCHS, OFFSET_INDEX_SUFFIX, offset_name
+from seqgate.log.format.record_batch import CONTROL_FLAG
+from seqgate.log.segments.damage import CutBytes, DamagedRange
+from seqgate.log.segments.examination import report
+from seqgate.log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
+from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from log.environment import LogEnvironment
-    from log.recovery.load import Listing
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.recovery.load import Listing
 
 _logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Loads the state of a partition from its files.
 
 After a clean stop no record data is read. After a crash every batch from the segment of the recovery point on
-is checked by its CRC: see `log.recovery.checking`. Batches are persisted before clients may read them.
+is checked by its CRC: see `seqgate.log.recovery.checking`. Batches are persisted before clients may read them.
 Source: Kafka's `LogLoader`.
 """
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from log.compaction.swap import finish_swaps
-from log.errors import CorruptRecord, IncompatibleFormat, NeedsRecovery
-from log.files.checkpoints import (
+from seqgate.log.compaction.swap import finish_swaps
+from seqgate.log.errors import CorruptRecord, IncompatibleFormat, NeedsRecovery
+from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
     check_checkpoint,
     decode_leader_epochs,
     decode_offsets,
     encode_partition_metadata,
 )
-from log.files.data_file import NotCached, without_fetching
-from log.files.file_names import (
+from seqgate.log.files.data_file import NotCached, without_fetching
+from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DEDUPLICATION_START,
     DELAYED_RECORDS,
@@ -43,31 +43,31 @@ from log.files.file_names import (
     offsets_of,
     parse_offset_name,
 )
-from log.recovery.checking import Checking
-from log.recovery.producer_recovery import Undecided, load_producers
-from log.recovery.transaction_checks import has_sane_index, not_borne_out, rebuild_transaction_indexes
-from log.segments.segment import Segment
-from log.state.delays import check_delayed_snapshot
-from log.state.leader_epochs import LeaderEpochs
-from log.state.producer_snapshots import restore_newest, snapshot_offsets
-from seq_validator import (
+from seqgate.log.recovery.checking import Checking
+from seqgate.log.recovery.producer_recovery import Undecided, load_producers
+from seqgate.log.recovery.transaction_checks import has_sane_index, not_borne_out, rebuild_transaction_indexes
+from seqgate.log.segments.segment import Segment
+from seqgate.log.state.delays import check_delayed_snapshot
+from seqgate.log.state.leader_epochs import LeaderEpochs
+from seqgate.log.state.producer_snapshots import restore_newest, snapshot_offsets
+from seqgate.seq_validator import (
     NEWEST_SNAPSHOT_VERSION,
     OLDEST_SNAPSHOT_VERSION,
     ProducerTable,
     newer_snapshot_version,
 )
-from seq_validator.names import NAMES_VERSION, newer_names_version
+from seqgate.seq_validator.names import NAMES_VERSION, newer_names_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from log.config import LogConfig
-    from log.environment import LogEnvironment
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
-    from log.place import LogPlace
-    from log.segments.damage import DamagedRange
-    from log.segments.reader import SegmentList
+    from seqgate.log.config import LogConfig
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.place import LogPlace
+    from seqgate.log.segments.damage import DamagedRange
+    from seqgate.log.segments.reader import SegmentList
 
 _logger = logging.getLogger(__name__)
 

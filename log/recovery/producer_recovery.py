@@ -16,23 +16,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from log.errors import CorruptRecord
-from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
-from log.segments.damage import NO_TRANSACTION, DamagedRange
-from log.segments.indexes import position_of
-from log.state.producer_snapshots import restore_newest, write_snapshot
+from seqgate.log.errors import CorruptRecord
+from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from seqgate.log.segments.damage import NO_TRANSACTION, DamagedRange
+from seqgate.log.segments.indexes import position_of
+from seqgate.log.state.producer_snapshots import restore_newest, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from log.config import LogConfig
-    from log.environment import LogEnvironment
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
-    from log.segments.segment import Segment
-    from seq_validator import ProducerTable
+    from seqgate.log.config import LogConfig
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.segments.segment import Segment
+    from seqgate.seq_validator import ProducerTable
 
 _logger = logging.getLogger(__name__)
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.recovery.load import clean_stop, load_log, persist_directory
-from log.segments.reader import SegmentList
-from log.state.producer_snapshots import write_snapshot
-from log.state.transactions import Transactions
+from seqgate.log.recovery.load import clean_stop, load_log, persist_directory
+from seqgate.log.segments.reader import SegmentList
+from seqgate.log.state.producer_snapshots import write_snapshot
+from seqgate.log.state.transactions import Transactions
 
 if TYPE_CHECKING:
-    from log.config import LogConfig
-    from log.environment import LogEnvironment
-    from log.place import LogPlace
-    from log.recovery.load import CleanStop, LoadedLog
+    from seqgate.log.config import LogConfig
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.place import LogPlace
+    from seqgate.log.recovery.load import CleanStop, LoadedLog
 
 
 class Recovery:

@@ -19,25 +19,25 @@ import logging
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from log.errors import CorruptRecord
-from log.files.file_names import TRANSACTION_INDEX_SUFFIX
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import crc_matches
-from log.recovery.producer_recovery import parts_of
-from log.segments.damage import DamagedRange
-from log.segments.indexes import position_of
-from log.segments.transaction_index import ENTRY, AbortedTransaction
-from log.state.producer_snapshots import restore_newest
-from log.state.transactions import OngoingTransactions
+from seqgate.log.errors import CorruptRecord
+from seqgate.log.files.file_names import TRANSACTION_INDEX_SUFFIX
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import crc_matches
+from seqgate.log.recovery.producer_recovery import parts_of
+from seqgate.log.segments.damage import DamagedRange
+from seqgate.log.segments.indexes import position_of
+from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
+from seqgate.log.state.producer_snapshots import restore_newest
+from seqgate.log.state.transactions import OngoingTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from log.config import LogConfig
-    from log.environment import LogEnvironment
-    from log.format.record_batch import BatchHeader
-    from log.recovery.producer_recovery import Undecided
-    from log.segments.segment import Segment
+    from seqgate.log.config import LogConfig
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.recovery.producer_recovery import Undecided
+    from seqgate.log.segments.segment import Segment
 
 _logger = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.files.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from seqgate.log.files.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES
 
 if TYPE_CHECKING:
-    from log.environment import LogEnvironment
-    from log.segments.segment import Segment
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.segments.segment import Segment
 
 
 NOT_HELD: Final = 2**63 - 1

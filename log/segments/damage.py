@@ -20,14 +20,14 @@ from zlib import crc32
 
 import msgspec
 
-from log.errors import IncompatibleFormat
-from log.files.file_names import replace
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.files.file_names import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from log.segments.damage import DamagedRange
-from log.segments.scan import SegmentScan
+from seqgate.log.segments.damage import DamagedRange
+from seqgate.log.segments.scan import SegmentScan
 
 if TYPE_CHECKING:
-    from log.segments.segment import Segment, SegmentEnvironment
+    from seqgate.log.segments.segment import Segment, SegmentEnvironment
 
 _logger = logging.getLogger(__name__)
 

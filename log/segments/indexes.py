@@ -36,16 +36,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from log.errors import CorruptRecord
-from log.format.record_batch import MAGIC, crc_matches
-from log.segments.damage import range_at, range_holding
+from seqgate.log.errors import CorruptRecord
+from seqgate.log.format.record_batch import MAGIC, crc_matches
+from seqgate.log.segments.damage import range_at, range_holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from log.files.durable_files import DurableFiles
-    from log.format.record_batch import BatchHeader
-    from log.segments.segment import Segment as SegmentSegment
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.segments.segment import Segment as SegmentSegment
 
 _logger = logging.getLogger(__name__)
 

@@ -9,20 +9,20 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol
 
-from log.errors import CorruptRecord, IncompatibleFormat
-from log.format.record_batch import whole_batches
-from log.segments.damage import next_range, range_at, range_holding
-from log.segments.examination import examine
-from log.segments.indexes import position_for, position_of
-from log.segments.scan import FileRegion
-from log.segments.segment import Segment
+from seqgate.log.errors import CorruptRecord, IncompatibleFormat
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.segments.damage import next_range, range_at, range_holding
+from seqgate.log.segments.examination import examine
+from seqgate.log.segments.indexes import position_for, position_of
+from seqgate.log.segments.scan import FileRegion
+from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from log.format.record_batch import BatchHeader
-    from log.segments.damage import DamagedRange
-    from log.segments.segment import SegmentEnvironment
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.segments.damage import DamagedRange
+    from seqgate.log.segments.segment import SegmentEnvironment
 
 
 _KNOWN_POSITIONS: Final = 16

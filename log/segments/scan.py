@@ -16,9 +16,9 @@ import errno
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.errors import CorruptRecord, IncompatibleFormat
-from log.files.data_file import Place
-from log.format.record_batch import (
+from seqgate.log.errors import CorruptRecord, IncompatibleFormat
+from seqgate.log.files.data_file import Place
+from seqgate.log.format.record_batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -26,15 +26,15 @@ from log.format.record_batch import (
     crc_matches,
     parse_header,
 )
-from log.segments.damage import DamagedRange
-from seq_validator.checksum import crc32c
+from seqgate.log.segments.damage import DamagedRange
+from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from log.files.data_file import DataFile
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
+    from seqgate.log.files.data_file import DataFile
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import BatchHeader
 
 
 EVERYWHERE: Final = 2**63 - 1

@@ -15,9 +15,9 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol
 from zlib import crc32
 
-from log.errors import CorruptRecord
-from log.files.data_file import DataFile, NotCached
-from log.files.file_names import (
+from seqgate.log.errors import CorruptRecord
+from seqgate.log.files.data_file import DataFile, NotCached
+from seqgate.log.files.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -25,21 +25,21 @@ from log.files.file_names import (
     offset_name,
     replace,
 )
-from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
-from log.segments.indexes import TIME_ENTRY, SegmentIndexes, has_timestamp
-from log.segments.scan import headers, headers_around
-from log.segments.transaction_index import TransactionIndex
+from seqgate.log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
+from seqgate.log.segments.indexes import TIME_ENTRY, SegmentIndexes, has_timestamp
+from seqgate.log.segments.scan import headers, headers_around
+from seqgate.log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from log.config import LogConfig
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
-    from log.segments.damage import DamagedRange, DamageRegister
-    from log.segments.indexes import IndexCache, RebuiltIndexes
-    from log.segments.transaction_index import AbortedTransaction
+    from seqgate.log.config import LogConfig
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.segments.damage import DamagedRange, DamageRegister
+    from seqgate.log.segments.indexes import IndexCache, RebuiltIndexes
+    from seqgate.log.segments.transaction_index import AbortedTransaction
 
 _logger = logging.getLogger(__name__)
 
@@ -527,7 +527,7 @@ class SegmentAborts:
 
 
 class SegmentEnvironment(Protocol):
-    """The storage, the caches of indexes and the known damage; `log.environment.LogEnvironment` has them."""
+    """The storage, the caches of indexes and the known damage; `seqgate.log.environment.LogEnvironment` has them."""
 
     storage: Storage
     index_cache: IndexCache[SegmentIndexes]

@@ -9,19 +9,19 @@ import math
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from log.files.data_file import NotCached
-from log.format.batch_validation import plain_records, stored_records
-from log.format.records import as_int64
-from log.segments.indexes import position_for, position_of, start_for_time
-from log.segments.scan import TimestampAndOffset
+from seqgate.log.files.data_file import NotCached
+from seqgate.log.format.batch_validation import plain_records, stored_records
+from seqgate.log.format.records import as_int64
+from seqgate.log.segments.indexes import position_for, position_of, start_for_time
+from seqgate.log.segments.scan import TimestampAndOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from log.config import LogConfig
-    from log.files.data_file import Place
-    from log.format.record_batch import BatchHeader
-    from log.segments.segment import Segment, SegmentEnvironment
+    from seqgate.log.config import LogConfig
+    from seqgate.log.files.data_file import Place
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.segments.segment import Segment, SegmentEnvironment
 
 _PLACES_AT_ONCE: Final = 128
 

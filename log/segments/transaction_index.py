@@ -18,13 +18,13 @@ import struct
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.segments.indexes import offset_after
+from seqgate.log.segments.indexes import offset_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from log.segments.reader import SegmentList
-    from log.segments.scan import FileRegion
+    from seqgate.log.segments.reader import SegmentList
+    from seqgate.log.segments.scan import FileRegion
 
 
 VERSION: Final = 0

@@ -32,23 +32,28 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.durability.unflushed import SideFile
-from log.environment import DelayedLimit
-from log.errors import DelayedLimitReached, IncompatibleFormat, InvalidRecord, UnsupportedCompressionType
-from log.files.file_names import DELAYED_RECORDS
-from log.format.batch_validation import check_countable
-from log.format.due_times import due_values, parse_due_ms
-from log.format.end_marker import read_end_marker
-from log.removal.retention_rules import NOT_HELD
-from log.state.transactions import OffsetRanges
-from seq_validator.checksum import crc32c
+from seqgate.log.durability.unflushed import SideFile
+from seqgate.log.environment import DelayedLimit
+from seqgate.log.errors import (
+    DelayedLimitReached,
+    IncompatibleFormat,
+    InvalidRecord,
+    UnsupportedCompressionType,
+)
+from seqgate.log.files.file_names import DELAYED_RECORDS
+from seqgate.log.format.batch_validation import check_countable
+from seqgate.log.format.due_times import due_values, parse_due_ms
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.removal.retention_rules import NOT_HELD
+from seqgate.log.state.transactions import OffsetRanges
+from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
-    from log.config import LogConfig
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
-    from log.place import LogPlace
+    from seqgate.log.config import LogConfig
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.place import LogPlace
 
 _logger = logging.getLogger(__name__)
 

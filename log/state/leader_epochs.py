@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from log.files.checkpoints import encode_leader_epochs
-from log.files.file_names import LEADER_EPOCHS, replace
+from seqgate.log.files.checkpoints import encode_leader_epochs
+from seqgate.log.files.file_names import LEADER_EPOCHS, replace
 
 if TYPE_CHECKING:
-    from log.files.storage import Storage
+    from seqgate.log.files.storage import Storage
 
 
 UNDEFINED: Final = -1

@@ -33,21 +33,26 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from log.durability.unflushed import SideFile
-from log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets, tracks_names_from_start
-from log.files.file_names import (
+from seqgate.log.durability.unflushed import SideFile
+from seqgate.log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
+from seqgate.log.files.checkpoints import (
+    CorruptCheckpoint,
+    decode_offsets,
+    encode_offsets,
+    tracks_names_from_start,
+)
+from seqgate.log.files.file_names import (
     DEDUPLICATION_START,
     NAMES_SUFFIX,
     PARTITION_METADATA,
     offset_name,
     offsets_of,
 )
-from log.format.batch_validation import check_countable
-from log.format.end_marker import read_end_marker
-from log.format.named_records import NameHeaders, named_records
-from log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
-from seq_validator.names import (
+from seqgate.log.format.batch_validation import check_countable
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.named_records import NameHeaders, named_records
+from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
+from seqgate.seq_validator.names import (
     NO_PRODUCER,
     CorruptNames,
     NameTable,
@@ -60,14 +65,14 @@ from seq_validator.names import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from log.config import LogConfig
-    from log.durability.unflushed import Capture
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
-    from log.format.record_batch import BatchHeader
-    from log.place import LogPlace
-    from log.state.transactions import Transactions
-    from seq_validator.names import NameAdvance, NamedRecord, TopicNames
+    from seqgate.log.config import LogConfig
+    from seqgate.log.durability.unflushed import Capture
+    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import Storage
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.place import LogPlace
+    from seqgate.log.state.transactions import Transactions
+    from seqgate.seq_validator.names import NameAdvance, NamedRecord, TopicNames
 
 _logger = logging.getLogger(__name__)
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of, replace
-from seq_validator import CorruptSnapshot, ProducerTable
+from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of, replace
+from seqgate.seq_validator import CorruptSnapshot, ProducerTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from log.config import LogConfig
-    from log.environment import LogEnvironment
+    from seqgate.log.config import LogConfig
+    from seqgate.log.environment import LogEnvironment
 
 KEPT_SNAPSHOTS: Final = 3
 """Snapshots of durable data kept per partition; older ones are deleted when a new one is written."""

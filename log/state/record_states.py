@@ -14,8 +14,8 @@ import logging
 import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from log.durability.unflushed import SideFile
-from log.errors import (
+from seqgate.log.durability.unflushed import SideFile
+from seqgate.log.errors import (
     CorruptRecord,
     DelayedLimitReached,
     NameFenced,
@@ -24,26 +24,26 @@ from log.errors import (
     NameUndecided,
     StorageFailed,
 )
-from log.files.data_file import NotCached
-from log.format.batch_validation import empty_batch, plain_records, rewritten_batch, stored_records
-from log.format.record_batch import NO_TIMESTAMP, parse_header
-from log.state.delays import NEVER_DUE, NOTHING_DUE_LATER, REPLAY_BYTES, Delays
-from log.state.names import NOT_KEPT, REPLAYED_RECORD_BYTES, Names, configured_headers, transaction_of
-from seq_validator.names import NameRejectionReason, NamesRejected
+from seqgate.log.files.data_file import NotCached
+from seqgate.log.format.batch_validation import empty_batch, plain_records, rewritten_batch, stored_records
+from seqgate.log.format.record_batch import NO_TIMESTAMP, parse_header
+from seqgate.log.state.delays import NEVER_DUE, NOTHING_DUE_LATER, REPLAY_BYTES, Delays
+from seqgate.log.state.names import NOT_KEPT, REPLAYED_RECORD_BYTES, Names, configured_headers, transaction_of
+from seqgate.seq_validator.names import NameRejectionReason, NamesRejected
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from log.config import LogConfig
-    from log.durability.unflushed import Unflushed
-    from log.environment import LogEnvironment
-    from log.format.record_batch import BatchHeader
-    from log.log_lists import LogLists
-    from log.place import LogPlace
-    from log.state.delays import DelayedRecords, DueTimes
-    from log.state.names import DerivedState
-    from log.state.transactions import Transactions
-    from seq_validator.names import NameAdvance, NameState
+    from seqgate.log.config import LogConfig
+    from seqgate.log.durability.unflushed import Unflushed
+    from seqgate.log.environment import LogEnvironment
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.log.log_lists import LogLists
+    from seqgate.log.place import LogPlace
+    from seqgate.log.state.delays import DelayedRecords, DueTimes
+    from seqgate.log.state.names import DerivedState
+    from seqgate.log.state.transactions import Transactions
+    from seqgate.seq_validator.names import NameAdvance, NameState
 
 _logger = logging.getLogger(__name__)
 

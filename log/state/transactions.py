@@ -18,16 +18,16 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import CONTROL_FLAG
-from log.segments.transaction_index import AbortedTransaction
-from seq_validator import NO_TRANSACTION
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import CONTROL_FLAG
+from seqgate.log.segments.transaction_index import AbortedTransaction
+from seqgate.seq_validator import NO_TRANSACTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from log.format.record_batch import BatchHeader
-    from seq_validator import ProducerTable
+    from seqgate.log.format.record_batch import BatchHeader
+    from seqgate.seq_validator import ProducerTable
 
 
 class OpenTransaction(NamedTuple):

@@ -6,7 +6,7 @@ producers.
 
 from __future__ import annotations
 
-from seq_validator.names.entry import (
+from seqgate.seq_validator.names.entry import (
     MAX_SEQUENCE_ID,
     NO_NAME_EPOCH,
     NO_OFFSET,
@@ -19,13 +19,13 @@ from seq_validator.names.entry import (
     NameState,
     NamesVerdict,
 )
-from seq_validator.names.limit import NameBudget, TopicNames
-from seq_validator.names.snapshot import VERSION as NAMES_VERSION
-from seq_validator.names.snapshot import CorruptNames
-from seq_validator.names.snapshot import decode as decode_names
-from seq_validator.names.snapshot import encode as encode_names
-from seq_validator.names.snapshot import newer_version as newer_names_version
-from seq_validator.names.table import NO_PRODUCER, NameTable, WrittenName, advances_of
+from seqgate.seq_validator.names.limit import NameBudget, TopicNames
+from seqgate.seq_validator.names.snapshot import VERSION as NAMES_VERSION
+from seqgate.seq_validator.names.snapshot import CorruptNames
+from seqgate.seq_validator.names.snapshot import decode as decode_names
+from seqgate.seq_validator.names.snapshot import encode as encode_names
+from seqgate.seq_validator.names.snapshot import newer_version as newer_names_version
+from seqgate.seq_validator.names.table import NO_PRODUCER, NameTable, WrittenName, advances_of
 
 __all__ = [
     "MAX_SEQUENCE_ID",

@@ -12,12 +12,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from seq_validator.envelope import CRC_BYTES, Envelope
+from seqgate.seq_validator.envelope import CRC_BYTES, Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from seq_validator.names.table import WrittenName
+    from seqgate.seq_validator.names.table import WrittenName
 
 VERSION: Final = 1
 _MAGIC: Final = b"SQNM"

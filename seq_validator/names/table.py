@@ -13,7 +13,7 @@ from collections import OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from seq_validator.names.entry import (
+from seqgate.seq_validator.names.entry import (
     NO_OFFSET,
     NO_SEQUENCE_ID,
     NameAdvance,
@@ -24,12 +24,12 @@ from seq_validator.names.entry import (
     NameState,
     NamesVerdict,
 )
-from seq_validator.names.limit import NameBudget, TopicNames
+from seqgate.seq_validator.names.limit import NameBudget, TopicNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from seq_validator.names.entry import NamedRecord
+    from seqgate.seq_validator.names.entry import NamedRecord
 
 
 NO_PRODUCER = -1

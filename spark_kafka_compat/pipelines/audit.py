@@ -14,16 +14,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from spark_kafka_compat import source
-from spark_kafka_compat.pipelines.land import begin
-from spark_kafka_compat.sequence_audit import (
+from seqgate.spark_kafka_compat import source
+from seqgate.spark_kafka_compat.pipelines.land import begin
+from seqgate.spark_kafka_compat.sequence_audit import (
     NO_PRODUCER_ID,
     AuditReport,
     RecordVerdict,
     audit_producers,
     audit_records,
 )
-from spark_kafka_compat.session import SparkCompatError, shown_coordinates
+from seqgate.spark_kafka_compat.session import SparkCompatError, shown_coordinates
 
 CLEAN, BREACHED, FAILED = 0, 1, 2
 
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     coordinates = shown_coordinates()
     described = argparse.ArgumentParser(
-        prog="python -m spark_kafka_compat.pipelines.audit",
+        prog="python -m seqgate.spark_kafka_compat.pipelines.audit",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"On a cluster: spark-submit --packages {coordinates} audit.py --bootstrap HOST:PORT TOPIC",

@@ -12,11 +12,17 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat.databases import Database, is_database_error
-from spark_kafka_compat.into_database import into_database, into_table, read_topics
-from spark_kafka_compat.pipelines.land import begin
-from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
-from spark_kafka_compat.session import SparkCompatError, shown_coordinates
+from seqgate.spark_kafka_compat.databases import Database, is_database_error
+from seqgate.spark_kafka_compat.into_database import into_database, into_table, read_topics
+from seqgate.spark_kafka_compat.pipelines.land import begin
+from seqgate.spark_kafka_compat.pipelines.streaming import (
+    DONE,
+    NOT_BEGUN,
+    QUERY_FAILED,
+    await_end,
+    source_options,
+)
+from seqgate.spark_kafka_compat.session import SparkCompatError, shown_coordinates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +35,7 @@ RECORD = ("topic", "partition", "offset", "timestamp", "CAST(value AS STRING) AS
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     described = argparse.ArgumentParser(
-        prog="python -m spark_kafka_compat.pipelines.into_database",
+        prog="python -m seqgate.spark_kafka_compat.pipelines.into_database",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"On a cluster: spark-submit --packages {shown_coordinates()} into_database.py "

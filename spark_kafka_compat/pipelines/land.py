@@ -11,10 +11,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
-from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
-from spark_kafka_compat.session import SparkCompatError, installed_pyspark_version, session, shown_coordinates
-from spark_kafka_compat.wire import check_reachable
+from seqgate.spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
+from seqgate.spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
+from seqgate.spark_kafka_compat.session import (
+    SparkCompatError,
+    installed_pyspark_version,
+    session,
+    shown_coordinates,
+)
+from seqgate.spark_kafka_compat.wire import check_reachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     described = argparse.ArgumentParser(
-        prog="python -m spark_kafka_compat.pipelines.land",
+        prog="python -m seqgate.spark_kafka_compat.pipelines.land",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"On a cluster: spark-submit --packages {shown_coordinates()} land.py --bootstrap HOST:PORT "

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_compat.options import OptionValue
-from spark_kafka_compat.partitions import topics_in
-from spark_kafka_compat.session import RecreatedTopicError, SparkCompatError
+from seqgate.spark_kafka_compat.options import OptionValue
+from seqgate.spark_kafka_compat.partitions import topics_in
+from seqgate.spark_kafka_compat.session import RecreatedTopicError, SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -14,8 +14,8 @@ from typing import Any
 
 import typer.main
 
-from gateway.cli import app
-from gateway.config.table import BY_TOPIC_NAME, setting_named
+from seqgate.gateway.cli import app
+from seqgate.gateway.config.table import BY_TOPIC_NAME, setting_named
 from tests.support.kafka_tools import TOOL_CLASSES
 from tests.support.markdown import REPOSITORY
 

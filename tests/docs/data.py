@@ -13,10 +13,10 @@ from pathlib import Path
 
 import yaml
 
-from gateway.admin.remote.client_security import parse_properties
-from gateway.config.load import load_config
-from gateway.config.setting import ConfigError
-from gateway.config.table import setting_named
+from seqgate.gateway.admin.remote.client_security import parse_properties
+from seqgate.gateway.config.load import load_config
+from seqgate.gateway.config.setting import ConfigError
+from seqgate.gateway.config.table import setting_named
 from tests.docs.command_lines import faults as command_faults
 from tests.support.markdown import Block
 from tests.support.promql import used

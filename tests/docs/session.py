@@ -92,7 +92,7 @@ class Session:
         """Write the programs that pages name: seqgate, python, and Kafka's tools."""
         folder.mkdir()
         python = shlex.quote(sys.executable)
-        programs = {"seqgate": f"{python} -m gateway", "python": python, "python3": python}
+        programs = {"seqgate": f"{python} -m seqgate.gateway", "python": python, "python3": python}
         for tool in TOOL_CLASSES:
             programs[tool] = programs[f"{tool}.sh"] = f"{python} -m tests.docs.kafka_tool {tool}"
         for name, command in programs.items():

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.documentation import commands_page
-from gateway.cli import app
+from seqgate.gateway.admin.documentation import commands_page
+from seqgate.gateway.cli import app
 from tests.docs import data
 from tests.docs.command_lines import command_fault, commands
 from tests.docs.outputs import differences, is_part

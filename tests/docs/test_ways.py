@@ -70,7 +70,7 @@ class TestCommandLines:
             "sudo -u seqgate /opt/seqgate/bin/seqgate status > file 2>&1",
             "seqgate serve --listen 127.0.0.1:1 \\\n  --set num.partitions=4 &",
             "seqgate --version; make run LISTEN=x; pip install 'seqgate[console,spark]'",
-            "python -m spark_kafka_compat.pipelines.land --help",
+            "python -m seqgate.spark_kafka_compat.pipelines.land --help",
             "kafka-topics.sh --list",
         ],
     )

@@ -11,9 +11,9 @@ import os
 import threading
 from collections.abc import Iterator
 
-from gateway.runtime.partitions.cold_reads import BLOCK_BYTES
-from log.files.data_file import DataFile, NotCached, Place
-from log.files.storage import Storage
+from seqgate.gateway.runtime.partitions.cold_reads import BLOCK_BYTES
+from seqgate.log.files.data_file import DataFile, NotCached, Place
+from seqgate.log.files.storage import Storage
 
 
 class ColdStorage(Storage):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from log import (
+from seqgate.log import (
     FlushTicket,
     LogConfig,
     LogDirectory,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.files.disk import FileEntry
-from log.format.record_batch import Buffer
+from seqgate.log.files.disk import FileEntry
+from seqgate.log.format.record_batch import Buffer
 from tests.faults.disk_contents import Change, Directory, File, Naming, Node
 from tests.faults.disk_faults import PowerCut, error
 

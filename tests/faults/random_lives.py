@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from log import StorageFailed
+from seqgate.log import StorageFailed
 from tests.faults.directory_life import new_disk, now_ms
 from tests.faults.disk_faults import FaultRates
 from tests.faults.scenario import PRODUCERS, TOPIC, Life, Promises, check

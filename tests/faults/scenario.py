@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from log import LogConfig, PartitionLog, retention
-from log.format.records import NewRecord, build_batch
+from seqgate.log import LogConfig, PartitionLog, retention
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.written import COORDINATOR_EPOCH, Transactions, Written, committed_values, read_all

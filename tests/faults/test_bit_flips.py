@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from log import IncompatibleFormat, LogError, PartitionLog, known_damage
-from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
-from log.format.record_batch import whole_batches
+from seqgate.log import IncompatibleFormat, LogError, PartitionLog, known_damage
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from seqgate.log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
+from seqgate.log.format.record_batch import whole_batches
 from tests.faults.directory_life import ROOT, new_disk, now_ms
 from tests.faults.scenario import Life, check_transactions, committed_values
 from tests.faults.simulated_disk import SimulatedDisk

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from log import LogConfig, PartitionLog, StorageFailed
-from log.cleaning import Cleaning, begin_swap
-from log.compaction.cleaned_transactions import CLEANER_OFFSETS
-from log.compaction.job import CleanedSegment
-from log.compaction.swap import delete_cleaned
-from log.directory.stored_logs import RECOVERY_POINTS
-from log.files.checkpoints import encode_offsets
-from log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
-from log.format.record_batch import HEADER_BYTES
-from log.segments.transaction_index import aborted_between
+from seqgate.log import LogConfig, PartitionLog, StorageFailed
+from seqgate.log.cleaning import Cleaning, begin_swap
+from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
+from seqgate.log.compaction.job import CleanedSegment
+from seqgate.log.compaction.swap import delete_cleaned
+from seqgate.log.directory.stored_logs import RECOVERY_POINTS
+from seqgate.log.files.checkpoints import encode_offsets
+from seqgate.log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
+from seqgate.log.format.record_batch import HEADER_BYTES
+from seqgate.log.segments.transaction_index import aborted_between
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_disk, now_ms
 from tests.faults.simulated_disk import SimulatedDisk

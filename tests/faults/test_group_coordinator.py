@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.offsets import Committer
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from log import Storage
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from log import StorageFailed
+from seqgate.log import StorageFailed
 from tests.faults.crash_images import images, left_by_power_cut
 from tests.faults.directory_life import failing_disk, new_disk
 from tests.faults.simulated_disk import SimulatedDisk

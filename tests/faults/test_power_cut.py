@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from log import StorageFailed
-from log.files.file_names import SNAPSHOT_SUFFIX
+from seqgate.log import StorageFailed
+from seqgate.log.files.file_names import SNAPSHOT_SUFFIX
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, failing_disk, new_disk, now_ms
 from tests.faults.scenario import TOPIC, Life, Promises, check, check_producers, steps

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from log import StorageFailed
+from seqgate.log import StorageFailed
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import new_disk
 from tests.faults.scenario import Life, Promises, check

@@ -4,11 +4,11 @@ are damaged or given up.
 
 from __future__ import annotations
 
-from log import LogDirectory, Storage, known_damage
-from log.directory.damage_scan import scan_directory
-from log.directory.identity import give_up
-from log.directory.stored_logs import LOCK
-from log.format.record_batch import whole_batches
+from seqgate.log import LogDirectory, Storage, known_damage
+from seqgate.log.directory.damage_scan import scan_directory
+from seqgate.log.directory.identity import give_up
+from seqgate.log.directory.stored_logs import LOCK
+from seqgate.log.format.record_batch import whole_batches
 from tests.faults.crash_images import images, left_by_power_cut
 from tests.faults.directory_life import ROOT, new_disk, now_ms
 from tests.faults.scenario import CONFIG, TOPIC, Life

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from log import DirectoryLocked, LocalDurability, Storage
-from log.files.data_file import DataFile
-from log.files.disk import Disk, SystemDisk
+from seqgate.log import DirectoryLocked, LocalDurability, Storage
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.disk import Disk, SystemDisk
 from tests.faults.disk_contents import Enumeration
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import PowerCut, SimulatedDisk, SimulatedProcess

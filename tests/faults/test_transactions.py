@@ -11,10 +11,10 @@ from contextlib import AbstractAsyncContextManager, suppress
 
 import pytest
 
-from gateway.coordinator.transaction.rules import TransactionRefused
-from gateway.runtime.coordinators import transaction_coordinator
-from gateway.runtime.operations.operations import Unavailable
-from log import Storage
+from seqgate.gateway.coordinator.transaction.rules import TransactionRefused
+from seqgate.gateway.runtime.coordinators import transaction_coordinator
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create

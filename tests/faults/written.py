@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from log import PartitionLog
-from log.format.record_batch import BatchHeader, whole_batches
-from log.format.records import iterate_records
+from seqgate.log import PartitionLog
+from seqgate.log.format.record_batch import BatchHeader, whole_batches
+from seqgate.log.format.records import iterate_records
 
 TRANSACTIONAL = (10, 11, 12)
 """Producer ids that write in transactions. Markers of the odd one raise its epoch, as in transactions version

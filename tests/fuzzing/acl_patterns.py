@@ -11,8 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from gateway.security.acls.access import AclEntry, AclFilter, Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.authorizer import Authorizer
+from seqgate.gateway.security.acls.access import (
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from seqgate.gateway.security.acls.authorizer import Authorizer
 from tests.fuzzing.target import Breach, Run
 
 MAX_INPUT_BYTES = 1024

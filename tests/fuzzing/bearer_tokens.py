@@ -14,8 +14,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gateway.security.sasl.exchange import LoginRefused
-from gateway.security.sasl.oauthbearer import (
+from seqgate.gateway.security.sasl.exchange import LoginRefused
+from seqgate.gateway.security.sasl.oauthbearer import (
     KeysUnusable,
     OAuthBearer,
     SignedTokens,
@@ -23,7 +23,7 @@ from gateway.security.sasl.oauthbearer import (
     parse_first_message,
     parse_key_set,
 )
-from gateway.security.sasl.tokens import ClaimRules
+from seqgate.gateway.security.sasl.tokens import ClaimRules
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
 from tests.support.tokens import Issuer, first_message, key_set, part, unsecured_token

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from gateway.config.authorization import NoRuleMatches, parse_rules, principal_name
-from gateway.security.errors import StoreError
-from gateway.security.identity import AllowedChanges, change_complaint, identity_of
-from gateway.security.stores import Store, read_authorities
-from gateway.security.subject import subject_text
-from gateway.security.tls_context import TlsSettings, build_context
+from seqgate.gateway.config.authorization import NoRuleMatches, parse_rules, principal_name
+from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.identity import AllowedChanges, change_complaint, identity_of
+from seqgate.gateway.security.stores import Store, read_authorities
+from seqgate.gateway.security.subject import subject_text
+from seqgate.gateway.security.tls_context import TlsSettings, build_context
 from tests.fuzzing.changes import changed
 from tests.fuzzing.stored_keys import CERTIFICATE, KEY, OLD_KEY, PASSWORD, PKCS12
 from tests.fuzzing.target import Breach, Run

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from crc32c import crc32c
 
-from log.format.record_batch import HEADER_BYTES, TRANSACTIONAL_FLAG, parse_header
+from seqgate.log.format.record_batch import HEADER_BYTES, TRANSACTIONAL_FLAG, parse_header
 from tests.fuzzing.changes import changed, extreme
 from tests.support.batches import Batch, Record, compress
 

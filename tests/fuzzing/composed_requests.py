@@ -17,8 +17,8 @@ from typing import Any
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from gateway.config.table import SETTINGS
-from gateway.handlers import APIS
+from seqgate.gateway.config.table import SETTINGS
+from seqgate.gateway.handlers import APIS
 from tests.fuzzing import record_batches
 from tests.fuzzing.changes import extreme
 from tests.support.wire import EPOCH, encode_header, field_shape

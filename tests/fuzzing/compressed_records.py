@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from log.errors import InvalidRecord, UnsupportedCompressionType
-from log.format.compression import compress, decompress
+from seqgate.log.errors import InvalidRecord, UnsupportedCompressionType
+from seqgate.log.format.compression import compress, decompress
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.admin.operations import OPERATIONS
-from gateway.admin.request import Answer
+from seqgate.gateway.admin.operations import OPERATIONS
+from seqgate.gateway.admin.request import Answer
 from tests.fuzzing.changes import EXTREMES, changed
 from tests.fuzzing.composed_requests import GROUPS, TOPICS, TRANSACTION
 from tests.fuzzing.fresh_scenes import fresh_scenes

@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from log import InvalidRecord, LogConfig, LogError, PartitionLog, Storage
-from log.environment import LogEnvironment
-from log.errors import NameLimitReached, NamesNotReady
-from log.format.batch_validation import check_batch
-from log.format.named_records import NameHeaders, named_records
-from log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
-from log.format.records import Record, iterate_records
-from log.segments.scan import Appended
-from seq_validator.names import NO_PRODUCER, NameBudget, NamedRecord
+from seqgate.log import InvalidRecord, LogConfig, LogError, PartitionLog, Storage
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import NameLimitReached, NamesNotReady
+from seqgate.log.format.batch_validation import check_batch
+from seqgate.log.format.named_records import NameHeaders, named_records
+from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, whole_batches
+from seqgate.log.format.records import Record, iterate_records
+from seqgate.log.segments.scan import Appended
+from seqgate.seq_validator.names import NO_PRODUCER, NameBudget, NamedRecord
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.fuzzing.composed_names import (
     EPOCH,

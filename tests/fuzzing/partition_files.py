@@ -17,11 +17,11 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from log import LogConfig, LogDirectory, LogError, PartitionLog, Storage
-from log.errors import IncompatibleFormat
-from log.files.file_names import LOG_SUFFIX
-from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
-from log.segments.transaction_index import aborted_between
+from seqgate.log import LogConfig, LogDirectory, LogError, PartitionLog, Storage
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.files.file_names import LOG_SUFFIX
+from seqgate.log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
+from seqgate.log.segments.transaction_index import aborted_between
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
 from tests.fuzzing.target import Breach, Run

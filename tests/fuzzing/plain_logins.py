@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gateway.config import load_config
-from gateway.handlers.answering.api import CloseConnection, Deferred
-from gateway.protocol.frames import MalformedRequest
-from gateway.runtime.loop.audit import AuditLog
-from gateway.security.principals import ANONYMOUS
-from gateway.security.sasl.users_file import FixedUsers, Plain
-from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.intake import RequestMemory
-from gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
+from seqgate.gateway.config import load_config
+from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.security.principals import ANONYMOUS
+from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.server.handshake_turns import HandshakeTurns
+from seqgate.gateway.server.intake import RequestMemory
+from seqgate.gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
 from tests.support.full_requests import full_request, versions_of

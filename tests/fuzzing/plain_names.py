@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from log import InvalidRecord, LogConfig, LogError
-from log.errors import NameFenced, NameLimitReached, NameUndecided
-from log.format.record_batch import parse_header
-from log.format.records import Record, iterate_records
-from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
+from seqgate.log import InvalidRecord, LogConfig, LogError
+from seqgate.log.errors import NameFenced, NameLimitReached, NameUndecided
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.format.records import Record, iterate_records
+from seqgate.seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
 from tests.models.names import Claim, Judged, NameState, Refusal, judge
 
 MOST_DIGITS = 19

@@ -14,16 +14,16 @@ from contextlib import contextmanager, suppress
 
 from crc32c import crc32c
 
-from gateway.coordinator.group import records as group_records
-from gateway.runtime.operations.operations import decoded
-from log.config import LogConfig
-from log.errors import IncompatibleFormat, LogError
-from log.format.batch_validation import check_batch, plain_records, rewritten_batch, stored_records
-from log.format.due_times import due_values, parse_due_ms
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
-from log.format.records import Record, iterate_records
-from seq_validator import ProducerTable
+from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.runtime.operations.operations import decoded
+from seqgate.log.config import LogConfig
+from seqgate.log.errors import IncompatibleFormat, LogError
+from seqgate.log.format.batch_validation import check_batch, plain_records, rewritten_batch, stored_records
+from seqgate.log.format.due_times import due_values, parse_due_ms
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from seqgate.log.format.records import Record, iterate_records
+from seqgate.seq_validator import ProducerTable
 from tests.fuzzing.changes import changed, extreme
 from tests.fuzzing.target import Breach, Run
 from tests.support.batches import Batch, compress, varint

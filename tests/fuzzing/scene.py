@@ -16,10 +16,10 @@ from typing import Any
 
 from kio.static.constants import EntityType
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.metadata.records import topic_id_text
-from gateway.server.connection import Connection
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.metadata.records import topic_id_text
+from seqgate.gateway.server.connection import Connection
 from tests.fuzzing.composed_requests import CLIENT_ID, GROUPS, MEMBER_ID, TOPIC_IDS, TOPICS, TRANSACTION
 from tests.fuzzing.target import Breach
 from tests.support import wire

@@ -11,9 +11,9 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gateway.security.sasl.exchange import LoginRefused
-from gateway.security.sasl.scram import NoTokens, Scram
-from gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.security.sasl.exchange import LoginRefused
+from seqgate.gateway.security.sasl.scram import NoTokens, Scram
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
 from tests.support.scram import NONCE, ScramClient, credential

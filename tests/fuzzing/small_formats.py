@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from gateway.cluster.metadata.snapshot import CorruptSnapshot as CorruptMetadata
-from gateway.cluster.metadata.snapshot import decode_snapshot, encode_snapshot, image_batches
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot as CorruptMetadata
+from seqgate.gateway.cluster.metadata.snapshot import decode_snapshot, encode_snapshot, image_batches
+from seqgate.gateway.cluster.wal.sessions import (
     CorruptRegistration,
     RegisteredSession,
     Snapshot,
@@ -29,29 +29,29 @@ from gateway.cluster.wal.sessions import (
     encode_boundary,
     encode_registration,
 )
-from gateway.cluster.wal.wal_object import CorruptWalObject
-from gateway.config import Config
-from gateway.config.setting import InvalidValueError, parse_iso_duration, render
-from gateway.config.table import SETTINGS
-from gateway.coordinator.group.consumer_assignors import (
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.setting import InvalidValueError, parse_iso_duration, render
+from seqgate.gateway.config.table import SETTINGS
+from seqgate.gateway.coordinator.group.consumer_assignors import (
     assigned_partitions,
     encode_assignment,
     read_subscription,
     subscribed_topics,
 )
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, compiled
-from gateway.coordinator.transaction.rules import InvalidPattern, transaction_filter
-from log.errors import IncompatibleFormat
-from log.files import checkpoints
-from log.format.due_times import parse_due_ms
-from log.format.record_batch import parse_header
-from log.segments.transaction_index import TransactionIndex
-from log.state import delays
-from log.state.delays import Hold
-from pid_allocator import StoreWentBack
-from pid_allocator.seen_file import load_seen
-from seq_validator import CorruptSnapshot, ProducerTable
-from seq_validator.names import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, compiled
+from seqgate.gateway.coordinator.transaction.rules import InvalidPattern, transaction_filter
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.files import checkpoints
+from seqgate.log.format.due_times import parse_due_ms
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.segments.transaction_index import TransactionIndex
+from seqgate.log.state import delays
+from seqgate.log.state.delays import Hold
+from seqgate.pid_allocator import StoreWentBack
+from seqgate.pid_allocator.seen_file import load_seen
+from seqgate.seq_validator import CorruptSnapshot, ProducerTable
+from seqgate.seq_validator.names import (
     MAX_SEQUENCE_ID,
     CorruptNames,
     NamedRecord,

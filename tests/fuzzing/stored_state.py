@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gateway.coordinator.group import records as group_records
-from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.consumer_group import (
     AssignmentEpochRecord,
     CurrentRecord,
     CurrentValue,
@@ -25,30 +25,30 @@ from gateway.coordinator.group.consumer_group import (
     MemberValue,
     TargetRecord,
 )
-from gateway.coordinator.group.events import Effects
-from gateway.coordinator.group.records import (
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.records import (
     CommittedOffset,
     GroupMetadata,
     GroupMetadataRecord,
     MemberMetadata,
     OffsetCommitRecord,
 )
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.share import records as share_records
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.share import records as share_records
+from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareSnapshot,
     ShareState,
     ShareStates,
     ShareUpdate,
 )
-from gateway.coordinator.share.share_partition import StateBatch
-from gateway.coordinator.transaction import records as transaction_records
-from gateway.coordinator.transaction.records import Transaction, TransactionRecord, TransactionState
-from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.coordinator.transactional import Pending, TransactionEnd
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import (
+from seqgate.gateway.coordinator.share.share_partition import StateBatch
+from seqgate.gateway.coordinator.transaction import records as transaction_records
+from seqgate.gateway.coordinator.transaction.records import Transaction, TransactionRecord, TransactionState
+from seqgate.gateway.coordinator.transaction.shard import TransactionShard
+from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import (
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,

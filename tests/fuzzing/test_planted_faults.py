@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.status import live as live_status
-from gateway.cluster.wal import wal_object
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from gateway.security import stores
-from gateway.security.acls.authorizer import Authorizer
-from gateway.security.errors import StoreError
-from gateway.security.sasl import oauthbearer, users_file
-from gateway.security.sasl.scram_credential import ScramHash
-from gateway.server import tls
-from gateway.server.dispatcher import Dispatcher
-from log.segments import indexes
-from log.state import record_states
+from seqgate.gateway.admin.status import live as live_status
+from seqgate.gateway.cluster.wal import wal_object
+from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from seqgate.gateway.security import stores
+from seqgate.gateway.security.acls.authorizer import Authorizer
+from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.sasl import oauthbearer, users_file
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.server import tls
+from seqgate.gateway.server.dispatcher import Dispatcher
+from seqgate.log.segments import indexes
+from seqgate.log.state import record_states
 from tests.fuzzing import (
     acl_patterns,
     bearer_tokens,

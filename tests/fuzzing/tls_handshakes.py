@@ -17,11 +17,11 @@ from typing import Any, Final, cast
 
 import uvloop
 
-from gateway.security.stores import Store
-from gateway.security.tls_context import TlsSettings, build_context
-from gateway.server.connection import Connection
-from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.tls import TlsDoor
+from seqgate.gateway.security.stores import Store
+from seqgate.gateway.security.tls_context import TlsSettings, build_context
+from seqgate.gateway.server.connection import Connection
+from seqgate.gateway.server.handshake_turns import HandshakeTurns
+from seqgate.gateway.server.tls import TlsDoor
 from tests.fuzzing.changes import changed
 from tests.fuzzing.stored_keys import CERTIFICATE, KEY
 from tests.fuzzing.target import Breach, Run

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.cluster.wal import wal_object
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.wal import wal_object
+from seqgate.gateway.cluster.wal.wal_object import (
     FOOTER_BYTES,
     CorruptWalObject,
     DataRow,
@@ -23,7 +23,7 @@ from gateway.cluster.wal.wal_object import (
     Seal,
     WalObject,
 )
-from log import IncompatibleFormat
+from seqgate.log import IncompatibleFormat
 from tests.fuzzing.changes import changed, extreme
 from tests.fuzzing.target import Breach, Run
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.config import (
+from seqgate.gateway.config import (
     BY_NAME,
     BY_TOPIC_NAME,
     SETTINGS,
@@ -27,13 +27,13 @@ from gateway.config import (
     SettingValue,
     render,
 )
-from gateway.config.group_configs import BY_GROUP_NAME
-from gateway.gateway import Gateway
-from gateway.runtime.loop.clock import Interval
-from gateway.runtime.topics.topic_lifecycle import TopicPolicy, topic_policy
-from gateway.runtime.upkeep.compaction import Compaction
-from gateway.runtime.upkeep.disk_room import DiskRoom
-from log import PartitionLog
+from seqgate.gateway.config.group_configs import BY_GROUP_NAME
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.loop.clock import Interval
+from seqgate.gateway.runtime.topics.topic_lifecycle import TopicPolicy, topic_policy
+from seqgate.gateway.runtime.upkeep.compaction import Compaction
+from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
+from seqgate.log import PartitionLog
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import FixedClock, Node
 

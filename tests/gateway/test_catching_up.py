@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.runtime.loop.machine import Machine
-from log.files.file_names import LOG_SUFFIX
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.log.files.file_names import LOG_SUFFIX
 from tests.faults.cold_storage import ColdStorage
 from tests.support.batches import Batch, read_batches, records
 from tests.support.wire import Wire

@@ -13,10 +13,10 @@ from tests.support.gateway_process import AS_INSTALLED
 
 SCRIPT = """
 import os, signal, sys
-from gateway import running
-from gateway.config import load_config
+from seqgate.gateway import running
+from seqgate.gateway.config import load_config
 
-MODULE = "gateway.admin.answering"
+MODULE = "seqgate.gateway.admin.answering"
 NEEDLESS = {"argparse", "email", "importlib.metadata", "zipfile"}
 assert MODULE not in sys.modules, "a start needs no command"
 running.COMMANDS_LOADED_AFTER_S = 0.0

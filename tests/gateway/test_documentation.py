@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from kio.schema.index import api_key_map
 
-from gateway import documentation
-from gateway.config import SETTINGS
-from gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_page
-from gateway.handlers import APIS
-from gateway.handlers.answering import api as reach
-from gateway.handlers.answering.api import Api
-from gateway.handlers.groups import find_coordinator
+from seqgate.gateway import documentation
+from seqgate.gateway.config import SETTINGS
+from seqgate.gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_page
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering import api as reach
+from seqgate.gateway.handlers.answering.api import Api
+from seqgate.gateway.handlers.groups import find_coordinator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"

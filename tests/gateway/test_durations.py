@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.durations import BOUNDS_S, Durations
+from seqgate.gateway.durations import BOUNDS_S, Durations
 
 
 def test_the_bounds_ascend() -> None:

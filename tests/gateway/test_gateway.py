@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.homes.home import StartFailed
-from log import LogDirectory, Storage
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.log import LogDirectory, Storage
 from tests.upgrade.planting import NOW_MS, Plant, record
 
 ANY_PORT = "127.0.0.1:0"
@@ -105,7 +105,16 @@ class TestARefusedStart:
         root = tmp_path / "data"
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "{}:{}".format(*taken.getsockname())
-            command = [sys.executable, "-m", "gateway", "serve", "--listen", address, "--data-dir", str(root)]
+            command = [
+                sys.executable,
+                "-m",
+                "seqgate.gateway",
+                "serve",
+                "--listen",
+                address,
+                "--data-dir",
+                str(root),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         assert re.fullmatch(rf"seqgate: can't listen on {address}: [A-Za-z ]+\n", done.stderr)

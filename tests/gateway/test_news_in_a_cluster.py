@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
 from tests.support.wire import Wire
 
 PATIENCE_S = 120.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from gateway.cli import app
-from gateway.serving import Options, parse
+from seqgate.gateway.cli import app
+from seqgate.gateway.serving import Options, parse
 
 
 def serve_command() -> typer.core.TyperCommand:

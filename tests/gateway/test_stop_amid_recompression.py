@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway import gateway as gateway_module
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.runtime.partitions import recompressor
+from seqgate.gateway import gateway as gateway_module
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.partitions import recompressor
 from tests.support.batches import Batch, records
 from tests.support.wire import Closed, Wire
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway import gateway as gateway_module
-from gateway.cluster.objects.objects import Buffer, ObjectStore, StoreFailed
-from gateway.config import Config, load_config
-from gateway.gateway import Gateway
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.partition import Partition
+from seqgate.gateway import gateway as gateway_module
+from seqgate.gateway.cluster.objects.objects import Buffer, ObjectStore, StoreFailed
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.support.batches import Batch, records
 from tests.support.wire import Wire
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.server.connection import Connection
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.server.connection import Connection
 from tests.support.certificates import Authority
 from tests.support.wire import decode, encode
 

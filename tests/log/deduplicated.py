@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from log import LogConfig, PartitionLog
-from log.format.record_batch import parse_header, whole_batches
-from log.format.records import NewRecord, build_batch, iterate_records
-from log.recovery.load import CleanStop
-from log.segments.scan import Appended
+from seqgate.log import LogConfig, PartitionLog
+from seqgate.log.format.record_batch import parse_header, whole_batches
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.log.recovery.load import CleanStop
+from seqgate.log.segments.scan import Appended
 from tests.log.support import NOW_MS, open_log
 
 CONFIG = LogConfig(

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from log import (
+from seqgate.log import (
     Appended,
     DeletedSegment,
     FlushTicket,
@@ -19,10 +19,10 @@ from log import (
     Storage,
     retention,
 )
-from log.environment import LogEnvironment
-from log.format.records import NewRecord, build_batch
-from log.log_lists import LogLists
-from log.recovery.load import CleanStop
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.log_lists import LogLists
+from seqgate.log.recovery.load import CleanStop
 from tests.support.batches import read_batches
 
 NOW_MS = 1_700_000_000_000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import KeptRegion, LogConfig, LogDirectory, PartitionLog, Storage
+from seqgate.log import KeptRegion, LogConfig, LogDirectory, PartitionLog, Storage
 from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
 
 CONFIG = replace(SMALL, retention_ms=1000)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from log.files import file_names
-from log.files.disk import FileEntry
-from log.files.file_names import parse_partition_directory
-from log.stopped import (
+from seqgate.log.files import file_names
+from seqgate.log.files.disk import FileEntry
+from seqgate.log.files.file_names import parse_partition_directory
+from seqgate.log.stopped import (
     FileLeak,
     LeakKind,
     OpenPartition,

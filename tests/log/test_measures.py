@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from log import PartitionLog
-from log.format.record_batch import parse_header
-from log.partition_log import MAX_LOOK_BYTES
+from seqgate.log import PartitionLog
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.partition_log import MAX_LOOK_BYTES
 from tests.log.support import NOW_MS, SMALL, batch, delete_records, open_log
 
 Written = list[tuple[int, int, int, int]]

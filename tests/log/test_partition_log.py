@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log import (
+from seqgate.log import (
     CorruptRecord,
     InvalidProducerEpoch,
     LogConfig,
@@ -14,9 +14,9 @@ from log import (
     PartitionLog,
     ProducerLimitReached,
 )
-from log.environment import LogEnvironment
-from log.segments.indexes import SegmentIndexes
-from seq_validator import ProducerLimit
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.segments.indexes import SegmentIndexes
+from seqgate.seq_validator import ProducerLimit
 from tests.log.support import (
     NOW_MS,
     SMALL,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log import (
+from seqgate.log import (
     CorruptRecord,
     DirectoryLocked,
     LocalDurability,
@@ -14,8 +14,8 @@ from log import (
     Storage,
     retention,
 )
-from log.files.file_names import LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
-from log.rebuilding import BUCKET_SESSION, STAGING, RebuiltDirectory
+from seqgate.log.files.file_names import LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
+from seqgate.log.rebuilding import BUCKET_SESSION, STAGING, RebuiltDirectory
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 
 FLIGHTS, DELETED = uuid.UUID(int=5), uuid.UUID(int=6)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from log import CachedDurability, Durability, LocalDurability, LogDirectory, Storage
-from log.files.data_file import DataFile
-from log.files.file_names import LOG_SUFFIX
-from log.rebuilding import RebuiltDirectory
+from seqgate.log import CachedDurability, Durability, LocalDurability, LogDirectory, Storage
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.file_names import LOG_SUFFIX
+from seqgate.log.rebuilding import RebuiltDirectory
 from tests.log.support import NOW_MS, SMALL, fill, flush
 
 FLIGHTS = uuid.UUID(int=5)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import (
+from seqgate.log import (
     DeletionReason,
     LocalDurability,
     OffsetOutOfRange,
@@ -17,9 +17,9 @@ from log import (
     StorageFailed,
     retention,
 )
-from log.retention import SEGMENTS_AT_ONCE
-from log.segments.segment import NEVER
-from log.state.record_states import RecordStates
+from seqgate.log.retention import SEGMENTS_AT_ONCE
+from seqgate.log.segments.segment import NEVER
+from seqgate.log.state.record_states import RecordStates
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import (
     NOW_MS,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from log import (
+from seqgate.log import (
     DirectoryShare,
     IncompatibleFormat,
     LocalDurability,
@@ -18,13 +18,17 @@ from log import (
     Storage,
     StorageFailed,
 )
-from log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets, write_cleaned_offsets
-from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, stopped_logs
-from log.files.checkpoints import decode_offsets, encode_offsets
-from log.files.disk import SystemDisk
-from log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
-from log.segments.damage import DAMAGED_BATCHES, DamagedRange, DamageRegister
-from log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split
+from seqgate.log.compaction.cleaned_transactions import (
+    CLEANER_OFFSETS,
+    read_cleaned_offsets,
+    write_cleaned_offsets,
+)
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, stopped_logs
+from seqgate.log.files.checkpoints import decode_offsets, encode_offsets
+from seqgate.log.files.disk import SystemDisk
+from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
+from seqgate.log.segments.damage import DAMAGED_BATCHES, DamagedRange, DamageRegister
+from seqgate.log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split
 from tests.log.support import NOW_MS, SMALL, fill
 
 TOPIC_ID = uuid.UUID(int=5)

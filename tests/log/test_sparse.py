@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from log import LocalDurability, Storage
-from log.sparse import BLOCK_BYTES, SegmentKey, SparseDisk, restore_residency, save_residency
+from seqgate.log import LocalDurability, Storage
+from seqgate.log.sparse import BLOCK_BYTES, SegmentKey, SparseDisk, restore_residency, save_residency
 from tests.faults.simulated_disk import SimulatedDisk
 
 TOPIC_ID = uuid.UUID(int=7)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from log import LocalDurability, LogDirectory, PartitionLog, Storage
-from log.rebuilding import RebuiltDirectory
-from log.sparse import SegmentKey
+from seqgate.log import LocalDurability, LogDirectory, PartitionLog, Storage
+from seqgate.log.rebuilding import RebuiltDirectory
+from seqgate.log.sparse import SegmentKey
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 
 FLIGHTS = uuid.UUID(int=5)

@@ -1,4 +1,4 @@
-"""What `log.staging` links of a log, in states that random lives do not reach."""
+"""What `seqgate.log.staging` links of a log, in states that random lives do not reach."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from log import LogDirectory, Storage, StorageFailed
-from log.errors import IncompatibleFormat
-from log.staging import LogCut, capture, data_path, read_staged, remove_staging, stage, stage_stopped
+from seqgate.log import LogDirectory, Storage, StorageFailed
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.staging import LogCut, capture, data_path, read_staged, remove_staging, stage, stage_stopped
 from tests.log.support import NOW_MS, SMALL, fill, flush
 
 FIRST = "00000000000000000000"

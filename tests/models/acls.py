@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 
 IMPLIED = {
     Operation.READ: {Operation.DESCRIBE},

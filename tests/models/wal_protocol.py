@@ -1,9 +1,9 @@
 """The protocol of one session's write-ahead log, as a machine whose states can all be visited.
 
 A session creates objects 0, 1, 2 … by calls that arrive late, more than once or never, and whose answers get lost; it may be paused
-for ever at any moment. It confirms objects by the rules of `gateway.cluster.wal.session_wal`, the very code that runs. It uploads
+for ever at any moment. It confirms objects by the rules of `seqgate.gateway.cluster.wal.session_wal`, the very code that runs. It uploads
 what is confirmed elsewhere (`uploaded`), moves the boundary, and deletes the objects below it. A taker ends the session as
-`gateway.cluster.wal.ended` does. What must hold in every state:
+`seqgate.gateway.cluster.wal.ended` does. What must hold in every state:
 
 - what the session ever confirmed was read by the taker, or was uploaded when the taker looked at the uploads, after a valid seal;
 - the session confirms nothing at or behind a valid seal;
@@ -25,7 +25,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Final, NamedTuple
 
-from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
 
 EMPTY, DATA, SEAL = range(3)
 """What a place of the log has in the store."""

@@ -11,7 +11,7 @@ import os
 import time
 from typing import Final
 
-from gateway.cluster.objects.obstore_objects import ObstoreObjects
+from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
 
 BATCHES: Final = 8

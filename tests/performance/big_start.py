@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.cluster.wal.wal_object import DataRow
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
+from seqgate.gateway.cluster.wal.wal_object import DataRow
 from tests.performance.brokers import MOST_RESIDENT, SeqgateBroker, memory_bytes
 from tests.performance.compare import workspace
 from tests.performance.loads import EVERY_MESSAGE, create_topic

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gateway.runtime.upkeep.background_jobs import GIVE_BACK_AFTER
+from seqgate.gateway.runtime.upkeep.background_jobs import GIVE_BACK_AFTER
 from tests.performance.brokers import Broker, SeqgateBroker
 from tests.performance.report import MIB
 from tests.support.batches import Batch, records

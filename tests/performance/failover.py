@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from gateway.workers.supervisor import SETTLED_S
+from seqgate.gateway.workers.supervisor import SETTLED_S
 from tests.performance.outage import TOPIC, Client, Outage, Times, Unserved, table
 from tests.support.gateway_process import GatewayProcess
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Versitygw

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from log import LogConfig, LogDirectory, PartitionLog, Storage
+from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage
 from tests.log.support import flush
 from tests.performance.brokers import MOST_RESIDENT, memory_bytes
 from tests.performance.compare import workspace

@@ -28,9 +28,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import PartitionRecord, TopicRecord
-from gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord
+from seqgate.gateway.runtime.partitions.registry import Partitions
 from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
 from tests.performance.report import MIB
 from tests.support.batches import Batch, records

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from log.format.records import NewRecord, build_batch
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.performance.brokers import Broker
 from tests.performance.loads import Sample, choose_durability, create_topic
 from tests.support.wire import Plain, decode, encode

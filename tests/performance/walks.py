@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import uvloop
 
-import gateway
-from gateway.config import load_config
-from gateway.gateway import Gateway
+from seqgate import gateway
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain, Wire
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pid_allocator import NextIdBehind, ProducerIdBlock, StoreUnavailable, block_at, next_after
+from seqgate.pid_allocator import NextIdBehind, ProducerIdBlock, StoreUnavailable, block_at, next_after
 
 
 class MemoryStore:

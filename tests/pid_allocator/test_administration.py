@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pid_allocator import (
+from seqgate.pid_allocator import (
     BlockUsage,
     NextIdBehind,
     NextMoved,

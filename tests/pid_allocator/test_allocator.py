@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pid_allocator import NoProducerIds, ProducerIdAllocator, StoreWentBack
+from seqgate.pid_allocator import NoProducerIds, ProducerIdAllocator, StoreWentBack
 from tests.pid_allocator.memory_store import MemoryStore
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pid_allocator import (
+from seqgate.pid_allocator import (
     MAX_PRODUCER_ID,
     ProducerIdBlock,
     ProducerIdsExhausted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pid_allocator import ProducerIdAllocator, ProducerIdBlock, block_at
+from seqgate.pid_allocator import ProducerIdAllocator, ProducerIdBlock, block_at
 
 
 class Store:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from log import LocalDurability, Storage
-from pid_allocator import LastSeen, StoreWentBack, UnknownStoreVersion
-from pid_allocator.seen_file import SeenFile, newest_content
+from seqgate.log import LocalDurability, Storage
+from seqgate.pid_allocator import LastSeen, StoreWentBack, UnknownStoreVersion
+from seqgate.pid_allocator.seen_file import SeenFile, newest_content
 
 REPLACE = LocalDurability(Storage()).replace
 

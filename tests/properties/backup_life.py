@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from gateway.backup import creation
-from gateway.backup import repository as restoring
-from gateway.backup.pace import Pace
-from gateway.backup.repository import Repository, damage_of, open_backup
-from log import LogConfig, LogDirectory, PartitionLog, Storage, StorageFailed
-from log.staging import Staged, capture, remove_staging, stage, stage_stopped
+from seqgate.gateway.backup import creation
+from seqgate.gateway.backup import repository as restoring
+from seqgate.gateway.backup.pace import Pace
+from seqgate.gateway.backup.repository import Repository, damage_of, open_backup
+from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage, StorageFailed
+from seqgate.log.staging import Staged, capture, remove_staging, stage, stage_stopped
 from tests.faults.scenario import encode
 from tests.faults.written import Written, read_all
 from tests.log.support import NOW_MS, delete_old_segments, delete_records, flush

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from log import PartitionLog
-from log.format.record_batch import whole_batches
-from log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.log import PartitionLog
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 from tests.properties.history_of_names import Item, StoredBatch
 
 TIMESTAMP = 1_000_000

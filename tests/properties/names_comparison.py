@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from log import LogConfig
-from seq_validator.names import NameState
+from seqgate.log import LogConfig
+from seqgate.seq_validator.names import NameState
 from tests.faults.directory_life import DirectoryLife
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.properties.history_of_names import History, KnownName

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from log import InvalidRecord, LocalDurability, LogConfig, Storage, StorageFailed
-from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
-from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
-from log.format.records import NewRecord, build_batch
+from seqgate.log import InvalidRecord, LocalDurability, LogConfig, Storage, StorageFailed
+from seqgate.log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
+from seqgate.log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import append_end_marker
 from tests.models.names import NO_PRODUCER

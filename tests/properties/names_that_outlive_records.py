@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from log import LogConfig, retention
-from log.cleaning import begin_swap, cleanable, has_closed_segments_after
+from seqgate.log import LogConfig, retention
+from seqgate.log.cleaning import begin_swap, cleanable, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run, swap
 from tests.properties.names_with_limits import NamesWithLimits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from log import FlushTicket, LogConfig
-from log.state.names import NamesCapture
-from seq_validator.names import NameState
+from seqgate.log import FlushTicket, LogConfig
+from seqgate.log.state.names import NamesCapture
+from seqgate.seq_validator.names import NameState
 from tests.faults.directory_life import now_ms
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.properties.names_comparison import ComparedNames

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
-from gateway.cluster.wal import ended, session_wal, sessions
-from gateway.cluster.wal.session_wal import Confirmations, Outcome, SessionWal, Step
-from gateway.cluster.wal.wal_object import Seal, WalObject, encode, encode_seal
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
+from seqgate.gateway.cluster.wal import ended, session_wal, sessions
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, SessionWal, Step
+from seqgate.gateway.cluster.wal.wal_object import Seal, WalObject, encode, encode_seal
 from tests.properties import wal_history
 
 Plant = Callable[[pytest.MonkeyPatch], None]

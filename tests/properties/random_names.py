@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from log import StorageFailed
+from seqgate.log import StorageFailed
 from tests.faults.directory_life import new_disk
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import PowerCut

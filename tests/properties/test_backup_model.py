@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.backup.repository import Repository
-from log import Storage
+from seqgate.gateway.backup.repository import Repository
+from seqgate.log import Storage
 from tests.properties.backup_life import BackupLife, check_restored
 from tests.support.seeds import FIXED_SEED, chosen_seed
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.durations import BOUNDS_S, Durations
+from seqgate.gateway.durations import BOUNDS_S, Durations
 
 LENGTHS = st.one_of(st.sampled_from(BOUNDS_S), st.floats(0, 100, allow_nan=False))
 ADDED = st.lists(st.tuples(LENGTHS, st.integers(1, 20)))

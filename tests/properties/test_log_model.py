@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from log import OffsetOutOfRange, StorageFailed
+from seqgate.log import OffsetOutOfRange, StorageFailed
 from tests.faults.directory_life import new_disk, now_ms
 from tests.faults.scenario import CONFIG, PRODUCERS, Life, check_producers, check_transactions, encode
 from tests.faults.written import TRANSACTIONAL, read_all

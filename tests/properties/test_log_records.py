@@ -7,9 +7,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import LogConfig, LogError
-from log.format.batch_validation import check_batch
-from log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.log import LogConfig, LogError
+from seqgate.log.format.batch_validation import check_batch
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 from tests.support.batches import read_batches
 
 NOW_MS = 1_700_000_000_000

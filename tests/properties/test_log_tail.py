@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import IncompatibleFormat, PartitionLog
+from seqgate.log import IncompatibleFormat, PartitionLog
 from tests.log.support import NOW_MS, batch, open_log
 from tests.support.batches import BatchView, read_batches
 

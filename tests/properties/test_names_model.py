@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from log.format.end_marker import EndMarker
-from log.state.names import Names
-from seq_validator.names import NameTable, TopicNames
-from seq_validator.names.entry import NameEntry
+from seqgate.log.format.end_marker import EndMarker
+from seqgate.log.state.names import Names
+from seqgate.seq_validator.names import NameTable, TopicNames
+from seqgate.seq_validator.names.entry import NameEntry
 from tests.faults.directory_life import new_disk
 from tests.models.names import NO_PRODUCER
 from tests.properties.names_life import CODECS, EPOCHS, IDEMPOTENT, TRANSACTIONAL, NamesLife

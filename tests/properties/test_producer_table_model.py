@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from seq_validator import (
+from seqgate.seq_validator import (
     ACCEPTED,
     Duplicate,
     ProducerLimit,

@@ -12,12 +12,18 @@ from typing import Final
 
 import pytest
 
-from gateway.cluster.metadata.shared_log import SharedLog, end_offset_of, read_metadata
-from gateway.cluster.wal.sessions import LogShortened, Session, SessionFacts, SharedLogContent, register
-from gateway.homes.metadata_snapshots import MetadataSnapshots
-from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
-from gateway.metadata.records import ConfigRecord
-from gateway.runtime.topics.metadata_log import change_batch
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog, end_offset_of, read_metadata
+from seqgate.gateway.cluster.wal.sessions import (
+    LogShortened,
+    Session,
+    SessionFacts,
+    SharedLogContent,
+    register,
+)
+from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.records import ConfigRecord
+from seqgate.gateway.runtime.topics.metadata_log import change_batch
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.simulation.checkers.metadata_changes import changes_of
 from tests.simulation.checkers.shortened_metadata import (

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.metrics.metric import OTHERS, TopicTraffic, Traffic
+from seqgate.gateway.metrics.metric import OTHERS, TopicTraffic, Traffic
 
 TOPICS = "abc"
 MOST = 2

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from gateway.cluster.wal import session_wal
-from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
+from seqgate.gateway.cluster.wal import session_wal
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
 from tests.models.wal_protocol import Explored, Machine, Protocol
 
 AS_DESIGNED = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.cluster.wal.wal_object import WalObject, decode, object_key
+from seqgate.gateway.cluster.wal.wal_object import WalObject, decode, object_key
 from tests.properties.wal_history import History, Life
 
 

@@ -17,11 +17,17 @@ from random import Random
 from typing import Final, TypeVar
 from uuid import UUID
 
-from gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, StoreFailed
-from gateway.cluster.wal.ended import seal_earlier
-from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, encode_boundary, register
-from gateway.cluster.wal.wal_object import DataRow, WalObject, boundary_key, decode, object_key
+from seqgate.gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, StoreFailed
+from seqgate.gateway.cluster.wal.ended import seal_earlier
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import (
+    Session,
+    SessionFacts,
+    decode_boundary,
+    encode_boundary,
+    register,
+)
+from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, boundary_key, decode, object_key
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import CALM, ROUGH, Faults, SimulatedBucket, SimulatedObjects
 

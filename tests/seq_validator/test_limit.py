@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seq_validator import ACCEPTED, ProducerLimit, ProducerTable, Rejected, RejectionReason
+from seqgate.seq_validator import ACCEPTED, ProducerLimit, ProducerTable, Rejected, RejectionReason
 from tests.seq_validator.candidate import Candidate
 
 

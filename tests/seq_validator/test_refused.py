@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq_validator import (
+from seqgate.seq_validator import (
     ACCEPTED,
     LATER_BATCHES,
     MAX_SEQUENCE,

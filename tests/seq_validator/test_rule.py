@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from seq_validator import ACCEPTED, Duplicate, ProducerTable, judge_known
+from seqgate.seq_validator import ACCEPTED, Duplicate, ProducerTable, judge_known
 from tests.seq_validator.candidate import Candidate
 
 

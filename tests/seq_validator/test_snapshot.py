@@ -5,7 +5,7 @@ import struct
 import crc32c
 import pytest
 
-from seq_validator import (
+from seqgate.seq_validator import (
     ACCEPTED,
     MAX_SEQUENCE,
     CorruptSnapshot,

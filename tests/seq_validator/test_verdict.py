@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from seq_validator import ACCEPTED, Accepted, Duplicate
+from seqgate.seq_validator import ACCEPTED, Accepted, Duplicate
 
 
 def test_there_is_one_accepted() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.authorization import STANDARD_AUTHORIZER
-from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
-from gateway.security.principals import ANONYMOUS
+from seqgate.gateway.config.authorization import STANDARD_AUTHORIZER
+from seqgate.gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.principals import ANONYMOUS
 from tests.models import acls
 from tests.simulation.changes import Changes, Trial, administrator, is_done, until_answered
 from tests.simulation.clients.connection import Disconnected, Link

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.security.sasl.scram_credential import MIN_ITERATIONS, ScramHash
+from seqgate.gateway.security.sasl.scram_credential import MIN_ITERATIONS, ScramHash
 from tests.simulation.changes import Changes, Trial, administrator, is_done, until_answered
 from tests.simulation.clients.connection import Disconnected, Link
 from tests.simulation.clients.surroundings import Surroundings

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from log import FlushTicket, LocalDurability, Storage
-from log.files.data_file import DataFile
+from seqgate.log import FlushTicket, LocalDurability, Storage
+from seqgate.log.files.data_file import DataFile
 from tests.simulation.loop import SimulatedLoop
 
 

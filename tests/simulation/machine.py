@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar, cast
 
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.config import Config
-from gateway.runtime.loop.machine import Machine, Workers
-from log import LogError, Storage
-from log.compaction.cleaner import Throttle, clean
-from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.machine import Machine, Workers
+from seqgate.log import LogError, Storage
+from seqgate.log.compaction.cleaner import Throttle, clean
+from seqgate.log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.homes.home import StartFailed
-from gateway.runtime.loop import slices
-from log import Storage
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.runtime.loop import slices
+from seqgate.log import Storage
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.simulation.events_of_clusters import NodeCrashed, NodeStarted
@@ -297,7 +297,7 @@ class Node:
         return process
 
     def _has_ended(self, process: Process, ended: asyncio.Task[None]) -> None:
-        """End the process of a gateway that has learned of its end, as `gateway.running.run` does."""
+        """End the process of a gateway that has learned of its end, as `seqgate.gateway.running.run` does."""
         if not ended.cancelled():
             ended.exception()
         self.counts["fenced"] += process in self._replaced

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from gateway.runtime.loop import slices
+from seqgate.gateway.runtime.loop import slices
 from tests.simulation.chance import seeded
 from tests.simulation.checkers import breaches
 from tests.simulation.events_of_names import LineAcknowledged, NameFenced, NameTold

@@ -10,10 +10,10 @@ from unittest import mock
 
 import pytest
 
-from gateway.metadata.records import MetadataRecord
-from gateway.quota.clients.client_quotas import Limits, Quota, RateQuota
-from gateway.runtime.quotas.client_quotas import ClientQuotas
-from gateway.server.intake import Intake
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.quota.clients.client_quotas import Limits, Quota, RateQuota
+from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
+from seqgate.gateway.server.intake import Intake
 from tests.simulation.changing_quotas import Run
 
 SEEDS = range(6)

@@ -10,9 +10,9 @@ from unittest import mock
 
 import pytest
 
-from gateway.metadata.records import MetadataRecord
-from gateway.runtime.topics import acl_access
-from gateway.security.acls.authorizer import Authorizer
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.runtime.topics import acl_access
+from seqgate.gateway.security.acls.authorizer import Authorizer
 from tests.simulation.changing_rights import Run
 
 SEEDS = range(6)

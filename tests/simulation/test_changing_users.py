@@ -11,15 +11,15 @@ from unittest import mock
 
 import pytest
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import (
     MetadataRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from gateway.metadata.users import StoredUsers
-from gateway.runtime.topics import metadata_log
-from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
+from seqgate.gateway.metadata.users import StoredUsers
+from seqgate.gateway.runtime.topics import metadata_log
+from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 from tests.simulation.changing_users import Run
 
 SEEDS = range(6)

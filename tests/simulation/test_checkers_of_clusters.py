@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.cluster.metadata.change import CHANGE, StoredChange, encode_change, placed_batch
-from gateway.cluster.metadata.snapshot import encode_snapshot, image_batches
-from gateway.cluster.wal.sessions import RegisteredSession, Snapshot
-from gateway.cluster.wal.wal_object import registration_key, snapshot_key
-from gateway.metadata.records import (
+from seqgate.gateway.cluster.metadata.change import CHANGE, StoredChange, encode_change, placed_batch
+from seqgate.gateway.cluster.metadata.snapshot import encode_snapshot, image_batches
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Snapshot
+from seqgate.gateway.cluster.wal.wal_object import registration_key, snapshot_key
+from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionRecord,
@@ -24,7 +24,7 @@ from gateway.metadata.records import (
     UnregisterBrokerRecord,
     encode_record,
 )
-from gateway.runtime.topics.metadata_log import change_batch
+from seqgate.gateway.runtime.topics.metadata_log import change_batch
 from tests.simulation.checkers import check
 from tests.simulation.checkers.metadata_changes import Change, changes_of, unfit_changes
 from tests.simulation.checkers.sealed import Confirmed, Sealed, SessionName, confirmed_behind_seals

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.parts.manifest import (
     FileRef,
     Manifest,
     PartitionKey,
@@ -18,8 +18,8 @@ from gateway.cluster.parts.manifest import (
     part_key,
     part_name,
 )
-from gateway.cluster.wal.sessions import encode_boundary
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.wal.sessions import encode_boundary
+from seqgate.gateway.cluster.wal.wal_object import (
     DataRow,
     Seal,
     WalObject,

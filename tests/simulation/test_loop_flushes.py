@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from log import FlushTicket, PartitionLog, Storage
-from log.environment import LogEnvironment
+from seqgate.log import FlushTicket, PartitionLog, Storage
+from seqgate.log.environment import LogEnvironment
 from tests.log.support import NOW_MS, SMALL, batch, fill, open_log
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.loop_flushes import WatchedDurability

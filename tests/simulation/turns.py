@@ -10,7 +10,7 @@ from tests.simulation.process import Process, process_of
 
 
 class TurnsOfProcesses:
-    """Stands in for the table by event loop in `gateway.runtime.loop.slices`. A dead process holds no turn of another one."""
+    """Stands in for the table by event loop in `seqgate.gateway.runtime.loop.slices`. A dead process holds no turn of another one."""
 
     def __init__(self) -> None:
         self._turns: WeakKeyDictionary[Process, Any] = WeakKeyDictionary()

@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from spark_kafka_compat.batch_reader import BatchRow, parse_headers, plan_splits
-from spark_kafka_compat.session import EndpointError
-from spark_kafka_compat.wire import parse_bootstrap
+from seqgate.spark_kafka_compat.batch_reader import BatchRow, parse_headers, plan_splits
+from seqgate.spark_kafka_compat.session import EndpointError
+from seqgate.spark_kafka_compat.wire import parse_bootstrap
 
 HEADER = struct.Struct(">qiiBIhiqqqhii")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.session import connector_coordinates, java_requirement, scala_binary_version
+from seqgate.spark_kafka_compat import SparkCompatError
+from seqgate.spark_kafka_compat.session import connector_coordinates, java_requirement, scala_binary_version
 
 ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10"
 

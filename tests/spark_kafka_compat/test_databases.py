@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.databases import (
+from seqgate.spark_kafka_compat import SparkCompatError
+from seqgate.spark_kafka_compat.databases import (
     POSTGRESQL,
     SQLITE,
     Database,

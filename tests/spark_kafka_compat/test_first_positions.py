@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_compat.positions import Place, Starting, first_positions
-from spark_kafka_compat.session import PositionError
+from seqgate.spark_kafka_compat.positions import Place, Starting, first_positions
+from seqgate.spark_kafka_compat.session import PositionError
 
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
 

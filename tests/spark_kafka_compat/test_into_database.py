@@ -4,19 +4,19 @@ from typing import Any, cast
 
 import pytest
 
-from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.databases import Database
-from spark_kafka_compat.into_database import (
+from seqgate.spark_kafka_compat import SparkCompatError
+from seqgate.spark_kafka_compat.databases import Database
+from seqgate.spark_kafka_compat.into_database import (
     already_written,
     into_database,
     into_table,
     refuse_gaps,
     starting_offsets,
 )
-from spark_kafka_compat.partitions import Span
-from spark_kafka_compat.pipelines import into_database as program
-from spark_kafka_compat.positions import Place
-from spark_kafka_compat.session import PositionError
+from seqgate.spark_kafka_compat.partitions import Span
+from seqgate.spark_kafka_compat.pipelines import into_database as program
+from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.session import PositionError
 
 A0, A1 = Place("a", 0), Place("a", 1)
 

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.partitions import OffsetLog, Span, parse_all_offsets, parse_offsets
-from spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat import SparkCompatError
+from seqgate.spark_kafka_compat.partitions import OffsetLog, Span, parse_all_offsets, parse_offsets
+from seqgate.spark_kafka_compat.positions import Place
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_compat import OPTIONS, UnknownOptionError, Use, checked_options
-from spark_kafka_compat.options import options_page, options_table
+from seqgate.spark_kafka_compat import OPTIONS, UnknownOptionError, Use, checked_options
+from seqgate.spark_kafka_compat.options import options_page, options_table
 
 
 def test_each_option_is_listed_once() -> None:

@@ -8,7 +8,7 @@ from importlib import import_module, metadata
 
 import pytest
 
-from spark_kafka_compat.pipelines import land
+from seqgate.spark_kafka_compat.pipelines import land
 
 NAMES = ("audit", "land", "into_database")
 NEEDED = {
@@ -38,7 +38,7 @@ def no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_pyspark")
 @pytest.mark.parametrize("name", NAMES)
 def test_help_without_pyspark(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    program = import_module(f"spark_kafka_compat.pipelines.{name}")
+    program = import_module(f"seqgate.spark_kafka_compat.pipelines.{name}")
     with pytest.raises(SystemExit) as ended:
         program.main(["--help"])
     assert ended.value.code == 0
@@ -48,17 +48,17 @@ def test_help_without_pyspark(name: str, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.usefixtures("no_pyspark")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_without_pyspark_says_what_to_install(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    program = import_module(f"spark_kafka_compat.pipelines.{name}")
+    program = import_module(f"seqgate.spark_kafka_compat.pipelines.{name}")
     assert program.main(NEEDED[name]) == 2
     told = capsys.readouterr().err
     assert told == f'{name}: PySpark is not installed; install it with: pip install "seqgate[spark]"\n'
 
 
-@pytest.mark.parametrize("module", ["spark_kafka_compat", "spark_kafka_compat.pipelines"])
+@pytest.mark.parametrize("module", ["spark_kafka_compat", "seqgate.spark_kafka_compat.pipelines"])
 def test_the_package_lists_its_programs(module: str) -> None:
     told = subprocess.run([sys.executable, "-m", module], capture_output=True, text=True, check=True).stdout
     for name in NAMES:
-        assert f"python -m spark_kafka_compat.pipelines.{name} " in told
+        assert f"python -m seqgate.spark_kafka_compat.pipelines.{name} " in told
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,7 +67,7 @@ def test_an_endpoint_that_does_not_answer_is_reported_before_spark_starts(
 ) -> None:
     started: list[str] = []
     monkeypatch.setattr(land, "session", lambda app_name, **_: started.append(app_name))
-    program = import_module(f"spark_kafka_compat.pipelines.{name}")
+    program = import_module(f"seqgate.spark_kafka_compat.pipelines.{name}")
     arguments = ["127.0.0.1:1" if argument == "a:1" else argument for argument in NEEDED[name]]
     assert program.main(arguments) == 2
     assert capsys.readouterr().err.startswith(f"{name}: Nothing answers at 127.0.0.1:1 ")

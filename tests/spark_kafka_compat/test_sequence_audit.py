@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_compat.sequence_audit import (
+from seqgate.spark_kafka_compat.sequence_audit import (
     FINDINGS_KEPT,
     SEQUENCE_SPAN,
     Finding,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_compat.session import java_major_version
+from seqgate.spark_kafka_compat.session import java_major_version
 
 
 @pytest.mark.parametrize(

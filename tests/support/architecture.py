@@ -19,7 +19,7 @@ from tests.support.imports import ROOT, circles, imports_under, modules
 from tests.support.layers import Graph, Point, Size, layers, place, reduced
 
 PICTURE: Final = ROOT / "docs" / "architecture.svg"
-OPENED: Final = ("", "gateway", "gateway.runtime", "log")
+OPENED: Final = ("", "gateway", "seqgate.gateway.runtime", "log")
 """The folders whose rooms are drawn; "" is the project."""
 FILL: Final = {
     "gateway": "#dbe9fb",

@@ -10,9 +10,9 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from gateway.console.application import application
-from gateway.console.console import Console
-from gateway.console.options import ConsoleOptions
+from seqgate.gateway.console.application import application
+from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.options import ConsoleOptions
 
 BASE = "http://127.0.0.1:8080"
 _TITLE = re.compile(r"<h1>(.*?)</h1>", re.DOTALL)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from spark_kafka_compat.databases import Connection, Database
+from seqgate.spark_kafka_compat.databases import Connection, Database
 
 Death = tuple[str, int]
 """The kind of moment and its number. Kinds are `begun`, `rows`, `committing` and `committed`; `any` counts

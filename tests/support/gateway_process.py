@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gateway.homes.home import StartFailed
-from gateway.testing.broker_process import ServeProcess
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.testing.broker_process import ServeProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 90.0
@@ -64,7 +64,7 @@ class PortTaken(AssertionError):
 
 
 class GatewayProcess:
-    """`python -m gateway serve` on a data directory; restartable on the same port, killable."""
+    """`python -m seqgate.gateway serve` on a data directory; restartable on the same port, killable."""
 
     def __init__(
         self,
@@ -124,7 +124,15 @@ class GatewayProcess:
                 return self
 
     def _start(self) -> None:
-        command = [*self.under, str(self.python), "-m", "gateway", "serve", "--listen", self.bootstrap]
+        command = [
+            *self.under,
+            str(self.python),
+            "-m",
+            "seqgate.gateway",
+            "serve",
+            "--listen",
+            self.bootstrap,
+        ]
         command += [word for address in self.also_listen for word in ("--listen", address)]
         command += ["--data-dir", str(self.data_dir)]
         for name, value in self.settings.items():

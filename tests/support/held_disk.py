@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from log import Storage
-from log.files.data_file import DataFile
+from seqgate.log import Storage
+from seqgate.log.files.data_file import DataFile
 
 PATIENCE_S = 60.0
 

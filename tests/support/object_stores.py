@@ -23,7 +23,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from gateway.cluster.objects.obstore_objects import ObstoreObjects
+from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects
 from tests.support.certificates import Certified
 from tests.support.gateway_process import free_port
 from tests.support.setup_peers import versitygw_program

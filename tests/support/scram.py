@@ -5,7 +5,12 @@ from __future__ import annotations
 import base64
 from functools import cache
 
-from gateway.security.sasl.scram_credential import ScramCredential, ScramHash, credential_of, salt_password
+from seqgate.gateway.security.sasl.scram_credential import (
+    ScramCredential,
+    ScramHash,
+    credential_of,
+    salt_password,
+)
 
 SALT = b"a grain of salt"
 NONCE = b"client"

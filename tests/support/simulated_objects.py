@@ -17,7 +17,7 @@ from hashlib import md5
 from random import Random
 from typing import Final, TypeVar
 
-from gateway.cluster.objects.objects import (
+from seqgate.gateway.cluster.objects.objects import (
     AlreadyThere,
     Buffer,
     Changed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat import session
+from seqgate.spark_kafka_compat import session
 from tests.support.setup_peers import spark_connector_libs
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.transaction.rules import EndRequest, Producer
-from gateway.handlers.records.produce_answer import ProduceServices
-from gateway.handlers.records.produce_append import append_batch
-from gateway.protocol.produce_codec import ProduceRow
-from gateway.runtime.partitions.log_flusher import replay_batches
-from log import PartitionLog
-from log.format.records import iterate_records
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer
+from seqgate.gateway.handlers.records.produce_answer import ProduceServices
+from seqgate.gateway.handlers.records.produce_append import append_batch
+from seqgate.gateway.protocol.produce_codec import ProduceRow
+from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
+from seqgate.log import PartitionLog
+from seqgate.log.format.records import iterate_records
 from tests.gateway.handlers.support import Node
 from tests.support.batches import Batch, Record
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from pid_allocator import (
+from seqgate.pid_allocator import (
     LastSeen,
     NextIdBehind,
     NoProducerIds,
@@ -22,7 +22,7 @@ from pid_allocator import (
     list_blocks,
     next_after,
 )
-from pid_allocator.redis_store import RedisBlockStore
+from seqgate.pid_allocator.redis_store import RedisBlockStore
 from tests.support.redis_server import RedisServer
 
 STATE_KEY = "{seqgate:producer-ids}"

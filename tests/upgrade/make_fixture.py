@@ -58,7 +58,7 @@ def write(
     `page` is the release's page of settings, where the tree has none.
     """
     bootstrap, logins = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    command = [str(python), "-m", "gateway", "serve", "--listen", bootstrap]
+    command = [str(python), "-m", "seqgate.gateway", "serve", "--listen", bootstrap]
     command += ["--data-dir", str(data_dir)]
     settings = known_settings(page or tree / "docs" / "configuration.md")
     if LOGINS in settings:

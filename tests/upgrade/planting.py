@@ -11,9 +11,9 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from log import LogDirectory, Storage
-from log.format.records import NewRecord, build_batch
-from seq_validator.names import encode_names
+from seqgate.log import LogDirectory, Storage
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.seq_validator.names import encode_names
 
 NOW_MS = 1_800_000_000_000
 Plant = Callable[[Path], None]

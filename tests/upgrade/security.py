@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.security.sasl.scram_credential import ScramHash, salt_password
+from seqgate.gateway.security.sasl.scram_credential import ScramHash, salt_password
 from tests.support.scram import ScramClient
 from tests.support.wire import Wire
 from tests.upgrade.asking import Asking

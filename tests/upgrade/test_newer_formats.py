@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.request import ControlError
-from gateway.admin.stored import metadata_directory
-from log import IncompatibleFormat, LogDirectory, Storage
-from log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
-from log.segments.transaction_index import ENTRY
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stored import metadata_directory
+from seqgate.log import IncompatibleFormat, LogDirectory, Storage
+from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
+from seqgate.log.segments.transaction_index import ENTRY
 from tests.support.batches import Batch
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
 from tests.upgrade.asking import Asking, place, read_all
@@ -192,7 +192,16 @@ def test_a_start_is_refused_in_one_sentence(name: str, current: Path, tmp_path: 
     plant, sentence = STOPS_THE_START[name]
     plant(root)
     before = contents(root)
-    command = [sys.executable, "-m", "gateway", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(root)]
+    command = [
+        sys.executable,
+        "-m",
+        "seqgate.gateway",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        str(root),
+    ]
     ended = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=START_S, check=False
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
+from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
 from tests.release.building import git
 from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
 from tests.upgrade.earlier import PREVIOUS, Earlier, install_earlier
@@ -78,7 +78,7 @@ def test_it_opens_what_this_release_wrote_or_refuses_it_unchanged(previous: Earl
 
 def supported(release: Earlier) -> int:
     """Return the newest version of a data directory that a release reads without workers; this release's own must not be lower."""
-    code = "from log.files.sparse_disk import DIRECTORY_VERSION as version; print(version)"
+    code = "from seqgate.log.files.sparse_disk import DIRECTORY_VERSION as version; print(version)"
     done = subprocess.run(
         [release.installed.python, "-c", code],
         cwd=release.installed.path,

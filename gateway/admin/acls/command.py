@@ -12,8 +12,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.options import (
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.options import (
     AsJson,
     Bootstrap,
     CommandConfig,
@@ -23,8 +23,8 @@ from gateway.admin.options import (
     reaching,
     stop,
 )
-from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
-from gateway.security.acls.access import (
+from seqgate.gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
     EVERYBODY,
     WILDCARD,
@@ -191,7 +191,7 @@ def list_acls(
     """  # noqa: D301 - \b keeps the lines of the list apart
     resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
     with reaching(bootstrap, config_file, data_dir, command_config) as reached:
-        from gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
 
         found = remote.find(reached, filters(resources, PatternType[pattern.upper()], principal))
     if as_json:
@@ -236,7 +236,7 @@ def add(
     actions = Actions(operations or (), producer, consumer, idempotent)
     wanted = _entries(resources, pattern, holders, actions)
     with reaching(bootstrap, config_file, data_dir, command_config) as reached:
-        from gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
 
         errors = remote.create(reached, wanted)
     if as_json:
@@ -294,7 +294,7 @@ def remove(
     else:
         raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
     with reaching(bootstrap, config_file, data_dir, command_config) as reached:
-        from gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
 
         if not yes:
             found = remote.find(reached, wanted)

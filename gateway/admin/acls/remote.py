@@ -13,10 +13,17 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
 
-from gateway.admin.remote.cluster import Cluster, ask_broker
-from gateway.admin.remote.errors import refusal
-from gateway.admin.request import ControlError
-from gateway.security.acls.access import AclEntry, AclFilter, Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.security.acls.access import (
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 
 def find(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:

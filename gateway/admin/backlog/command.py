@@ -7,10 +7,15 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gateway.admin.backlog.messages import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
-from gateway.admin.completion import topic_names
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
-from gateway.admin.printing import (
+from seqgate.gateway.admin.backlog.messages import (
+    BacklogPage,
+    BacklogReader,
+    BacklogRequest,
+    PartitionBacklog,
+)
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from seqgate.gateway.admin.printing import (
     Column,
     count,
     counted,

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from gateway.admin.backlog.messages import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
-from gateway.admin.named_topics import find_topic
-from gateway.admin.operation import LiveGateway
-from gateway.admin.request import ControlError
-from gateway.quota.backlog import ProduceGate, Reader
-from gateway.runtime.backlogs.backlog import Backlog
-from gateway.runtime.partitions.partition import Partition
-from log import LogError
+from seqgate.gateway.admin.backlog.messages import (
+    BacklogPage,
+    BacklogReader,
+    BacklogRequest,
+    PartitionBacklog,
+)
+from seqgate.gateway.admin.named_topics import find_topic
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.quota.backlog import ProduceGate, Reader
+from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import LogError
 
 OPEN: Final = "open"
 HOLDING: Final = "holding"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.request import PagedRequest
 
 
 class BacklogReader(msgspec.Struct, frozen=True):

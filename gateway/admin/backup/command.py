@@ -11,11 +11,20 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.backup.messages import BackupRow, Restored, StageBackupRequest, Verified
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
-from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table, shown
-from gateway.admin.request import ControlError
-from gateway.backup.pace import Pace
+from seqgate.gateway.admin.backup.messages import BackupRow, Restored, StageBackupRequest, Verified
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from seqgate.gateway.admin.printing import (
+    Column,
+    count,
+    counted,
+    moment,
+    print_json,
+    print_lines,
+    print_table,
+    shown,
+)
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.backup.pace import Pace
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -80,7 +89,7 @@ def create(
     """
     bytes_per_s = _rate(rate)
     with asking(config_file, data_dir) as client, _progress() as report:
-        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         pace = Pace(bytes_per_s, lambda done: report(f"{size_in_words(done)} copied"))
         created = work.create(client.data_dir, StageBackupRequest(), directory, pace, is_full=full, keep=keep)
@@ -103,7 +112,7 @@ def list_backups(directory: Target, as_json: AsJson = False) -> None:
     Reads the manifests only: `seqgate backup verify` reads everything.
     """
     with _reporting_errors():
-        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         rows = work.list_backups(directory)
     if as_json:
@@ -122,7 +131,7 @@ def verify(backup: Backup, rate: Rate = None, as_json: AsJson = False) -> None:
     """
     bytes_per_s = _rate(rate)
     with _reporting_errors(), _progress() as report:
-        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         verified = work.verify(backup, _paces(bytes_per_s, report, "verified"))
     if as_json:
@@ -157,7 +166,7 @@ def restore(
     """
     bytes_per_s = _rate(rate)
     with _reporting_errors(), _progress() as report:
-        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         restored = work.restore(backup, data_dir, _paces(bytes_per_s, report, "restored"))
     if as_json:

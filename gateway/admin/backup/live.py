@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.admin.backup.messages import StageBackupRequest, StagedBackup
-from gateway.admin.operation import LiveGateway
-from gateway.admin.request import ControlError
-from gateway.admin.system_errors import in_words
-from gateway.runtime.upkeep.backup_staging import StagingRefused
+from seqgate.gateway.admin.backup.messages import StageBackupRequest, StagedBackup
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 
 
 async def stage(gateway: LiveGateway, _: StageBackupRequest) -> StagedBackup:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.admin.backup.messages import (
+from seqgate.gateway.admin.backup.messages import (
     BackupRow,
     CreatedBackup,
     DamagedFile,
@@ -17,24 +17,24 @@ from gateway.admin.backup.messages import (
     StageBackupRequest,
     Verified,
 )
-from gateway.admin.client import ask
-from gateway.admin.pids.messages import MoveNextRequest
-from gateway.admin.pids.stopped import move_next_stopped
-from gateway.admin.request import ControlError, NotRunning
-from gateway.admin.status.live import gateway_version
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored import locked, metadata_directory, read_image
-from gateway.admin.system_errors import in_words
-from gateway.backup import creation
-from gateway.backup import repository as restoring
-from gateway.backup.manifest import BackupError, Manifest
-from gateway.backup.pace import Pace
-from gateway.backup.repository import Repository, damage_of, open_backup
-from gateway.config import Config, load_config
-from gateway.runtime.topics.producer_ids import SEEN_FILE
-from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
-from log.rebuilding import BUCKET_SESSION
-from log.staging import STAGING_LOCK, Staged, read_staged, remove_staging, stage_stopped
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.pids.messages import MoveNextRequest
+from seqgate.gateway.admin.pids.stopped import move_next_stopped
+from seqgate.gateway.admin.request import ControlError, NotRunning
+from seqgate.gateway.admin.status.live import gateway_version
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.backup import creation
+from seqgate.gateway.backup import repository as restoring
+from seqgate.gateway.backup.manifest import BackupError, Manifest
+from seqgate.gateway.backup.pace import Pace
+from seqgate.gateway.backup.repository import Repository, damage_of, open_backup
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
+from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+from seqgate.log.rebuilding import BUCKET_SESSION
+from seqgate.log.staging import STAGING_LOCK, Staged, read_staged, remove_staging, stage_stopped
 
 LEAST_GAP: Final = 1_000_000_000_000
 """The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""

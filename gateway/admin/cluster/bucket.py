@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.admin.cluster.importing import import_directory
-from gateway.admin.cluster.messages import ClusterState, Imported, Verification
-from gateway.admin.cluster.state import cluster_state
-from gateway.admin.cluster.verification import Progress, verify
-from gateway.admin.request import ControlError
-from gateway.cluster.metadata.change import CorruptChange
-from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed, Untrusted
-from gateway.cluster.parts.manifest import Overtaken
-from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.wal.sessions import CorruptRegistration
-from gateway.cluster.wal.wal_object import CorruptWalObject, registration_key
-from gateway.config import Config
-from gateway.metadata.records import UnknownRecordError
-from gateway.runtime.loop.machine import Machine
-from log import IncompatibleFormat, LogError
+from seqgate.gateway.admin.cluster.importing import import_directory
+from seqgate.gateway.admin.cluster.messages import ClusterState, Imported, Verification
+from seqgate.gateway.admin.cluster.state import cluster_state
+from seqgate.gateway.admin.cluster.verification import Progress, verify
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.cluster.metadata.change import CorruptChange
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed, Untrusted
+from seqgate.gateway.cluster.parts.manifest import Overtaken
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, registration_key
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.records import UnknownRecordError
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.log import IncompatibleFormat, LogError
 
 A = TypeVar("A")
 

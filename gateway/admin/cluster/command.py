@@ -11,10 +11,10 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.cluster.messages import ClusterState, DamagedObject, Verification
-from gateway.admin.gateways.command import drain, gateways, move, print_gateways
-from gateway.admin.gateways.messages import GatewaysRequest
-from gateway.admin.options import (
+from seqgate.gateway.admin.cluster.messages import ClusterState, DamagedObject, Verification
+from seqgate.gateway.admin.gateways.command import drain, gateways, move, print_gateways
+from seqgate.gateway.admin.gateways.messages import GatewaysRequest
+from seqgate.gateway.admin.options import (
     AsJson,
     CommandConfig,
     ConfigFile,
@@ -23,8 +23,17 @@ from gateway.admin.options import (
     needs_bootstrap,
     reaching,
 )
-from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table, shown
-from gateway.config import Config
+from seqgate.gateway.admin.printing import (
+    Column,
+    count,
+    counted,
+    moment,
+    print_json,
+    print_lines,
+    print_table,
+    shown,
+)
+from seqgate.gateway.config import Config
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -91,14 +100,14 @@ def status(
     """
     if bootstrap is not None:
         with reaching(bootstrap, config_file, None, command_config) as cluster:
-            from gateway.admin.gateways import remote  # noqa: PLC0415 - slow to import
+            from seqgate.gateway.admin.gateways import remote  # noqa: PLC0415 - slow to import
 
             found = remote.gateways(cluster, GatewaysRequest())
         print_json(found) if as_json else print_gateways(found)
         return
     needs_bootstrap(command_config)
     with bucket_settings(address, settings, config_file) as config:
-        from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
         answer = bucket.read_state(config)
     if as_json:
@@ -180,7 +189,7 @@ def verify(
     Exits with 1 when something is damaged or missing.
     """
     with bucket_settings(address, settings, config_file) as config:
-        from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
         found = bucket.check(config, Progress("checked").show)
     if as_json:
@@ -242,7 +251,7 @@ def import_directory(
     until it is finished, no gateway starts from the bucket.
     """
     with bucket_settings(address, settings, config_file) as config:
-        from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
         done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, Progress("sent").show)
     if as_json:

@@ -16,30 +16,42 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
-from gateway.admin.cluster.messages import Imported
-from gateway.admin.request import ControlError
-from gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
-from gateway.admin.system_errors import in_words
-from gateway.cluster.metadata.change import CorruptChange, decode_change
-from gateway.cluster.metadata.shared_log import SharedLog, copy_log
-from gateway.cluster.objects.objects import CountedObjects, ObjectStore
-from gateway.cluster.objects.probe import probe
-from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
-from gateway.cluster.parts.part_object import CorruptPart, decode_part
-from gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import, end_import, read_import
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from gateway.cluster.wal.ended import seal_earlier
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import Session, SessionFacts, SharedLogContent, read_on, register, sessions
-from gateway.config import Config
-from gateway.metadata.image import METADATA_TOPIC
-from gateway.runtime.partitions.log_flusher import replay_batches, replay_records
-from gateway.runtime.topics.topic_lifecycle import topic_policy
-from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
-from log.format.records import iterate_records
-from log.uploading import view
-from seq_validator.checksum import crc32c
+from seqgate.gateway.admin.cluster.messages import Imported
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log
+from seqgate.gateway.cluster.objects.objects import CountedObjects, ObjectStore
+from seqgate.gateway.cluster.objects.probe import probe
+from seqgate.gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
+from seqgate.gateway.cluster.parts.part_object import CorruptPart, decode_part
+from seqgate.gateway.cluster.rebuild.unfinished_import import (
+    UnfinishedImport,
+    begin_import,
+    end_import,
+    read_import,
+)
+from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from seqgate.gateway.cluster.wal.ended import seal_earlier
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import (
+    Session,
+    SessionFacts,
+    SharedLogContent,
+    read_on,
+    register,
+    sessions,
+)
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import METADATA_TOPIC
+from seqgate.gateway.runtime.partitions.log_flusher import replay_batches, replay_records
+from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
+from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
+from seqgate.log.format.records import iterate_records
+from seqgate.log.uploading import view
+from seqgate.seq_validator.checksum import crc32c
 
 PARTITIONS_AT_ONCE: Final = 2
 SHOWN_EVERY_S: Final = 1.0

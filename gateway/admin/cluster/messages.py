@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.admin.gateways.messages import Gateways
+from seqgate.gateway.admin.gateways.messages import Gateways
 
 
 class SessionState(msgspec.Struct, frozen=True):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
-from gateway.admin.gateways.live import gateways_of
-from gateway.admin.request import ControlError
-from gateway.cluster.metadata.shared_log import read_metadata
-from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
-from gateway.cluster.parts.manifest import PREFIX, partition_of
-from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
+from seqgate.gateway.admin.gateways.live import gateways_of
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.cluster.metadata.shared_log import read_metadata
+from seqgate.gateway.cluster.objects.objects import Entry, Missing, ObjectStore
+from seqgate.gateway.cluster.parts.manifest import PREFIX, partition_of
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
+from seqgate.gateway.cluster.wal.wal_object import (
     END_BYTES,
     SNAPSHOT_PREFIX,
     Seal,
@@ -21,7 +21,7 @@ from gateway.cluster.wal.wal_object import (
     identify,
     object_key,
 )
-from gateway.runtime.topics.stored_image import image_of
+from seqgate.gateway.runtime.topics.stored_image import image_of
 
 US_DOLLARS_PER_GIB_MONTH: Final = 0.023
 """S3 Standard in us-east-1, the first 50 TB. Source: https://aws.amazon.com/s3/pricing, "Storage"."""

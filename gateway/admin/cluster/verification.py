@@ -13,19 +13,19 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from gateway.admin.cluster.messages import DamagedObject, Verification
-from gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
-from gateway.cluster.metadata.change import CorruptChange, decode_change
-from gateway.cluster.metadata.shared_log import (
+from seqgate.gateway.admin.cluster.messages import DamagedObject, Verification
+from seqgate.gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
+from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
+from seqgate.gateway.cluster.metadata.shared_log import (
     is_copied,
     read_all_metadata,
     read_metadata,
     read_snapshot,
     snapshot_seqs,
 )
-from gateway.cluster.metadata.snapshot import CorruptSnapshot
-from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot
+from seqgate.gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
+from seqgate.gateway.cluster.parts.manifest import (
     PREFIX,
     FileRef,
     Manifest,
@@ -37,16 +37,16 @@ from gateway.cluster.parts.manifest import (
     part_key,
     partition_of,
 )
-from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
-from gateway.cluster.rebuild.segment_ends import SegmentEnds
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
+from seqgate.gateway.cluster.rebuild.segment_ends import SegmentEnds
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import (
     RegisteredSession,
     SharedLogContent,
     read_boundary,
     read_sessions_boundary,
 )
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.wal.wal_object import (
     SESSIONS_BOUNDARY_KEY,
     SHORTENED_KEY,
     CorruptWalObject,
@@ -60,13 +60,13 @@ from gateway.cluster.wal.wal_object import (
     registration_key,
     snapshot_key,
 )
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import UnknownRecordError, decode_record
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from log import IncompatibleFormat, LogError
-from log.format.record_batch import whole_batches
-from log.format.records import iterate_records
-from seq_validator.checksum import crc32c
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import UnknownRecordError, decode_record
+from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
+from seqgate.log import IncompatibleFormat, LogError
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.format.records import iterate_records
+from seqgate.seq_validator.checksum import crc32c
 
 READ_AT_ONCE: Final = 8
 """Parts, or objects of a log, that are read at the same time. As many are in memory at most."""

@@ -8,10 +8,18 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from gateway.admin.completion import configured_names
-from gateway.admin.options import AsJson, Bootstrap, CommandConfig, ConfigFile, DataDir, name_values, reaching
-from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.completion import configured_names
+from seqgate.gateway.admin.options import (
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    name_values,
+    reaching,
+)
+from seqgate.gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.request import ControlError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -65,7 +73,7 @@ def get(
       seqgate configs get broker default
     """  # noqa: D301 - \b keeps the lines of the list apart
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
 
         listing = remote.get(
             cluster, remote.existing(cluster, kind, name), names or [], everything=everything
@@ -146,7 +154,7 @@ def _change(
     as_json: bool,
 ) -> None:
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
 
         resource = remote.existing(cluster, kind, name)
         remote.check_known(cluster, resource, [*settings, *unset])

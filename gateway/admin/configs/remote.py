@@ -18,12 +18,12 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
 from kio.static.primitive import i8
 
-from gateway.admin.configs.command import ConfigListing, ConfigRow
-from gateway.admin.remote.cluster import ALL_BROKERS as DEFAULT
-from gateway.admin.remote.cluster import Cluster, ask_broker
-from gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
-from gateway.admin.request import ControlError
-from gateway.config.table import without_listener
+from seqgate.gateway.admin.configs.command import ConfigListing, ConfigRow
+from seqgate.gateway.admin.remote.cluster import ALL_BROKERS as DEFAULT
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config.table import without_listener
 
 _TYPES: Final = {
     "topic": ConfigResourceType.TOPIC,

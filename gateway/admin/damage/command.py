@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.admin.damage.messages import Repair
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
-from gateway.admin.printing import Column, count, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.damage.messages import Repair
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from seqgate.gateway.admin.printing import Column, count, counted, print_json, print_lines, print_table, shown
 
 
 def repair(
@@ -31,7 +31,7 @@ def repair(
     Exits with 1 when something is damaged and was not given up.
     """
     with asking(config_file, data_dir, asks_gateway=False) as client:
-        from gateway.admin.damage import stopped  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.damage import stopped  # noqa: PLC0415 - slow to import
 
         found = stopped.repair(
             client.data_dir, client.config, apply=apply, now_ms=time.time_ns() // 1_000_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.admin.damage.messages import CutRow, DamagedRow
-from log import CutBytes, DamagedRange
+from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
+from seqgate.log import CutBytes, DamagedRange
 
 
 def damaged_row(topic: str, partition: int, found: DamagedRange) -> DamagedRow:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from gateway.admin.damage.messages import Repair
-from gateway.admin.damage.rows import damaged_row
-from gateway.admin.request import ControlError
-from gateway.admin.stored import check_is_no_cache, locked, metadata_directory
-from gateway.admin.system_errors import in_words
-from gateway.config import Config
-from gateway.runtime.topics.topic_lifecycle import topic_policy
-from gateway.workers.shared_directory import recover_whole
-from log import (
+from seqgate.gateway.admin.damage.messages import Repair
+from seqgate.gateway.admin.damage.rows import damaged_row
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stored import check_is_no_cache, locked, metadata_directory
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
+from seqgate.gateway.workers.shared_directory import recover_whole
+from seqgate.log import (
     DirectoryLocked,
     IncompatibleFormat,
     LogDirectory,
@@ -25,7 +25,7 @@ from log import (
     Storage,
     parse_partition_directory,
 )
-from log.stopped import DamagedPartition, give_up, scan_directory
+from seqgate.log.stopped import DamagedPartition, give_up, scan_directory
 
 
 def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repair:

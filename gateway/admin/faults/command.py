@@ -1,6 +1,6 @@
 """`seqgate faults`: orders, lists and ends faults of a gateway that runs with --test-control.
 
-`gateway.admin.faults.command` has the commands for the broker itself.
+`seqgate.gateway.admin.faults.command` has the commands for the broker itself.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import typer
 
-from gateway.admin.options import AsJson, stop
-from gateway.admin.printing import Column, print_json, print_table
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.options import AsJson, stop
+from seqgate.gateway.admin.printing import Column, print_json, print_table
+from seqgate.gateway.admin.request import ControlError
 
 # How the commands of `seqgate faults` ask the test control.
 
@@ -26,7 +26,7 @@ Control = Annotated[
 
 def asked(control: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     """Return the answer of the test control. Ends the command with a sentence when the test control refuses."""
-    from gateway.admin.faults.control_client import ask  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.faults.control_client import ask  # noqa: PLC0415 - slow to import
 
     try:
         return ask(control, method, path, body)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError
 
 TIMEOUT_S: Final = 60.0
 

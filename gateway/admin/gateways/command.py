@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.gateways.messages import DrainRequest, Gateways, GatewaysRequest, MoveRequest
-from gateway.admin.options import (
+from seqgate.gateway.admin.gateways.messages import DrainRequest, Gateways, GatewaysRequest, MoveRequest
+from seqgate.gateway.admin.options import (
     AsJson,
     CommandConfig,
     ConfigFile,
@@ -17,7 +17,7 @@ from gateway.admin.options import (
     asking_either,
     stop,
 )
-from gateway.admin.printing import (
+from seqgate.gateway.admin.printing import (
     UNKNOWN,
     Column,
     count,

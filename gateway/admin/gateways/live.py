@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from gateway.admin.gateways.messages import (
+from seqgate.gateway.admin.gateways.messages import (
     Drained,
     DrainRequest,
     GatewayRow,
@@ -14,14 +14,14 @@ from gateway.admin.gateways.messages import (
     Moved,
     MoveRequest,
 )
-from gateway.admin.operation import LiveGateway
-from gateway.admin.request import ControlError
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import NO_MOVE, led_by, order_move
-from gateway.metadata.membership import drain_broker
-from gateway.runtime.topics.metadata_log import Decide
-from log import LogError
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import NO_MOVE, led_by, order_move
+from seqgate.gateway.metadata.membership import drain_broker
+from seqgate.gateway.runtime.topics.metadata_log import Decide
+from seqgate.log import LogError
 
 
 def gateways(gateway: LiveGateway, _: GatewaysRequest) -> Gateways:

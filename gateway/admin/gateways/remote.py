@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from gateway.admin.gateways.messages import (
+from seqgate.gateway.admin.gateways.messages import (
     Drained,
     DrainRequest,
     GatewayRow,
@@ -34,9 +34,9 @@ from gateway.admin.gateways.messages import (
     Moved,
     MoveRequest,
 )
-from gateway.admin.remote.cluster import TIMEOUT_S, Cluster, ask_broker, metadata
-from gateway.admin.remote.errors import refusal
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, Cluster, ask_broker, metadata
+from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.request import ControlError
 
 _BROKERS: Final = i8(1)
 _PREFERRED: Final = i8(0)

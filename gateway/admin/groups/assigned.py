@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.admin.printing import shown
+from seqgate.gateway.admin.printing import shown
 
 NONE: Final = "-"
 

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gateway.admin.completion import group_names, topic_names
-from gateway.admin.groups.assigned import NONE, assigned, ranges
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.completion import group_names, topic_names
+from seqgate.gateway.admin.groups.assigned import NONE, assigned, ranges
+from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupDeletion,
@@ -25,7 +25,7 @@ from gateway.admin.groups.messages import (
     StreamsMember,
     TopicSelection,
 )
-from gateway.admin.options import (
+from seqgate.gateway.admin.options import (
     AsJson,
     CommandConfig,
     ConfigFile,
@@ -34,7 +34,7 @@ from gateway.admin.options import (
     asking_either,
     stop,
 )
-from gateway.admin.printing import (
+from seqgate.gateway.admin.printing import (
     Column,
     count,
     counted,
@@ -45,8 +45,8 @@ from gateway.admin.printing import (
     print_table,
     shown,
 )
-from gateway.admin.times import timestamp_ms
-from gateway.admin.transactions.command import print_pending_of_group
+from seqgate.gateway.admin.times import timestamp_ms
+from seqgate.gateway.admin.transactions.command import print_pending_of_group
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

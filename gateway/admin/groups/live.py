@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.coordinators import as_control_error, offline_partitions
-from gateway.admin.groups import messages
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.coordinators import as_control_error, offline_partitions
+from seqgate.gateway.admin.groups import messages
+from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupDeletion,
@@ -25,27 +25,27 @@ from gateway.admin.groups.messages import (
     ListGroupsRequest,
     ShareDelivery,
 )
-from gateway.admin.operation import LiveGateway, page
-from gateway.admin.request import ControlError, Elsewhere
-from gateway.admin.transactions.live import pending_in_group
-from gateway.admin.transactions.messages import PendingOffset
-from gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
-from gateway.coordinator.group.classic_group import ClassicGroup, Member
-from gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
-from gateway.coordinator.group.consumer_group import ConsumerMember
-from gateway.coordinator.group.name_groups import is_name_group
-from gateway.coordinator.group.records import CommittedOffset
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.group.share_group import ShareGroup, ShareMember
-from gateway.coordinator.places import TopicPartition, by_topic
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
-from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, by_subtopology
-from gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
-from gateway.runtime.topics.latest_offsets import LatestOffsets
+from seqgate.gateway.admin.operation import LiveGateway, page
+from seqgate.gateway.admin.request import ControlError, Elsewhere
+from seqgate.gateway.admin.transactions.live import pending_in_group
+from seqgate.gateway.admin.transactions.messages import PendingOffset
+from seqgate.gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
+from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerMember
+from seqgate.gateway.coordinator.group.name_groups import is_name_group
+from seqgate.gateway.coordinator.group.records import CommittedOffset
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from seqgate.gateway.coordinator.places import TopicPartition, by_topic
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
+from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, by_subtopology
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
+from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
 
 MAX_DELETED_GROUPS: Final = 1_000
 """Groups that one request deletes; a request with more is refused."""

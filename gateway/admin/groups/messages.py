@@ -9,8 +9,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from gateway.admin.request import PagedRequest, Request
-from gateway.admin.transactions.messages import PendingOffset
+from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.transactions.messages import PendingOffset
 
 
 class GroupRow(msgspec.Struct, frozen=True):

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateway.admin.groups.messages import OffsetChange, ResetOffsetsRequest, ResetTarget
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.groups.messages import OffsetChange, ResetOffsetsRequest, ResetTarget
+from seqgate.gateway.admin.request import ControlError
 
 TO_LOG_START: Final = "clamped to the log start"
 TO_HIGH_WATERMARK: Final = "clamped to the log end"

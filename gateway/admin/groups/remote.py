@@ -27,7 +27,7 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupDeletion,
@@ -47,10 +47,10 @@ from gateway.admin.groups.messages import (
     StreamsTasks,
     TopicSelection,
 )
-from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
-from gateway.admin.remote.cluster import Cluster, ask_coordinator, topic_partition
-from gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.groups.new_offset import PartitionOffsets, offset_change
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_coordinator, topic_partition
+from seqgate.gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
+from seqgate.gateway.admin.request import ControlError
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"

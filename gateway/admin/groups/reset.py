@@ -7,23 +7,28 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.coordinators import as_control_error
-from gateway.admin.groups.live import Committed, durable_shard, not_empty
-from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
-from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
-from gateway.admin.named_topics import check_led_here, find_topic
-from gateway.admin.operation import LiveGateway
-from gateway.admin.request import ControlError
-from gateway.coordinator.group.any_group import find_group
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.share_group import ShareGroup
-from gateway.coordinator.places import TopicPartition
-from gateway.metadata.image import OFFSETS_TOPIC
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import Services
-from log import LogError
+from seqgate.gateway.admin.coordinators import as_control_error
+from seqgate.gateway.admin.groups.live import Committed, durable_shard, not_empty
+from seqgate.gateway.admin.groups.messages import (
+    OffsetChange,
+    OffsetReset,
+    ResetOffsetsRequest,
+    TopicSelection,
+)
+from seqgate.gateway.admin.groups.new_offset import PartitionOffsets, offset_change
+from seqgate.gateway.admin.named_topics import check_led_here, find_topic
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.coordinator.group.any_group import find_group
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.share_group import ShareGroup
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.services import Services
+from seqgate.log import LogError
 
 MAX_PARTITIONS: Final = 10_000
 """Partitions of one reset; a reset of more is refused."""

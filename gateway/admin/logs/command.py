@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.client import Client
-from gateway.admin.logs.messages import LogLine, LogLinesRequest
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
-from gateway.admin.printing import moment, print_json, print_lines, shown
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from seqgate.gateway.admin.printing import moment, print_json, print_lines, shown
 
 SHOWN: Final = 50
 """Lines that the command shows unless --lines says otherwise."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gateway.admin.logs.messages import LogLine, LogLinesRequest, LogPage
-from gateway.admin.operation import LiveGateway
-from gateway.runtime.loop.recent_lines import LINES_KEPT, recent_lines
+from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest, LogPage
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.runtime.loop.recent_lines import LINES_KEPT, recent_lines
 
 
 def log_lines(_: LiveGateway, request: LogLinesRequest) -> LogPage:

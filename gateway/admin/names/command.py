@@ -9,16 +9,24 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.names.messages import (
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.names.messages import (
     NameCounters,
     NameListing,
     NameRow,
     NamesRequest,
     UntoldPartition,
 )
-from gateway.admin.options import AsJson, ConfigFile, DataDir, OnlyPartition, asking, stop
-from gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, OnlyPartition, asking, stop
+from seqgate.gateway.admin.printing import (
+    Column,
+    counted,
+    duration,
+    print_json,
+    print_lines,
+    print_table,
+    shown,
+)
 
 NONE: Final = -1
 

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.admin.named_topics import check_led_here, find_topic
-from gateway.admin.names.messages import (
+from seqgate.gateway.admin.named_topics import check_led_here, find_topic
+from seqgate.gateway.admin.names.messages import (
     NameCounters,
     NamePage,
     NameRow,
@@ -21,24 +21,24 @@ from gateway.admin.names.messages import (
     Position,
     UntoldPartition,
 )
-from gateway.admin.operation import LiveGateway
-from gateway.admin.request import ControlError
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored import metadata_directory
-from gateway.admin.system_errors import in_words
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.runtime.services import PartitionServices, Services
-from gateway.runtime.upkeep.name_keeping import (
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.stored import metadata_directory
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
+from seqgate.gateway.runtime.services import PartitionServices, Services
+from seqgate.gateway.runtime.upkeep.name_keeping import (
     complete_names,
     deduplicates,
     deduplicating_topics,
     may_know_names,
 )
-from log import LogError, Storage, parse_partition_directory
-from log.stopped import newest_names
-from seq_validator.names import NameState, WrittenName
+from seqgate.log import LogError, Storage, parse_partition_directory
+from seqgate.log.stopped import newest_names
+from seqgate.seq_validator.names import NameState, WrittenName
 
 PAGE_S: Final = 10.0
 """Time for one page, which may open and replay logs. After it the page ends, and the next page continues."""

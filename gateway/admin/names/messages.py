@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.request import PagedRequest
 
 Position = tuple[str, int, bytes | None]
 """Topic, partition, and the name after which a page begins there; None: the page begins with the first name.

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
-from gateway.admin.partitions.messages import ReopenRequest
-from gateway.admin.printing import print_json, print_lines
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from seqgate.gateway.admin.partitions.messages import ReopenRequest
+from seqgate.gateway.admin.printing import print_json, print_lines
 
 
 def reopen(

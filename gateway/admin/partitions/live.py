@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.admin.named_topics import check_led_here
-from gateway.admin.operation import LiveGateway
-from gateway.admin.partitions.messages import Reopened, ReopenRequest
-from gateway.admin.request import ControlError
-from gateway.admin.system_errors import in_words
-from log import IncompatibleFormat, LogError
+from seqgate.gateway.admin.named_topics import check_led_here
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.partitions.messages import Reopened, ReopenRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.log import IncompatibleFormat, LogError
 
 
 async def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:

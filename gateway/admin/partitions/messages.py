@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.admin.request import Request
+from seqgate.gateway.admin.request import Request
 
 
 class Reopened(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.client import Client
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
-from gateway.admin.pids.messages import (
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from seqgate.gateway.admin.pids.messages import (
     REDIS,
     BlockListing,
     BlockRow,
@@ -21,8 +21,16 @@ from gateway.admin.pids.messages import (
     MoveNextRequest,
     Owner,
 )
-from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table
-from gateway.admin.request import STOPPED
+from seqgate.gateway.admin.printing import (
+    Column,
+    count,
+    counted,
+    moment,
+    print_json,
+    print_lines,
+    print_table,
+)
+from seqgate.gateway.admin.request import STOPPED
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.admin.operation import LiveGateway
-from gateway.admin.pids import stopped
-from gateway.admin.pids.messages import (
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.pids import stopped
+from seqgate.gateway.admin.pids.messages import (
     BlockPage,
     BlockRow,
     ClaimBlockRequest,

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.request import PagedRequest, Request
 
 EMBEDDED: Final = "embedded"
 """The store in the gateway's own metadata log."""
@@ -20,7 +20,7 @@ REDIS: Final = "redis"
 class BlockRow(msgspec.Struct, frozen=True):
     """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them.
 
-    `state` is one of the words in `gateway.admin.pids.stopped`.
+    `state` is one of the words in `seqgate.gateway.admin.pids.stopped`.
     """
 
     first_producer_id: int

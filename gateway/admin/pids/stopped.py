@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gateway.admin.pids.messages import (
+from seqgate.gateway.admin.pids.messages import (
     EMBEDDED,
     REDIS,
     BlockPage,
@@ -32,14 +32,14 @@ from gateway.admin.pids.messages import (
     Overlaps,
     Owner,
 )
-from gateway.admin.request import ControlError
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored import metadata_directory, open_metadata, read_image
-from gateway.config import Config
-from gateway.metadata.image import MetadataImage
-from gateway.runtime.services import Services
-from gateway.runtime.topics.producer_ids import SEEN_FILE, EmbeddedBlockStore, blocks_of
-from pid_allocator import (
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.stored import metadata_directory, open_metadata, read_image
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE, EmbeddedBlockStore, blocks_of
+from seqgate.pid_allocator import (
     BlockStore,
     BlockStoreError,
     BlockUsage,
@@ -51,7 +51,7 @@ from pid_allocator import (
     StoreUnavailable,
     UsageStore,
 )
-from pid_allocator import allocator as administration
+from seqgate.pid_allocator import allocator as administration
 
 _OR_REDIS: Final = ", or Redis with --redis"
 T = TypeVar("T")
@@ -191,7 +191,7 @@ class _SeenByTheGateway:
 
     async def load(self) -> LastSeen | None:
         """Return the highest id that the gateway has saved, or None if it has saved none."""
-        from pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only gateways with Redis need it
+        from seqgate.pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only gateways with Redis need it
 
         return await load_seen(self._path)
 
@@ -229,7 +229,7 @@ def gateway_source(services: Services) -> BlockSource:
 
 def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> BlockSource:
     """Return the store in the Redis of the settings. Raises ValueError when the address is malformed."""
-    from pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - most gateways do without Redis
+    from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - most gateways do without Redis
 
     timeout_ms = config.int("seqgate.redis.timeout.ms")
     store = RedisBlockStore(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.admin.options import (
+from seqgate.gateway.admin.options import (
     AsJson,
     CommandConfig,
     ConfigFile,
@@ -15,8 +15,8 @@ from gateway.admin.options import (
     asking_either,
     stop,
 )
-from gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table
-from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
+from seqgate.gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table
+from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 
 NONE: Final = "-"
 

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
-from gateway.admin.operation import LiveGateway
-from gateway.admin.producers.messages import (
+from seqgate.gateway.admin.named_topics import check_led_here, find_topic, partitions_after
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.producers.messages import (
     ListProducersRequest,
     ProducerCounters,
     ProducerPage,
     ProducerRow,
 )
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from gateway.runtime.services import PartitionServices
-from seq_validator import ProducerEntry
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from seqgate.gateway.runtime.services import PartitionServices
+from seqgate.seq_validator import ProducerEntry
 
 ENTRIES_AT_ONCE: Final = 5_000
 """Producers that are compared before requests may run."""

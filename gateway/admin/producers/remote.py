@@ -4,8 +4,8 @@ kafka-python.
 
 from __future__ import annotations
 
-from gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
-from gateway.admin.remote.cluster import Cluster, led_partitions
+from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
+from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
 
 
 def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gateway.admin.options import (
+from seqgate.gateway.admin.options import (
     AsJson,
     Bootstrap,
     CommandConfig,
@@ -19,8 +19,8 @@ from gateway.admin.options import (
     reaching,
     stop,
 )
-from gateway.admin.printing import Column, print_json, print_lines, print_table, shown
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.printing import Column, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.request import ControlError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -71,7 +71,7 @@ def list_quotas(
     """  # noqa: D301 - \b keeps the lines of the list apart
     wanted = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
 
         listing = QuotaListing(remote.find(cluster, wanted))
     if as_json:
@@ -171,7 +171,7 @@ def _change(
     if not entity:
         raise stop("name whose quotas to change: --user, --client-id, --ip or one of their defaults", code=2)
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
 
         reason = remote.change(cluster, entity, values, unset)
         if reason is not None:

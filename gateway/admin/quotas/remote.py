@@ -11,10 +11,10 @@ from kio.schema.describe_client_quotas.v1 import request as describing
 from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
 from kio.static.primitive import f64, i8
 
-from gateway.admin.quotas.command import QuotaRow
-from gateway.admin.remote.cluster import Cluster, ask_broker
-from gateway.admin.remote.errors import refusal
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.quotas.command import QuotaRow
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.request import ControlError
 
 _EXACT: Final = i8(0)
 _DEFAULT: Final = i8(1)

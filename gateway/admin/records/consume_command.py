@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.options import Bootstrap, CommandConfig, ConfigFile, DataDir, reaching, stop
-from gateway.admin.printing import shown
-from gateway.admin.records.texts import json_line, parse_fields, text_line
-from gateway.admin.times import time_or_age_ms
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.options import Bootstrap, CommandConfig, ConfigFile, DataDir, reaching, stop
+from seqgate.gateway.admin.printing import shown
+from seqgate.gateway.admin.records.texts import json_line, parse_fields, text_line
+from seqgate.gateway.admin.times import time_or_age_ms
 
 
 def consume(
@@ -113,7 +113,7 @@ def consume(
     begin = _start(start, since)
     printed = _printer(topic, fields, separator, null, as_json=as_json)
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.records import consuming  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.records import consuming  # noqa: PLC0415 - slow to import
 
         records = consuming.consume(
             cluster,

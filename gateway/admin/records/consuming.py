@@ -9,9 +9,9 @@ from typing import Any, Final
 from kafka import KafkaConsumer
 from kafka.admin import OffsetSpec
 
-from gateway.admin.records.consume_command import Start, first_offset
-from gateway.admin.remote.cluster import Cluster, opened, topic_partition
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.records.consume_command import Start, first_offset
+from seqgate.gateway.admin.remote.cluster import Cluster, opened, topic_partition
+from seqgate.gateway.admin.request import ControlError
 
 POLL_MS: Final = 500
 STALL_S: Final = 30.0

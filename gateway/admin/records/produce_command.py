@@ -9,8 +9,8 @@ from typing import Annotated, BinaryIO, Literal
 
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.options import (
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.options import (
     AsJson,
     Bootstrap,
     CommandConfig,
@@ -20,9 +20,9 @@ from gateway.admin.options import (
     reaching,
     stop,
 )
-from gateway.admin.printing import counted, print_json, print_lines, shown
-from gateway.admin.records.texts import LineFormat, ProducedRecord, ProducedReport, parse_json
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.printing import counted, print_json, print_lines, shown
+from seqgate.gateway.admin.records.texts import LineFormat, ProducedRecord, ProducedReport, parse_json
+from seqgate.gateway.admin.request import ControlError
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -145,8 +145,8 @@ def produce(
     )
     parse = (lambda line: parse_json(line, defaults)) if from_json else defaults.parse
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster, _opened(file) as lines:
-        from gateway.admin.records import producing  # noqa: PLC0415 - slow to import
-        from gateway.admin.topics import remote as topics  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.records import producing  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.topics import remote as topics  # noqa: PLC0415 - slow to import
 
         if create:
             topics.create_missing(cluster, topic)

@@ -9,10 +9,10 @@ from typing import Any, Final
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from gateway.admin.records.texts import ProducedPartition, ProducedRecord, ProducedReport
-from gateway.admin.remote.cluster import Cluster, give_up, opened
-from gateway.admin.remote.errors import sentence
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.records.texts import ProducedPartition, ProducedRecord, ProducedReport
+from seqgate.gateway.admin.remote.cluster import Cluster, give_up, opened
+from seqgate.gateway.admin.remote.errors import sentence
+from seqgate.gateway.admin.request import ControlError
 
 LARGEST_REQUEST_BYTES: Final = 100 << 20
 """The producer's own limit, high enough that the cluster decides (message.max.bytes)."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.admin.request import ControlError
-from gateway.config.sasl import parse_jaas
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config.sasl import parse_jaas
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -163,9 +163,9 @@ def _jaas_login(line: str, mechanism: str) -> tuple[str, str]:
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return the TLS context of a client. Raises ControlError."""
     # most commands connect without TLS, and need no cryptography for their start
-    from gateway.security.errors import StoreError  # noqa: PLC0415
-    from gateway.security.stores import Store  # noqa: PLC0415
-    from gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
+    from seqgate.gateway.security.errors import StoreError  # noqa: PLC0415
+    from seqgate.gateway.security.stores import Store  # noqa: PLC0415
+    from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
 
     names = given.get("ssl.endpoint.identification.algorithm", "https").lower()
     if names not in {"https", ""}:

@@ -28,11 +28,11 @@ from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from gateway.admin.remote.addresses import shown_address
-from gateway.admin.remote.client_security import OPEN, ClientSecurity
-from gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
-from gateway.admin.remote.errors import no_topic, sentence
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.addresses import shown_address
+from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
+from seqgate.gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
+from seqgate.gateway.admin.remote.errors import no_topic, sentence
+from seqgate.gateway.admin.request import ControlError
 
 CLIENT_ID: Final = "seqgate"
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -17,10 +17,10 @@ from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.serial import entity_reader
 
-from gateway.admin.remote.addresses import shown_address
-from gateway.admin.remote.client_security import OPEN, ClientSecurity
-from gateway.admin.request import ControlError
-from gateway.protocol.outgoing import encode_request
+from seqgate.gateway.admin.remote.addresses import shown_address
+from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.protocol.outgoing import encode_request
 
 _CLIENT_ID: Final = b"seqgate"
 _SOFTWARE: Final = "seqgate"
@@ -133,8 +133,8 @@ def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> No
 def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     """Exchange messages until both sides are satisfied."""
     # most commands don't log in, and need no cryptography for their start
-    from gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
-    from gateway.security.sasl.login import client_login  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
 
     security = address.security
     login = client_login(security.mechanism, security.username, security.password)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kafka import errors
 
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError
 
 _TEXT_OF_ERROR: Final = re.compile(r"\[Error (?P<code>-?\d+)\] \w+(?:: (?P<message>.*))?", re.DOTALL)
 _SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b", re.ASCII)

@@ -6,31 +6,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gateway.admin.gateways import remote as gateways
-from gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
-from gateway.admin.groups import remote
-from gateway.admin.groups import remote as groups
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.gateways import remote as gateways
+from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
+from seqgate.gateway.admin.groups import remote
+from seqgate.gateway.admin.groups import remote as groups
+from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from gateway.admin.producers import remote as producers
-from gateway.admin.producers.messages import ListProducersRequest
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import RUNNING, Request
-from gateway.admin.transactions import remote as remote_hanging
-from gateway.admin.transactions import remote as transactions
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.producers import remote as producers
+from seqgate.gateway.admin.producers.messages import ListProducersRequest
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.request import RUNNING, Request
+from seqgate.gateway.admin.transactions import remote as remote_hanging
+from seqgate.gateway.admin.transactions import remote as transactions
+from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from gateway.admin.users import remote as users
-from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from seqgate.gateway.admin.users import remote as users
+from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 
 A = TypeVar("A")
 

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 import typer
 
-from gateway.admin.damage.messages import CutRow, DamagedRow
-from gateway.admin.every_worker import summed
-from gateway.admin.options import (
+from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
+from seqgate.gateway.admin.every_worker import summed
+from seqgate.gateway.admin.options import (
     AsJson,
     CommandConfig,
     ConfigFile,
@@ -22,7 +22,7 @@ from gateway.admin.options import (
     needs_bootstrap,
     reaching,
 )
-from gateway.admin.printing import (
+from seqgate.gateway.admin.printing import (
     UNKNOWN,
     Column,
     count,
@@ -33,7 +33,7 @@ from gateway.admin.printing import (
     print_table,
     shown,
 )
-from gateway.admin.status.messages import (
+from seqgate.gateway.admin.status.messages import (
     Broker,
     BucketState,
     ClusterStatus,
@@ -43,8 +43,8 @@ from gateway.admin.status.messages import (
     TroubledPartition,
     WorkerRow,
 )
-from gateway.cluster.cache.cache_state import CacheState
-from gateway.cluster.uploads.progress import UploadProgress
+from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.uploads.progress import UploadProgress
 
 
 def status(
@@ -88,7 +88,7 @@ def _show_cluster(
     as_json: bool,
 ) -> None:
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.status import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.status import remote  # noqa: PLC0415 - slow to import
 
         answer = remote.cluster_status(cluster)
     if as_json:

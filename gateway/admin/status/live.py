@@ -6,17 +6,23 @@ import os
 from functools import cache
 from pathlib import Path
 
-from gateway.admin.damage.rows import cut_row, damaged_row
-from gateway.admin.names.live import name_counters
-from gateway.admin.operation import LiveGateway
-from gateway.admin.producers.live import producer_counters
-from gateway.admin.status.messages import BucketState, Certificate, OfflinePartition, Status, StatusRequest
-from gateway.admin.traffic import Traffic
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import NodeServices, Services
-from gateway.security.certificate_age import age_warning
-from log import known_cut_bytes, known_damage
+from seqgate.gateway.admin.damage.rows import cut_row, damaged_row
+from seqgate.gateway.admin.names.live import name_counters
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.producers.live import producer_counters
+from seqgate.gateway.admin.status.messages import (
+    BucketState,
+    Certificate,
+    OfflinePartition,
+    Status,
+    StatusRequest,
+)
+from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.services import NodeServices, Services
+from seqgate.gateway.security.certificate_age import age_warning
+from seqgate.log import known_cut_bytes, known_damage
 
 
 def status(gateway: LiveGateway, _: StatusRequest) -> Status:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.admin.damage.messages import CutRow, DamagedRow
-from gateway.admin.names.messages import NameCounters
-from gateway.admin.producers.messages import ProducerCounters
-from gateway.admin.request import Request
-from gateway.cluster.cache.cache_state import CacheState
-from gateway.cluster.uploads.progress import UploadProgress
+from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
+from seqgate.gateway.admin.names.messages import NameCounters
+from seqgate.gateway.admin.producers.messages import ProducerCounters
+from seqgate.gateway.admin.request import Request
+from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.uploads.progress import UploadProgress
 
 
 class OfflinePartition(msgspec.Struct, frozen=True):

@@ -11,12 +11,12 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from gateway.admin.remote.cluster import Cluster, ask_broker
-from gateway.admin.remote.cluster import metadata as cluster_metadata
-from gateway.admin.remote.connection import BrokerAddress
-from gateway.admin.remote.errors import refusal
-from gateway.admin.request import ControlError
-from gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.cluster import metadata as cluster_metadata
+from seqgate.gateway.admin.remote.connection import BrokerAddress
+from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
 
 _BROKER_TIMEOUT_S: Final = 5.0
 _SOFTWARE: Final = "seqgate"

@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gateway.admin.client import Client
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
-from gateway.admin.printing import (
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from seqgate.gateway.admin.printing import (
     Column,
     count,
     counted,
@@ -22,15 +22,15 @@ from gateway.admin.printing import (
     print_table,
     shown,
 )
-from gateway.admin.request import STOPPED, ControlError, NotRunning
-from gateway.admin.sweep.messages import (
+from seqgate.gateway.admin.request import STOPPED, ControlError, NotRunning
+from seqgate.gateway.admin.sweep.messages import (
     ListTasksRequest,
     SweepPage,
     SweepRequest,
     SweepResultRequest,
     TaskRow,
 )
-from gateway.admin.times import duration_ms
+from seqgate.gateway.admin.times import duration_ms
 
 POLL_S: Final = 0.2
 """Time between two requests for the result of a sweep."""
@@ -93,7 +93,7 @@ def _sweep(client: Client, request: SweepRequest) -> SweepPage:
     try:
         task = client.ask(request)
     except NotRunning:
-        from gateway.admin.sweep import live  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.sweep import live  # noqa: PLC0415 - slow to import
 
         return live.sweep(client.data_dir, request, time.time_ns() // 1_000_000, _print_progress)
     while True:

@@ -13,10 +13,10 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gateway.admin.operation import LiveGateway
-from gateway.admin.request import STOPPED, ControlError
-from gateway.admin.stored import locked, metadata_directory, read_image
-from gateway.admin.sweep.messages import (
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import STOPPED, ControlError
+from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
+from seqgate.gateway.admin.sweep.messages import (
     ListTasksRequest,
     SweepPage,
     SweepRequest,
@@ -24,12 +24,12 @@ from gateway.admin.sweep.messages import (
     TaskPage,
     TaskRow,
 )
-from gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
-from gateway.admin.system_errors import in_words
-from gateway.metadata.image import MetadataImage
-from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
-from log import Storage, parse_partition_directory
-from log.stopped import FileLeak, leaks_of_directory, leaks_of_partition
+from seqgate.gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
+from seqgate.log import Storage, parse_partition_directory
+from seqgate.log.stopped import FileLeak, leaks_of_directory, leaks_of_partition
 
 
 def begin(gateway: LiveGateway, request: SweepRequest) -> TaskRow:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.request import PagedRequest, Request
 
 DEFAULT_MIN_AGE_MS: Final = 3_600_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from gateway.admin.address import SOCKET_NAME
-from gateway.admin.request import RUNNING, ControlError
-from gateway.admin.sweep.messages import (
+from seqgate.gateway.admin.address import SOCKET_NAME
+from seqgate.gateway.admin.request import RUNNING, ControlError
+from seqgate.gateway.admin.sweep.messages import (
     LeakRow,
     ListTasksRequest,
     SweepPage,
@@ -16,11 +16,11 @@ from gateway.admin.sweep.messages import (
     TaskPage,
     TaskRow,
 )
-from gateway.runtime.loop.clock import Task
-from gateway.runtime.services import Services
-from gateway.runtime.topics.producer_ids import SEEN_FILE
-from gateway.runtime.upkeep.file_sweep import ALL, MAX_FOUND, FileSweep, StateLeak, StateSweep
-from log.stopped import FileLeak
+from seqgate.gateway.runtime.loop.clock import Task
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
+from seqgate.gateway.runtime.upkeep.file_sweep import ALL, MAX_FOUND, FileSweep, StateLeak, StateSweep
+from seqgate.log.stopped import FileLeak
 
 NAME: Final = "sweep"
 KEPT_RESULTS: Final = 4

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.options import (
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.options import (
     AsJson,
     Bootstrap,
     CommandConfig,
@@ -19,8 +19,8 @@ from gateway.admin.options import (
     reaching,
     stop,
 )
-from gateway.admin.printing import Column, count, counted, print_json, print_lines, print_table, shown
-from gateway.admin.topics.messages import (
+from seqgate.gateway.admin.printing import Column, count, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.topics.messages import (
     WOULD_BE_DELETED,
     PartitionRow,
     TopicDescription,
@@ -64,7 +64,7 @@ def list_topics(
 ) -> None:
     """List the topics."""
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         rows = remote.list_topics(cluster, internal=internal)
     if as_json:
@@ -92,7 +92,7 @@ def describe(
       log end     the offset after the newest record that consumers can see (the high watermark)
     """  # noqa: D301 - \b keeps the lines of the list apart
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         found = remote.describe(cluster, list(dict.fromkeys(topics)))
     if as_json:
@@ -147,7 +147,7 @@ def create(
     """  # noqa: D301 - \b keeps the lines of the list apart
     wanted = name_values(settings or [], "--set")
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         outcomes = remote.create(
             cluster,
@@ -208,7 +208,7 @@ def alter(
         raise stop("nothing to alter: give --partitions, --set or --unset", code=2)
     wanted = name_values(settings or [], "--set")
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         outcome = remote.alter(cluster, topic, partitions=partitions, settings=wanted, unset=unset or [])
     _report([outcome], as_json=as_json)
@@ -230,7 +230,7 @@ def delete(
     """
     names = list(dict.fromkeys(topics))
     with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         found = remote.describe(cluster, names)
         if as_json and not yes:

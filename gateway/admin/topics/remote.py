@@ -12,11 +12,11 @@ from uuid import UUID
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from gateway.admin.configs import remote as configs
-from gateway.admin.remote.cluster import Cluster, topic_partition
-from gateway.admin.remote.errors import refusal
-from gateway.admin.request import ControlError
-from gateway.admin.topics.messages import (
+from seqgate.gateway.admin.configs import remote as configs
+from seqgate.gateway.admin.remote.cluster import Cluster, topic_partition
+from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.topics.messages import (
     ALTERED,
     CREATED,
     DELETED,

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.options import (
+from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.options import (
     AsJson,
     Asker,
     CommandConfig,
@@ -22,7 +22,7 @@ from gateway.admin.options import (
     is_confirmed,
     stop,
 )
-from gateway.admin.printing import (
+from seqgate.gateway.admin.printing import (
     Column,
     count,
     counted,
@@ -33,9 +33,9 @@ from gateway.admin.printing import (
     print_table,
     shown,
 )
-from gateway.admin.request import STOPPED
-from gateway.admin.times import duration_ms
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.request import STOPPED
+from seqgate.gateway.admin.times import duration_ms
+from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,

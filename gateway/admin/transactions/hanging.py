@@ -16,18 +16,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from gateway.admin.coordinators import offline_partitions
-from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
-from gateway.admin.operation import LiveGateway
-from gateway.admin.request import ControlError
-from gateway.admin.transactions.live import (
+from seqgate.gateway.admin.coordinators import offline_partitions
+from seqgate.gateway.admin.named_topics import check_led_here, find_topic, partitions_after
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.transactions.live import (
     Known,
     check_all_here,
     known_producers,
     pending_of_transaction,
     taking_part,
 )
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.messages import (
     NOT_PART,
     OVERDUE,
     UNKNOWN_PRODUCER,
@@ -37,14 +37,14 @@ from gateway.admin.transactions.messages import (
     HangingTransaction,
     TransactionAbort,
 )
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.rules import Producer
-from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from gateway.runtime.services import Services
-from log import LogError
-from seq_validator import ProducerEntry
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from seqgate.gateway.runtime.services import Services
+from seqgate.log import LogError
+from seqgate.seq_validator import ProducerEntry
 
 
 async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> HangingPage:

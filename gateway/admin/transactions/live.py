@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.admin.coordinators import as_control_error, offline_partitions
-from gateway.admin.operation import LiveGateway, page
-from gateway.admin.request import ControlError, Elsewhere
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.coordinators import as_control_error, offline_partitions
+from seqgate.gateway.admin.operation import LiveGateway, page
+from seqgate.gateway.admin.request import ControlError, Elsewhere
+from seqgate.gateway.admin.transactions.messages import (
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FencedBy,
@@ -19,16 +19,23 @@ from gateway.admin.transactions.messages import (
     TransactionPage,
     TransactionPartition,
 )
-from gateway.admin.transactions.views import MAX_TOLD, age_ms, describe, in_order, pending_offset, rows_of_ids
-from gateway.coordinator.group.offsets import HeldOffset
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction
-from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.metadata.image import TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import CoordinatorServices, Services
+from seqgate.gateway.admin.transactions.views import (
+    MAX_TOLD,
+    age_ms,
+    describe,
+    in_order,
+    pending_offset,
+    rows_of_ids,
+)
+from seqgate.gateway.coordinator.group.offsets import HeldOffset
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction
+from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.services import CoordinatorServices, Services
 
 
 def list_transactions(gateway: LiveGateway, request: ListTransactionsRequest) -> TransactionPage:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.request import PagedRequest, Request
 
 
 class PendingOffset(msgspec.Struct, frozen=True):
@@ -137,7 +137,7 @@ class DescribeTransactionRequest(PagedRequest[TransactionDescription], tag="tran
 class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that a partition has open from `first_offset` on, and why it counts as hanging.
 
-    `reason` is one of the words in `gateway.admin.transactions.messages`. `age_ms` is the time since the
+    `reason` is one of the words in `seqgate.gateway.admin.transactions.messages`. `age_ms` is the time since the
     producer last wrote to the partition, by the gateway's clock; `last_timestamp` is the timestamp of its
     newest record.
     """

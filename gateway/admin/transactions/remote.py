@@ -15,9 +15,9 @@ from kafka import KafkaProducer
 from kafka.admin import AbortTransactionSpec, OffsetSpec, TransactionState
 from kafka.errors import TransactionalIdNotFoundError
 
-from gateway.admin.remote.cluster import Cluster, led_partitions, opened
-from gateway.admin.request import ControlError
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, opened
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.transactions.messages import (
     NOT_PART,
     OVERDUE,
     UNKNOWN_PRODUCER,

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateway.admin.request import ControlError
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored import metadata_directory, partition_directories
-from gateway.admin.system_errors import in_words
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.stored import metadata_directory, partition_directories
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.transactions.messages import (
     DescribeTransactionRequest,
     ListTransactionsRequest,
     PendingOffset,
@@ -22,16 +22,16 @@ from gateway.admin.transactions.messages import (
     TransactionPage,
     TransactionPartition,
 )
-from gateway.admin.transactions.views import describe, in_order, pending_offset, rows_of_ids
-from gateway.coordinator.group import records as group_records
-from gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
-from gateway.coordinator.transaction import records as transaction_records
-from gateway.coordinator.transaction.records import Transaction
-from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.operations.operations import Codec, decoded
-from log import IncompatibleFormat, LogError, Storage
-from log.stopped import stored_batches
+from seqgate.gateway.admin.transactions.views import describe, in_order, pending_offset, rows_of_ids
+from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
+from seqgate.gateway.coordinator.transaction import records as transaction_records
+from seqgate.gateway.coordinator.transaction.records import Transaction
+from seqgate.gateway.coordinator.transaction.shard import TransactionShard
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.operations.operations import Codec, decoded
+from seqgate.log import IncompatibleFormat, LogError, Storage
+from seqgate.log.stopped import stored_batches
 
 
 def list_transactions(gateway: StoppedGateway, request: ListTransactionsRequest) -> TransactionPage:

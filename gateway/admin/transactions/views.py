@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gateway.admin.operation import page
-from gateway.admin.request import MAX_PAGE_ROWS, ControlError
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.operation import page
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
+from seqgate.gateway.admin.transactions.messages import (
     ListTransactionsRequest,
     PendingOffset,
     TransactionDescription,
     TransactionPartition,
     TransactionRow,
 )
-from gateway.coordinator.group.offsets import HeldOffset
-from gateway.coordinator.transaction.records import IDLE, MAY_FOLLOW, Transaction
-from gateway.coordinator.transaction.rules import (
+from seqgate.gateway.coordinator.group.offsets import HeldOffset
+from seqgate.gateway.coordinator.transaction.records import IDLE, MAY_FOLLOW, Transaction
+from seqgate.gateway.coordinator.transaction.rules import (
     NO_DURATION,
     InvalidPattern,
     Wanted,

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.admin.operation import LiveGateway, page
-from gateway.admin.request import ControlError
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored import create_metadata, metadata_directory, open_metadata, read_image
-from gateway.admin.users.messages import (
+from seqgate.gateway.admin.operation import LiveGateway, page
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.stored import create_metadata, metadata_directory, open_metadata, read_image
+from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
     ChangedUser,
     CredentialRow,
@@ -28,13 +28,13 @@ from gateway.admin.users.messages import (
     UserPage,
     UserRow,
 )
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord
-from gateway.metadata.users import Deletion, Upsertion, alter_users
-from gateway.runtime.topics.metadata_log import Decide
-from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
-from log import LogError
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.metadata.users import Deletion, Upsertion, alter_users
+from seqgate.gateway.runtime.topics.metadata_log import Decide
+from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
+from seqgate.log import LogError
 
 
 def set_credentials(

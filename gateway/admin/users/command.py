@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.options import (
+from seqgate.gateway.admin.options import (
     AsJson,
     CommandConfig,
     ConfigFile,
@@ -18,8 +18,8 @@ from gateway.admin.options import (
     asking_either,
     stop,
 )
-from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
-from gateway.admin.users.messages import (
+from seqgate.gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
     ChangedUser,
     ListUsersRequest,
@@ -27,7 +27,12 @@ from gateway.admin.users.messages import (
     RemoveUserRequest,
     UserPage,
 )
-from gateway.security.sasl.scram_credential import MAX_ITERATIONS, MIN_ITERATIONS, ScramHash, salt_password
+from seqgate.gateway.security.sasl.scram_credential import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramHash,
+    salt_password,
+)
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.request import PagedRequest, Request
 
 
 class CredentialRow(msgspec.Struct, frozen=True):

@@ -15,11 +15,11 @@ from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserSc
 from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
 from kio.static.primitive import i8, i32
 
-from gateway.admin.remote.cluster import Cluster, ask_broker
-from gateway.admin.remote.errors import refusal
-from gateway.admin.request import ControlError
-from gateway.admin.users.changes import hash_of, no_user
-from gateway.admin.users.messages import (
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.users.changes import hash_of, no_user
+from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
     ChangedUser,
     CredentialRow,
@@ -28,7 +28,7 @@ from gateway.admin.users.messages import (
     UserPage,
     UserRow,
 )
-from gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 
 
 def list_users(cluster: Cluster, _: ListUsersRequest) -> UserPage:

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.options import AsJson, ConfigFile, DataDir, OnlyPartition, OnlyTopic, asking, stop
-from gateway.admin.printing import Column, moment, print_json, print_lines, print_table, shown
-from gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
+from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, OnlyPartition, OnlyTopic, asking, stop
+from seqgate.gateway.admin.printing import Column, moment, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
 
 NONE: Final = "-"
 SHOWN: Final = 100

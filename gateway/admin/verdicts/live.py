@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gateway.admin.operation import LiveGateway
-from gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictPage, VerdictRow
-from gateway.runtime.partitions.verdicts import Verdict
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictPage, VerdictRow
+from seqgate.gateway.runtime.partitions.verdicts import Verdict
 
 
 def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> VerdictPage:

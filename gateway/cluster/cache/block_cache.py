@@ -8,8 +8,8 @@ import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
-from log import Place
-from log.sparse import BLOCK_BYTES, SegmentKey, SparseDisk, SparseFile
+from seqgate.log import Place
+from seqgate.log.sparse import BLOCK_BYTES, SegmentKey, SparseDisk, SparseFile
 
 HELD_AT_ONCE: Final = 8
 """Blocks that are fetched at the same time for a user who needs whole files."""

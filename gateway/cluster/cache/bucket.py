@@ -16,13 +16,26 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from gateway.cluster.cache.part_reader import PartReader, read_parts
-from gateway.cluster.objects.objects import CountedObjects, Counts, Missing, ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.manifest import Manifest, PartitionKey, SegmentRef, decode_manifest, manifest_key
-from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.wal.persistence import PersistentReads
-from log import IncompatibleFormat
-from log.sparse import SegmentKey
+from seqgate.gateway.cluster.cache.part_reader import PartReader, read_parts
+from seqgate.gateway.cluster.objects.objects import (
+    CountedObjects,
+    Counts,
+    Missing,
+    ObjectStore,
+    Refused,
+    StoreFailed,
+)
+from seqgate.gateway.cluster.parts.manifest import (
+    Manifest,
+    PartitionKey,
+    SegmentRef,
+    decode_manifest,
+    manifest_key,
+)
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.log import IncompatibleFormat
+from seqgate.log.sparse import SegmentKey
 
 ATTEMPTS: Final = 5
 """Reads of a segment whose parts are replaced while they are read."""

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from log import Storage
-from log.sparse import BLOCK_BYTES, SparseDisk
+from seqgate.log import Storage
+from seqgate.log.sparse import BLOCK_BYTES, SparseDisk
 
 logger = logging.getLogger(__name__)
 

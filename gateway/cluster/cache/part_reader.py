@@ -6,9 +6,9 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.manifest import PartitionKey, PartRef, part_key
-from gateway.cluster.parts.part_object import (
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.parts.manifest import PartitionKey, PartRef, part_key
+from seqgate.gateway.cluster.parts.part_object import (
     BLOCK_BYTES,
     PartIndex,
     data_place,
@@ -16,7 +16,7 @@ from gateway.cluster.parts.part_object import (
     decode_part_index,
     index_place,
 )
-from gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
 
 INDEXES_KEPT: Final = 4096
 """Part indexes kept in memory; the least recently used one is read again when needed."""

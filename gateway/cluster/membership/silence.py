@@ -34,11 +34,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed
-from gateway.cluster.wal.ended import SealedWal, seal, seal_all
-from gateway.cluster.wal.sessions import RegisteredSession, Session, decode_boundary
-from gateway.cluster.wal.wal_object import FOOTER_BYTES, CorruptWalObject, boundary_key, identify, object_key
-from log import IncompatibleFormat, StorageFailed
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed
+from seqgate.gateway.cluster.wal.ended import SealedWal, seal, seal_all
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Session, decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import (
+    FOOTER_BYTES,
+    CorruptWalObject,
+    boundary_key,
+    identify,
+    object_key,
+)
+from seqgate.log import IncompatibleFormat, StorageFailed
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from gateway.cluster.wal.sessions import CHANGE_MAGIC
-from gateway.cluster.wal.wal_object import NONCE_BYTES, registration_key
-from log import CorruptRecord, IncompatibleFormat
-from log.format.record_batch import BatchHeader, crc_matches, parse_header
-from seq_validator.checksum import crc32c
+from seqgate.gateway.cluster.wal.sessions import CHANGE_MAGIC
+from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES, registration_key
+from seqgate.log import CorruptRecord, IncompatibleFormat
+from seqgate.log.format.record_batch import BatchHeader, crc_matches, parse_header
+from seqgate.seq_validator.checksum import crc32c
 
 VERSION: Final = 1
 CHANGE: Final = 0

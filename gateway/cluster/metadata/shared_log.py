@@ -33,7 +33,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from gateway.cluster.metadata.change import (
+from seqgate.gateway.cluster.metadata.change import (
     CHANGE,
     PIECE,
     CorruptChange,
@@ -42,10 +42,10 @@ from gateway.cluster.metadata.change import (
     encode_change,
     placed_batch,
 )
-from gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
-from gateway.cluster.objects.objects import Missing, ObjectStore
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import (
     CHANGE_MAGIC,
     SHARED_METADATA_SINCE,
     LogShortened,
@@ -59,10 +59,10 @@ from gateway.cluster.wal.sessions import (
     read_on,
     read_shortened,
 )
-from gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX, registration_key, snapshot_key
-from log import CorruptRecord, IncompatibleFormat
-from log.format.record_batch import BatchHeader
-from log.format.records import Record, build_batch, iterate_records
+from seqgate.gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX, registration_key, snapshot_key
+from seqgate.log import CorruptRecord, IncompatibleFormat
+from seqgate.log.format.record_batch import BatchHeader
+from seqgate.log.format.records import Record, build_batch, iterate_records
 
 logger = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
-from gateway.cluster.metadata.change import placed_batch
-from gateway.cluster.wal.sessions import RegisteredSession, Snapshot
-from gateway.cluster.wal.wal_object import NONCE_BYTES, snapshot_key
-from log import CorruptRecord, IncompatibleFormat
-from log.format.record_batch import BatchHeader, crc_matches, parse_header
-from log.format.records import NewRecord, build_batch
-from seq_validator.checksum import crc32c
+from seqgate.gateway.cluster.metadata.change import placed_batch
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Snapshot
+from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES, snapshot_key
+from seqgate.log import CorruptRecord, IncompatibleFormat
+from seqgate.log.format.record_batch import BatchHeader, crc_matches, parse_header
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.seq_validator.checksum import crc32c
 
 MAGIC: Final = b"SQMS"
 VERSION: Final = 1

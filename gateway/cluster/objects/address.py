@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import (
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import (
     ObjectStore,
     Refused,
 )
-from gateway.cluster.objects.s3_errors import is_about_certificates
-from gateway.config.cluster import BucketAddress, DirectoryAddress, parse_address
+from seqgate.gateway.cluster.objects.s3_errors import is_about_certificates
+from seqgate.gateway.config.cluster import BucketAddress, DirectoryAddress, parse_address
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -44,7 +44,7 @@ class _Authorities(NamedTuple):
 
 
 def open_objects(address: str, options: StoreOptions, environment: Mapping[str, str]) -> ObjectStore:
-    """Return the store at an address that `gateway.config` has checked. Nothing is sent before the first
+    """Return the store at an address that `seqgate.gateway.config` has checked. Nothing is sent before the first
     call.
 
     `environment` gives what is not set, and the credentials. obstore itself reads the other AWS_ variables,
@@ -76,7 +76,7 @@ def _open_bucket(
     place: BucketAddress, settings: Mapping[str, str], authorities: _Authorities | None, timeout_s: float
 ) -> ObjectStore:
     try:
-        from gateway.cluster.objects.obstore_objects import ObstoreObjects  # noqa: PLC0415 - an extra
+        from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise Refused(
             f"the package {error.name}, which a cluster in a bucket needs, is not installed; run: pip "

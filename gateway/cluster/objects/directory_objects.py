@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gateway.cluster.objects.objects import (
+from seqgate.gateway.cluster.objects.objects import (
     AlreadyThere,
     Buffer,
     Changed,

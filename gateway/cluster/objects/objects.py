@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from gateway.durations import Durations
+from seqgate.gateway.durations import Durations
 
 Buffer = bytes | bytearray | memoryview
 LONGEST_KEY: Final = 512

@@ -18,7 +18,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
-from gateway.cluster.objects.objects import (
+from seqgate.gateway.cluster.objects.objects import (
     AlreadyThere,
     Buffer,
     Changed,
@@ -29,8 +29,8 @@ from gateway.cluster.objects.objects import (
     check_key,
     check_prefix,
 )
-from gateway.cluster.objects.s3_errors import NO_ETAG, NO_SUCH_KEY, answer_in, meaning
-from gateway.config.exposure import is_loopback
+from seqgate.gateway.cluster.objects.s3_errors import NO_ETAG, NO_SUCH_KEY, answer_in, meaning
+from seqgate.gateway.config.exposure import is_loopback
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from gateway.cluster.objects.objects import (
+from seqgate.gateway.cluster.objects.objects import (
     AlreadyThere,
     Changed,
     Missing,

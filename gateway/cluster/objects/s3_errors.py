@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from gateway.cluster.objects.objects import Refused, StoreFailed, Untrusted
+from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed, Untrusted
 
 _STATUS: Final = re.compile(r"Server returned non-2xx status code: ([0-9]{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9._-]{1,100})</Code>")

@@ -28,11 +28,11 @@ from uuid import UUID
 
 import msgspec
 
-from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
-from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.wal.persistence import PersistentReads
-from log import IncompatibleFormat
-from seq_validator.checksum import crc32c
+from seqgate.gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.log import IncompatibleFormat
+from seqgate.seq_validator.checksum import crc32c
 
 VERSION: Final = 1
 UNKNOWN: Final = -1

@@ -27,9 +27,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.cluster.objects.objects import Buffer
-from log import IncompatibleFormat
-from seq_validator.checksum import crc32c
+from seqgate.gateway.cluster.objects.objects import Buffer
+from seqgate.log import IncompatibleFormat
+from seqgate.seq_validator.checksum import crc32c
 
 VERSION: Final = 1
 BLOCK_BYTES: Final = 1 << 20

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from gateway.cluster.cache.part_reader import PartReader
-from gateway.cluster.objects.objects import Missing, ObjectStore, Refused
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.cache.part_reader import PartReader
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore, Refused
+from seqgate.gateway.cluster.parts.manifest import (
     FileRef,
     Manifest,
     PartitionKey,
@@ -28,12 +28,12 @@ from gateway.cluster.parts.manifest import (
     manifest_key,
     part_key,
 )
-from gateway.cluster.parts.part_object import BLOCK_BYTES, CorruptPart
-from gateway.cluster.wal.persistence import PersistentReads
-from log import IncompatibleFormat
-from log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
-from log.uploading import TransactionIndex, aborts_name
-from seq_validator.checksum import crc32c
+from seqgate.gateway.cluster.parts.part_object import BLOCK_BYTES, CorruptPart
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.log import IncompatibleFormat
+from seqgate.log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from seqgate.log.uploading import TransactionIndex, aborts_name
+from seqgate.seq_validator.checksum import crc32c
 
 logger = logging.getLogger(__name__)
 

@@ -33,8 +33,8 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
+from seqgate.gateway.cluster.parts.manifest import (
     FileRef,
     Manifest,
     PartitionKey,
@@ -45,16 +45,16 @@ from gateway.cluster.parts.manifest import (
     manifest_key,
     part_key,
 )
-from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
-from gateway.cluster.rebuild.segment_ends import SegmentEnds
-from gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, WalRange
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import read_boundary
-from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
-from log import CorruptRecord, IncompatibleFormat
-from log.rebuilding import StagedPartitions
-from log.uploading import LOG_START_OFFSET, index_names, log_start_content, log_start_in
-from seq_validator.checksum import crc32c
+from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
+from seqgate.gateway.cluster.rebuild.segment_ends import SegmentEnds
+from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, WalRange
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import read_boundary
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
+from seqgate.log import CorruptRecord, IncompatibleFormat
+from seqgate.log.rebuilding import StagedPartitions
+from seqgate.log.uploading import LOG_START_OFFSET, index_names, log_start_content, log_start_in
+from seqgate.seq_validator.checksum import crc32c
 
 MANIFESTS_AT_ONCE: Final = 64
 PARTS_AT_ONCE: Final = 8

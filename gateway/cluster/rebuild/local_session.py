@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from log import IncompatibleFormat, Storage
-from log.rebuilding import BUCKET_SESSION
+from seqgate.log import IncompatibleFormat, Storage
+from seqgate.log.rebuilding import BUCKET_SESSION
 
 VERSION: Final = 1
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.cluster.metadata.change import CorruptChange, StoredChange
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.rebuild.history import Restored, restore
-from gateway.cluster.wal.ended import EndedSession, WalRange
-from gateway.cluster.wal.sessions import Snapshot
-from log.format.record_batch import parse_header
-from log.rebuilding import RebuiltDirectory
+from seqgate.gateway.cluster.metadata.change import CorruptChange, StoredChange
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.rebuild.history import Restored, restore
+from seqgate.gateway.cluster.wal.ended import EndedSession, WalRange
+from seqgate.gateway.cluster.wal.sessions import Snapshot
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.rebuilding import RebuiltDirectory
 
 SEGMENT_BYTES: Final = 256 * 1024 * 1024
 """The size of a segment of the metadata log beyond which the next one begins."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.wal.wal_object import DataRow
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.wal.wal_object import DataRow
 
 
 class Place(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from gateway.cluster.objects.objects import AlreadyThere, Missing
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import CorruptRegistration
-from log import IncompatibleFormat
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Missing
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
+from seqgate.log import IncompatibleFormat
 
 KEY: Final = "import"
 _VERSION: Final = 1

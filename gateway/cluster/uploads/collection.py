@@ -45,13 +45,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, ObjectStore, StoreFailed
-from gateway.cluster.parts.manifest import PREFIX, Manifest, Manifests, PartitionKey, Place, partition_of
-from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, EndedSessions, RowAt, WalRange
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import decode_boundary, encode_boundary, read_boundary
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, ObjectStore, StoreFailed
+from seqgate.gateway.cluster.parts.manifest import (
+    PREFIX,
+    Manifest,
+    Manifests,
+    PartitionKey,
+    Place,
+    partition_of,
+)
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.wal.ended import (
+    Collected,
+    EndedRows,
+    EndedSession,
+    EndedSessions,
+    RowAt,
+    WalRange,
+)
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import decode_boundary, encode_boundary, read_boundary
+from seqgate.gateway.cluster.wal.wal_object import (
     SESSIONS_BOUNDARY_KEY,
     WAL_PREFIX,
     CorruptWalObject,
@@ -63,8 +77,8 @@ from gateway.cluster.wal.wal_object import (
     in_one_piece,
     object_key,
 )
-from log import IncompatibleFormat
-from log.uploading import LOG_START_OFFSET, log_start_in
+from seqgate.log import IncompatibleFormat
+from seqgate.log.uploading import LOG_START_OFFSET, log_start_in
 
 logger = logging.getLogger(__name__)
 

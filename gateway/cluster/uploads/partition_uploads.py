@@ -18,8 +18,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.objects.objects import (
+    AlreadyThere,
+    Buffer,
+    Missing,
+    ObjectStore,
+    Refused,
+    StoreFailed,
+)
+from seqgate.gateway.cluster.parts.manifest import (
     UNKNOWN,
     FileRef,
     Manifest,
@@ -31,11 +38,11 @@ from gateway.cluster.parts.manifest import (
     part_key,
     part_name,
 )
-from gateway.cluster.parts.part_object import PartHead, encode_part
-from gateway.cluster.wal.persistence import PersistentReads
-from log import CorruptRecord, PartitionLog, Storage
-from log.sparse import SegmentKey, SparseFile
-from log.uploading import (
+from seqgate.gateway.cluster.parts.part_object import PartHead, encode_part
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.log import CorruptRecord, PartitionLog, Storage
+from seqgate.log.sparse import SegmentKey, SparseFile
+from seqgate.log.uploading import (
     DataFile,
     LogView,
     SegmentView,
@@ -47,7 +54,7 @@ from log.uploading import (
     side_files,
     view,
 )
-from seq_validator.checksum import crc32c
+from seqgate.seq_validator.checksum import crc32c
 
 PART_BYTES: Final = 8 << 20
 """The most bytes of a part, and of the upload's memory. A larger batch has a part of its own."""

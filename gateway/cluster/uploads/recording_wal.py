@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gateway.cluster.uploads.collection import Coverage
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.wal_object import Row, RowData
+from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.wal_object import Row, RowData
 
 
 class RecordingWal:

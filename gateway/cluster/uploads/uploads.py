@@ -17,22 +17,29 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.manifest import Manifest, Manifests, NoLongerLed, Overtaken, PartitionKey, part_key
-from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.uploads.collection import Collection as Deletions
-from gateway.cluster.uploads.collection import Coverage, EndedLogs, search
-from gateway.cluster.uploads.partition_uploads import (
+from seqgate.gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
+from seqgate.gateway.cluster.parts.manifest import (
+    Manifest,
+    Manifests,
+    NoLongerLed,
+    Overtaken,
+    PartitionKey,
+    part_key,
+)
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.uploads.collection import Collection as Deletions
+from seqgate.gateway.cluster.uploads.collection import Coverage, EndedLogs, search
+from seqgate.gateway.cluster.uploads.partition_uploads import (
     Partitions,
     PartitionUploads,
     Uploaded,
     UploadLimits,
     UploadPorts,
 )
-from gateway.cluster.uploads.progress import Rounds, UploadProgress
-from gateway.cluster.wal.ended import EndedSessions
-from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from log import IncompatibleFormat, LogError, PartitionLog, Storage, StorageFailed
+from seqgate.gateway.cluster.uploads.progress import Rounds, UploadProgress
+from seqgate.gateway.cluster.wal.ended import EndedSessions
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage, StorageFailed
 
 logger = logging.getLogger(__name__)
 

@@ -31,17 +31,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import (
     RegisteredSession,
     Session,
     read_boundary,
     read_sessions_boundary,
     sessions,
 )
-from gateway.cluster.wal.wal_object import END_BYTES as OBJECT_END_BYTES
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.wal.wal_object import END_BYTES as OBJECT_END_BYTES
+from seqgate.gateway.cluster.wal.wal_object import (
     NONCE_BYTES,
     CorruptWalObject,
     Identity,

@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from gateway.cluster.objects.objects import ObjectStore, StoreFailed
+from seqgate.gateway.cluster.objects.objects import ObjectStore, StoreFailed
 
 logger = logging.getLogger(__name__)
 

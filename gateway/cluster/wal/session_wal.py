@@ -35,10 +35,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, ObjectStore, Refused, StoreFailed
-from gateway.cluster.wal.persistence import Backoff, StoreOutage
-from gateway.cluster.wal.sessions import Session
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.objects.objects import (
+    AlreadyThere,
+    Buffer,
+    Missing,
+    ObjectStore,
+    Refused,
+    StoreFailed,
+)
+from seqgate.gateway.cluster.wal.persistence import Backoff, StoreOutage
+from seqgate.gateway.cluster.wal.sessions import Session
+from seqgate.gateway.cluster.wal.wal_object import (
     END_BYTES,
     FOOTER_BYTES,
     CorruptWalObject,
@@ -52,7 +59,7 @@ from gateway.cluster.wal.wal_object import (
     identify,
     object_key,
 )
-from log import IncompatibleFormat
+from seqgate.log import IncompatibleFormat
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Registration of sessions: each is the next object of `meta/`, created only if it is absent.
 
 `meta/` is one dense log of the whole cluster. Its objects are registrations, and changes of the metadata
-(`gateway.cluster.metadata`), in the order in which they were created. So the number of a registration is
+(`seqgate.gateway.cluster.metadata`), in the order in which they were created. So the number of a registration is
 unique for ever without an allocator. A registration is JSON:
 
     version          of this content
@@ -31,9 +31,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.wal_object import (
     NONCE_BYTES,
     SESSIONS_BOUNDARY_KEY,
     SHORTENED_KEY,
@@ -41,7 +41,7 @@ from gateway.cluster.wal.wal_object import (
     boundary_key,
     registration_key,
 )
-from log import IncompatibleFormat
+from seqgate.log import IncompatibleFormat
 
 CLUSTER_VERSION: Final = 4
 """The newest version of a bucket's content that this release knows. A release that changes a format there, or

@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.cluster.objects.objects import Buffer
-from log import IncompatibleFormat
-from seq_validator.checksum import crc32c
+from seqgate.gateway.cluster.objects.objects import Buffer
+from seqgate.log import IncompatibleFormat
+from seqgate.seq_validator.checksum import crc32c
 
 VERSION: Final = 2
 NONCE_BYTES: Final = 16

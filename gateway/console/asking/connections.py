@@ -16,10 +16,10 @@ from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
-from gateway.admin.remote.client_security import ClientSecurity
-from gateway.admin.remote.cluster import Cluster, ask_broker, connected, metadata
-from gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, connected, metadata
+from seqgate.gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
+from seqgate.gateway.admin.request import ControlError
 
 MOST_IDLE: Final = 32
 """Connections that wait for their next use; the one that waits longest is closed when another comes."""

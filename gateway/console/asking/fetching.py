@@ -17,13 +17,13 @@ from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from gateway.admin.remote.cluster import Cluster, ask_broker
-from gateway.admin.remote.errors import refusal
-from gateway.console.asking.topics import TopicPlaces
-from log import CorruptRecord, LogError
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import MAGIC, BatchHeader, crc_matches, whole_batches
-from log.format.records import iterate_records
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.console.asking.topics import TopicPlaces
+from seqgate.log import CorruptRecord, LogError
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import MAGIC, BatchHeader, crc_matches, whole_batches
+from seqgate.log.format.records import iterate_records
 
 TIMEOUT_S: Final = 20.0
 PLAIN_BYTES: Final = 128 << 20

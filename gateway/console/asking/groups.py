@@ -33,7 +33,7 @@ from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeRe
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
 
-from gateway.admin.groups.remote import (
+from seqgate.gateway.admin.groups.remote import (
     CLASSIC,
     CONSUMER,
     SHARE,
@@ -43,9 +43,9 @@ from gateway.admin.groups.remote import (
     listed,
     offsets_of,
 )
-from gateway.admin.remote.cluster import Cluster, ask_broker
-from gateway.admin.request import ControlError
-from gateway.console.asking.connections import Cache
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.connections import Cache
 
 TIMEOUT_S: Final = 10.0
 _GROUP: Final = i8(0)

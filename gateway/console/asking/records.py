@@ -17,10 +17,10 @@ from typing import Final
 
 import re2
 
-from gateway.admin.remote.cluster import Cluster, topic_partition
-from gateway.admin.request import ControlError
-from gateway.console.asking.fetching import Limits, ReadRecord, Stretch, fetch
-from gateway.console.asking.topics import TopicPlaces, offsets, partition_figures
+from seqgate.gateway.admin.remote.cluster import Cluster, topic_partition
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.fetching import Limits, ReadRecord, Stretch, fetch
+from seqgate.gateway.console.asking.topics import TopicPlaces, offsets, partition_figures
 
 ANYWHERE: Final = "anywhere"
 PLACES: Final = (ANYWHERE, "key", "value", "headers")

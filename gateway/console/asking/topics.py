@@ -19,10 +19,10 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from gateway.admin.remote.cluster import Cluster, ask_broker, metadata, topic_partition
-from gateway.admin.remote.errors import no_topic, refusal
-from gateway.admin.request import ControlError
-from gateway.console.asking.connections import Cache
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata, topic_partition
+from seqgate.gateway.admin.remote.errors import no_topic, refusal
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.connections import Cache
 
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from kafka.errors import BrokerResponseError, TransactionalIdNotFoundError
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import ControlError
-from gateway.admin.transactions.remote import describe_all
-from gateway.console.asking.connections import Cache
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.transactions.remote import describe_all
+from seqgate.gateway.console.asking.connections import Cache
 
 KEPT_S: Final = 2.0
 STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")

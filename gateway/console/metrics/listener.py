@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.admin.request import ControlError, Request
+from seqgate.gateway.admin.request import ControlError, Request
 
 TIMEOUT_S: Final = 5.0
 MOST_BYTES: Final = 64 << 20

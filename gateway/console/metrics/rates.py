@@ -12,11 +12,18 @@ from typing import Final, NamedTuple
 from kafka.admin import OffsetSpec
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.admin.remote.client_security import ClientSecurity
-from gateway.admin.remote.cluster import Cluster, led_partitions
-from gateway.admin.request import ControlError
-from gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
-from gateway.console.metrics.listener import MetricsListener, Sample, buckets, quantile, samples, totals
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
+from seqgate.gateway.console.metrics.listener import (
+    MetricsListener,
+    Sample,
+    buckets,
+    quantile,
+    samples,
+    totals,
+)
 
 DURATION: Final = "seqgate_request_duration_seconds"
 LATENESS: Final = "seqgate_event_loop_delay_seconds"

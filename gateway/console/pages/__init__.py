@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.console.page import Page
-from gateway.console.pages import (
+from seqgate.gateway.console.page import Page
+from seqgate.gateway.console.pages import (
     access_acls,
     access_users,
     backlog,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.admin.acls.command import Actions, Resource, WrongOptions, filter_of
-from gateway.admin.acls.remote import create, delete, find
-from gateway.admin.request import ControlError
-from gateway.console.page import (
+from seqgate.gateway.admin.acls.command import Actions, Resource, WrongOptions, filter_of
+from seqgate.gateway.admin.acls.remote import create, delete, find
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,
@@ -21,7 +21,7 @@ from gateway.console.page import (
     Visit,
     page_of,
 )
-from gateway.security.acls.access import (
+from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
     WILDCARD,
     AclEntry,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gateway.admin.printing import shown
-from gateway.admin.quotas.command import QuotaRow
-from gateway.admin.quotas.remote import change, find
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import ControlError
-from gateway.admin.users.command import credential_for
-from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
-from gateway.admin.users.remote import add_user, list_users, remove_user
-from gateway.console.page import (
+from seqgate.gateway.admin.printing import shown
+from seqgate.gateway.admin.quotas.command import QuotaRow
+from seqgate.gateway.admin.quotas.remote import change, find
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.users.command import credential_for
+from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
+from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user
+from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,
@@ -25,8 +25,8 @@ from gateway.console.page import (
     Visit,
     page_of,
 )
-from gateway.console.pages.links import link, typed_for
-from gateway.security.sasl.scram_credential import MAX_ITERATIONS, MIN_ITERATIONS, ScramHash
+from seqgate.gateway.console.pages.links import link, typed_for
+from seqgate.gateway.security.sasl.scram_credential import MAX_ITERATIONS, MIN_ITERATIONS, ScramHash
 
 _MECHANISMS: Final = {hashing.mechanism: hashing for hashing in ScramHash}
 MOST_HASHES: Final = 1_000_000

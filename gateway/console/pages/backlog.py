@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
-from gateway.console.asking.topics import topic_settings
-from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
+from seqgate.gateway.admin.backlog.messages import BacklogPage, BacklogRequest
+from seqgate.gateway.console.asking.topics import topic_settings
+from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 
 BYTES: Final = "backlog.quota.bytes"
 AGE: Final = "backlog.quota.ms"

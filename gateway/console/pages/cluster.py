@@ -7,17 +7,17 @@ from typing import Final, NamedTuple
 
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 
-from gateway.admin.configs import remote as configs_remote
-from gateway.admin.configs.command import ConfigRow
-from gateway.admin.configs.remote import Resource
-from gateway.admin.gateways import remote
-from gateway.admin.gateways.messages import DrainRequest, Gateways, GatewaysRequest, MoveRequest
-from gateway.admin.remote.cluster import ALL_BROKERS, Cluster
-from gateway.admin.request import ControlError
-from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
-from gateway.admin.status.remote import cluster_status
-from gateway.console.asking.connections import Cache, leaders_of
-from gateway.console.page import (
+from seqgate.gateway.admin.configs import remote as configs_remote
+from seqgate.gateway.admin.configs.command import ConfigRow
+from seqgate.gateway.admin.configs.remote import Resource
+from seqgate.gateway.admin.gateways import remote
+from seqgate.gateway.admin.gateways.messages import DrainRequest, Gateways, GatewaysRequest, MoveRequest
+from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
+from seqgate.gateway.admin.status.remote import cluster_status
+from seqgate.gateway.console.asking.connections import Cache, leaders_of
+from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,
@@ -29,7 +29,7 @@ from gateway.console.page import (
     Visit,
     page_of,
 )
-from gateway.console.pages.links import link
+from seqgate.gateway.console.pages.links import link
 
 KEPT_S: Final = 3.0
 MOST_CHANGES: Final = 30

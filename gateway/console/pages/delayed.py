@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.request import ControlError
-from gateway.console.asking.topics import topic_settings
-from gateway.console.metrics import rates
-from gateway.console.metrics.listener import Sample, samples
-from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.topics import topic_settings
+from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.metrics.listener import Sample, samples
+from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
 
 HEADER: Final = "delivery.delay.header"
 LONGEST: Final = "delivery.delay.max.ms"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.groups.assigned import assigned
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.assigned import assigned
+from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupDescription,
@@ -21,7 +21,7 @@ from gateway.admin.groups.messages import (
     ResetTarget,
     TopicSelection,
 )
-from gateway.admin.groups.remote import (
+from seqgate.gateway.admin.groups.remote import (
     EMPTY_STATES,
     SHARE,
     STREAMS,
@@ -31,12 +31,12 @@ from gateway.admin.groups.remote import (
     listed,
     reset_offsets,
 )
-from gateway.admin.printing import shown
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import MAX_PAGE_ROWS, ControlError
-from gateway.admin.times import timestamp_ms
-from gateway.admin.transactions.messages import PendingOffset
-from gateway.console.asking.groups import (
+from seqgate.gateway.admin.printing import shown
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
+from seqgate.gateway.admin.times import timestamp_ms
+from seqgate.gateway.admin.transactions.messages import PendingOffset
+from seqgate.gateway.console.asking.groups import (
     KINDS,
     SIMPLE,
     TOTAL,
@@ -49,7 +49,7 @@ from gateway.console.asking.groups import (
     lag_by_topic,
     series_of,
 )
-from gateway.console.page import (
+from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,
@@ -65,7 +65,7 @@ from gateway.console.page import (
     ordered,
     page_of,
 )
-from gateway.console.pages.links import link, typed_for
+from seqgate.gateway.console.pages.links import link, typed_for
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""

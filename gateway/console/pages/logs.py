@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.logs.messages import LogLine, LogLinesRequest
-from gateway.admin.printing import shown
-from gateway.admin.request import ControlError
-from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest, TroubledPartition
-from gateway.admin.status.remote import cluster_status
-from gateway.admin.sweep.messages import ListTasksRequest, TaskPage
-from gateway.console.asking.connections import Cache
-from gateway.console.metrics import rates
-from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
+from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
+from seqgate.gateway.admin.printing import shown
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest, TroubledPartition
+from seqgate.gateway.admin.status.remote import cluster_status
+from seqgate.gateway.admin.sweep.messages import ListTasksRequest, TaskPage
+from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_LINES: Final = 1_000

@@ -6,14 +6,14 @@ import base64
 import binascii
 from typing import Any, Final
 
-from gateway.admin.names.messages import NamesRequest, Position
-from gateway.admin.request import ControlError
-from gateway.console.asking.connections import Cache
-from gateway.console.asking.topics import topic_settings
-from gateway.console.metrics import rates
-from gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
-from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
-from gateway.console.pages.links import link
+from seqgate.gateway.admin.names.messages import NamesRequest, Position
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.topics import topic_settings
+from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
+from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
+from seqgate.gateway.console.pages.links import link
 
 ROWS: Final = 50
 SETTING: Final = "message.deduplication.enable"

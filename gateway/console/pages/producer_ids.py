@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.pids.messages import (
+from seqgate.gateway.admin.pids.messages import (
     BlockRow,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
     Overlaps,
 )
-from gateway.admin.request import MAX_PAGE_ROWS, ControlError
-from gateway.console.asking.connections import Cache
-from gateway.console.page import Answer, Look, Page, Section, View, Visit, page_of
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
+from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.page import Answer, Look, Page, Section, View, Visit, page_of
 
 KEPT_S: Final = 3.0
 MOST_PAGES: Final = 10

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.pids.messages import FindOwnerRequest, Owner
-from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
-from gateway.admin.producers.remote import list_producers
-from gateway.admin.request import ControlError
-from gateway.admin.verdicts.messages import VerdictRow
-from gateway.console.asking.connections import Cache
-from gateway.console.asking.topics import topic_lines
-from gateway.console.asking.transaction_list import TransactionLine, lines_of_producer
-from gateway.console.metrics.rates import History
-from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
-from gateway.console.pages import verdicts
+from seqgate.gateway.admin.pids.messages import FindOwnerRequest, Owner
+from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
+from seqgate.gateway.admin.producers.remote import list_producers
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.verdicts.messages import VerdictRow
+from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.topics import topic_lines
+from seqgate.gateway.console.asking.transaction_list import TransactionLine, lines_of_producer
+from seqgate.gateway.console.metrics.rates import History
+from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
+from seqgate.gateway.console.pages import verdicts
 
 
 def all_producers(visit: Visit) -> Answer:

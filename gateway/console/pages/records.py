@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.records.producing import produce as send
-from gateway.admin.records.texts import ProducedRecord
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import ControlError
-from gateway.admin.times import time_or_age_ms
-from gateway.console.asking.fetching import Limits, Stretch, fetch
-from gateway.console.asking.records import (
+from seqgate.gateway.admin.records.producing import produce as send
+from seqgate.gateway.admin.records.texts import ProducedRecord
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.times import time_or_age_ms
+from seqgate.gateway.console.asking.fetching import Limits, Stretch, fetch
+from seqgate.gateway.console.asking.records import (
     ANYWHERE,
     LONGEST_KEPT,
     MOST_PARTITIONS,
@@ -31,8 +31,8 @@ from gateway.console.asking.records import (
     record_page,
     written_positions,
 )
-from gateway.console.asking.topics import TopicPlaces, offsets, topic_lines, topic_places
-from gateway.console.contents.schemas import (
+from seqgate.gateway.console.asking.topics import TopicPlaces, offsets, topic_lines, topic_places
+from seqgate.gateway.console.contents.schemas import (
     AUTO,
     AVRO,
     FORMS,
@@ -45,7 +45,7 @@ from gateway.console.contents.schemas import (
     line,
     show,
 )
-from gateway.console.page import (
+from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,

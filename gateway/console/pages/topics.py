@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.configs import remote as configs
-from gateway.admin.configs.command import ConfigRow
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.request import ControlError
-from gateway.admin.topics import remote as topics_topics
-from gateway.admin.topics import remote as topics_topics_
-from gateway.config.table import BY_TOPIC_NAME
-from gateway.console.asking.topics import TopicLine, partition_figures, topic_lines, topic_lists, topic_places
-from gateway.console.page import (
+from seqgate.gateway.admin.configs import remote as configs
+from seqgate.gateway.admin.configs.command import ConfigRow
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.topics import remote as topics_topics
+from seqgate.gateway.admin.topics import remote as topics_topics_
+from seqgate.gateway.config.table import BY_TOPIC_NAME
+from seqgate.gateway.console.asking.topics import (
+    TopicLine,
+    partition_figures,
+    topic_lines,
+    topic_lists,
+    topic_places,
+)
+from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,

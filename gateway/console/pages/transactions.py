@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlencode
 
-from gateway.admin.printing import duration
-from gateway.admin.request import ControlError
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.printing import duration
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,
@@ -15,11 +15,11 @@ from gateway.admin.transactions.messages import (
     PendingOffset,
     TransactionAbort,
 )
-from gateway.admin.transactions.remote import abort_hanging as abort_in_partition
-from gateway.admin.transactions.remote import abort_transaction, describe_transaction, find_hanging
-from gateway.console.asking.transaction_list import STATES, Wanted, described, listed, listings
-from gateway.console.metrics import rates
-from gateway.console.page import (
+from seqgate.gateway.admin.transactions.remote import abort_hanging as abort_in_partition
+from seqgate.gateway.admin.transactions.remote import abort_transaction, describe_transaction, find_hanging
+from seqgate.gateway.console.asking.transaction_list import STATES, Wanted, described, listed, listings
+from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,

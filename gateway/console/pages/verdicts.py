@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from gateway.admin.request import ControlError
-from gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
-from gateway.console.page import Answer, Data, Visit
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
+from seqgate.gateway.console.page import Answer, Data, Visit
 
 ROWS: Final = 100
 """Verdicts of a table."""

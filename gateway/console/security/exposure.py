@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.admin.request import ControlError
-from gateway.config.exposure import is_loopback
-from gateway.console.asking.connections import WayIn
-from gateway.console.options import ConsoleOptions
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config.exposure import is_loopback
+from seqgate.gateway.console.asking.connections import WayIn
+from seqgate.gateway.console.options import ConsoleOptions
 
 ALLOW: str = "--insecure"
 

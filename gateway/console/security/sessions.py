@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
 
 MOST_SESSIONS: Final = 200
 """Sessions at a time; the one that was used longest ago ends when another begins."""

@@ -7,8 +7,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.console.options import ConsoleOptions
-from gateway.console.security.sessions import new_id
+from seqgate.gateway.console.options import ConsoleOptions
+from seqgate.gateway.console.security.sessions import new_id
 
 _SHORTEST: Final = 20
 _LONGEST: Final = 64

@@ -12,14 +12,14 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.admin.request import ControlError
-from gateway.console.page import View, Visit
-from gateway.console.security.exposure import Hosts
-from gateway.console.security.sessions import new_id
-from gateway.console.web.cookies import set_session_id
-from gateway.console.web.headers import NOT_STORED, SECURITY_HEADERS
-from gateway.console.web.places import Desk
-from gateway.console.web.visiting import FormRefused, Sent, form_of, stranger
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.page import View, Visit
+from seqgate.gateway.console.security.exposure import Hosts
+from seqgate.gateway.console.security.sessions import new_id
+from seqgate.gateway.console.web.cookies import set_session_id
+from seqgate.gateway.console.web.headers import NOT_STORED, SECURITY_HEADERS
+from seqgate.gateway.console.web.places import Desk
+from seqgate.gateway.console.web.visiting import FormRefused, Sent, form_of, stranger
 
 _SEE_OTHER: Final = 303
 _TOO_MANY: Final = 429

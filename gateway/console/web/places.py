@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.admin.request import ControlError
-from gateway.console.console import Console
-from gateway.console.page import (
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.page import (
     CONFIRMED,
     Answer,
     Change,
@@ -31,10 +31,10 @@ from gateway.console.page import (
     Visit,
     address,
 )
-from gateway.console.security.sessions import FIELD
-from gateway.console.web.cookies import set_session_id
-from gateway.console.web.headers import NOT_STORED
-from gateway.console.web.visiting import (
+from seqgate.gateway.console.security.sessions import FIELD
+from seqgate.gateway.console.web.cookies import set_session_id
+from seqgate.gateway.console.web.headers import NOT_STORED
+from seqgate.gateway.console.web.visiting import (
     PATIENCE_S,
     FormRefused,
     LoginNeeded,

@@ -20,13 +20,13 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from gateway.admin.printing import duration, shown
-from gateway.admin.remote.client_security import ClientSecurity
-from gateway.admin.request import ControlError
-from gateway.console.console import Console
-from gateway.console.page import Answer, Page, Section, Upload, Visit, address
-from gateway.console.security.sessions import FIELD
-from gateway.console.web.cookies import fresh_session_id, session_id_of
+from seqgate.gateway.admin.printing import duration, shown
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.page import Answer, Page, Section, Upload, Visit, address
+from seqgate.gateway.console.security.sessions import FIELD
+from seqgate.gateway.console.web.cookies import fresh_session_id, session_id_of
 
 MOST_FORM_BYTES: Final = 8 << 20
 """The largest form with its files; a larger one is refused."""

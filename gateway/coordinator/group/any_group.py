@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
-from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.group.share_group import ShareGroup
-from gateway.coordinator.streams.group import STATES as STREAMS_STATES
-from gateway.coordinator.streams.group import StreamsGroup
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.share_group import ShareGroup
+from seqgate.gateway.coordinator.streams.group import STATES as STREAMS_STATES
+from seqgate.gateway.coordinator.streams.group import StreamsGroup
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 

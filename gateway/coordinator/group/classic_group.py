@@ -20,11 +20,11 @@ from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Waiter
-from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, subscribed_topics
-from gateway.coordinator.group.events import Effects, JoinReply, SyncReply
-from gateway.coordinator.group.records import GroupMetadata, MemberMetadata
+from seqgate.gateway.coordinator.change import Waiter
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, subscribed_topics
+from seqgate.gateway.coordinator.group.events import Effects, JoinReply, SyncReply
+from seqgate.gateway.coordinator.group.records import GroupMetadata, MemberMetadata
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) of each protocol, in the member's order of preference."""

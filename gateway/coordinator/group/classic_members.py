@@ -22,22 +22,22 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member
-from gateway.coordinator.group.classic_rebalance import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member
+from seqgate.gateway.coordinator.group.classic_rebalance import (
     GroupLimits,
     Join,
     complete_when_all_joined,
     join_time_is_up,
     prepare_rebalance,
 )
-from gateway.coordinator.group.consumer_assignors import (
+from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
     Subscription,
     encode_assignment,
     read_subscription,
 )
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.group.consumer_group import (
     NOWHERE,
     ClassicMember,
     ConsumerGroup,
@@ -46,7 +46,7 @@ from gateway.coordinator.group.consumer_group import (
     MemberRecord,
     MemberState,
 )
-from gateway.coordinator.group.consumer_heartbeat import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     Topics,
     reconcile,
@@ -55,7 +55,7 @@ from gateway.coordinator.group.consumer_heartbeat import (
     replace_static,
     topics_of,
 )
-from gateway.coordinator.group.events import (
+from seqgate.gateway.coordinator.group.events import (
     SESSION_TIMED_OUT,
     Effects,
     JoinReply,
@@ -65,7 +65,7 @@ from gateway.coordinator.group.events import (
     client_says,
     who,
 )
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.places import Place
 
 # --- joining a group
 

@@ -16,11 +16,17 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Waiter
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member, Protocols
-from gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
-from gateway.coordinator.group.events import (
+from seqgate.gateway.coordinator.change import Waiter
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.classic_group import (
+    ClassicGroup,
+    GroupError,
+    GroupState,
+    Member,
+    Protocols,
+)
+from seqgate.gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
+from seqgate.gateway.coordinator.group.events import (
     Effects,
     Emptied,
     JoinReply,
@@ -33,7 +39,7 @@ from gateway.coordinator.group.events import (
     client_says,
     who,
 )
-from gateway.coordinator.group.records import GroupMetadataRecord
+from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member whose client disconnected while its JoinGroup waits is removed after this time."""

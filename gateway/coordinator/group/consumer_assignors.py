@@ -39,8 +39,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from gateway.coordinator.places import Place
-from gateway.protocol.primitives import string
+from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.protocol.primitives import string
 
 Assignment = dict[str, frozenset[Place]]
 

@@ -41,9 +41,13 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
-from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, DEFAULT_ASSIGNOR, RegexTopics
-from gateway.coordinator.group.record import (
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.group.consumer_assignors import (
+    CONSUMER_PROTOCOL,
+    DEFAULT_ASSIGNOR,
+    RegexTopics,
+)
+from seqgate.gateway.coordinator.group.record import (
     NO_TAGS,
     VERSION_0,
     CompactReader,
@@ -54,9 +58,9 @@ from gateway.coordinator.group.record import (
     key_of,
     nullable_compact_string,
 )
-from gateway.coordinator.places import Place, by_topic
-from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.primitives import compact_string, unsigned_varint
+from seqgate.gateway.coordinator.places import Place, by_topic
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.protocol.primitives import compact_string, unsigned_varint
 
 _INT8: Final = Struct(">b")
 _INT32: Final = Struct(">i")

@@ -28,9 +28,9 @@ from typing import Any, Final, Protocol
 import re2
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_assignors import ASSIGNORS, EVERYTHING, Sight, Subscriber
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.consumer_assignors import ASSIGNORS, EVERYTHING, Sight, Subscriber
+from seqgate.gateway.coordinator.group.consumer_group import (
     JOINING,
     LEAVING,
     LEAVING_FOR_A_WHILE,
@@ -45,7 +45,7 @@ from gateway.coordinator.group.consumer_group import (
     MemberState,
     TargetRecord,
 )
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.places import Place
 
 # --- one heartbeat
 

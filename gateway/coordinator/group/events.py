@@ -16,11 +16,11 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Waiter
-from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.records import GroupRecord
-from gateway.coordinator.group.share_group import ShareGroup, ShareMember
-from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from seqgate.gateway.coordinator.change import Waiter
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
+from seqgate.gateway.coordinator.group.records import GroupRecord
+from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 
 LONGEST_REASON: Final = 255
 """Characters of a client's reason that are logged; Kafka's clients send no more."""

@@ -11,25 +11,25 @@ from collections.abc import Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Waiter
-from gateway.coordinator.group import classic_members, name_groups
-from gateway.coordinator.group import classic_rebalance as rebalance
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
-from gateway.coordinator.group.classic_rebalance import Join
-from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup, MemberRecord
-from gateway.coordinator.group.consumer_heartbeat import (
+from seqgate.gateway.coordinator.change import Waiter
+from seqgate.gateway.coordinator.group import classic_members, name_groups
+from seqgate.gateway.coordinator.group import classic_rebalance as rebalance
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
+from seqgate.gateway.coordinator.group.classic_rebalance import Join
+from seqgate.gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup, MemberRecord
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
 )
-from gateway.coordinator.group.events import Before, Effects, JoinReply, SyncReply
-from gateway.coordinator.group.member_bytes import MEMBER_BYTES
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import GroupMetadataRecord
-from gateway.coordinator.group.share_heartbeat import ShareHeartbeat
-from gateway.coordinator.group.stored_groups import StoredGroups
-from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
-from gateway.coordinator.streams.shard import joining_bytes
+from seqgate.gateway.coordinator.group.events import Before, Effects, JoinReply, SyncReply
+from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
+from seqgate.gateway.coordinator.streams.shard import joining_bytes
 
 
 class Members:

@@ -20,23 +20,23 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
-from gateway.coordinator.group.classic_members import assignment_of, places_of
-from gateway.coordinator.group.consumer_assignors import (
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from seqgate.gateway.coordinator.group.classic_members import assignment_of, places_of
+from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
     assigned_partitions,
     read_subscription,
 )
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.group.consumer_group import (
     NOWHERE,
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
     ConsumerRecord,
 )
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused, Topics
-from gateway.coordinator.group.events import Effects, JoinReply, SyncReply
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused, Topics
+from seqgate.gateway.coordinator.group.events import Effects, JoinReply, SyncReply
+from seqgate.gateway.coordinator.places import Place
 
 NAME_GROUP_PREFIX: Final = "seqgate-name:"
 

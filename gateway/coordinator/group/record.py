@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final
 
-from gateway.coordinator.places import Place, by_topic
-from gateway.coordinator.stored_versions import NewerVersion
-from gateway.protocol.frames import read_unsigned_varint, skip_tagged_fields
-from gateway.protocol.primitives import compact_string, string, unsigned_varint
+from seqgate.gateway.coordinator.places import Place, by_topic
+from seqgate.gateway.coordinator.stored_versions import NewerVersion
+from seqgate.gateway.protocol.frames import read_unsigned_varint, skip_tagged_fields
+from seqgate.gateway.protocol.primitives import compact_string, string, unsigned_varint
 
 _INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")

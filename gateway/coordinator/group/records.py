@@ -22,14 +22,14 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group import consumer_group, share_group
-from gateway.coordinator.group.consumer_group import ConsumerRecord
-from gateway.coordinator.group.record import CompactReader, PlainReader
-from gateway.coordinator.group.share_group import ShareGroupRecord
-from gateway.coordinator.streams import records as streams_records
-from gateway.coordinator.streams.records import StreamsRecord
-from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.primitives import nullable_string, string
+from seqgate.gateway.coordinator.group import consumer_group, share_group
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerRecord
+from seqgate.gateway.coordinator.group.record import CompactReader, PlainReader
+from seqgate.gateway.coordinator.group.share_group import ShareGroupRecord
+from seqgate.gateway.coordinator.streams import records as streams_records
+from seqgate.gateway.coordinator.streams.records import StreamsRecord
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.protocol.primitives import nullable_string, string
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")

@@ -21,19 +21,19 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
-from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_heartbeat import NO_TOPICS, ConsumerLimits, Topics
-from gateway.coordinator.group.events import Effects
-from gateway.coordinator.group.members import Members
-from gateway.coordinator.group.offsets import Committer, check_commit
-from gateway.coordinator.group.records import GroupMetadataRecord, OffsetCommitRecord
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
-from gateway.coordinator.group.stored_groups import StoredGroups
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.streams.group import StreamsGroup
-from gateway.coordinator.streams.request import StreamsLimits
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
+from seqgate.gateway.coordinator.group.consumer_heartbeat import NO_TOPICS, ConsumerLimits, Topics
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.members import Members
+from seqgate.gateway.coordinator.group.offsets import Committer, check_commit
+from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.streams.group import StreamsGroup
+from seqgate.gateway.coordinator.streams.request import StreamsLimits
 
 
 class GroupShard:

@@ -4,7 +4,7 @@
     assignment epoch   the group epoch for which the present targets were made
     member epoch       the assignment epoch whose target was last sent to the member
 
-`gateway.coordinator.share` has the other half: which records of a partition are acquired and done.
+`seqgate.gateway.coordinator.share` has the other half: which records of a partition are acquired and done.
 Source: Kafka's `ShareGroup`, `ShareGroupMember`.
 
 The records of share groups (KIP-932) in `__consumer_offsets`, in Kafka's formats.
@@ -44,8 +44,8 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.record import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.record import (
     NO_TAGS,
     VERSION_0,
     CompactReader,
@@ -56,9 +56,9 @@ from gateway.coordinator.group.record import (
     key_of,
     nullable_compact_string,
 )
-from gateway.coordinator.places import Place, by_topic
-from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.primitives import compact_string, unsigned_varint
+from seqgate.gateway.coordinator.places import Place, by_topic
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.protocol.primitives import compact_string, unsigned_varint
 
 _INT32: Final = Struct(">i")
 _GROUP_EPOCH: Final = Struct(">iq")

@@ -17,8 +17,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_heartbeat import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_ID_BYTES,
     MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
@@ -26,8 +26,8 @@ from gateway.coordinator.group.consumer_heartbeat import (
     Topics,
     interval_is_over,
 )
-from gateway.coordinator.group.events import Before, Effects
-from gateway.coordinator.group.share_group import (
+from seqgate.gateway.coordinator.group.events import Before, Effects
+from seqgate.gateway.coordinator.group.share_group import (
     NOWHERE,
     ShareAssignmentEpochRecord,
     ShareCurrentRecord,
@@ -41,8 +41,8 @@ from gateway.coordinator.group.share_group import (
     ShareTargetRecord,
     assign,
 )
-from gateway.coordinator.places import Place
-from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
+from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 
 JOINING: Final = 0
 LEAVING: Final = -1

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Waiter
-from gateway.coordinator.deadlines import moved
-from gateway.coordinator.group import consumer_heartbeat as protocol
-from gateway.coordinator.group.classic_group import ClassicGroup
-from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.change import Waiter
+from seqgate.gateway.coordinator.deadlines import moved
+from seqgate.gateway.coordinator.group import consumer_heartbeat as protocol
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.consumer_group import (
     FIRST_GROUP_EPOCH,
     AssignmentEpochRecord,
     ConsumerGroup,
@@ -23,7 +23,7 @@ from gateway.coordinator.group.consumer_group import (
     GroupEpochRecord,
     MemberRecord,
 )
-from gateway.coordinator.group.consumer_heartbeat import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     NO_TOPICS,
     ConsumerLimits,
     Heartbeat,
@@ -31,23 +31,23 @@ from gateway.coordinator.group.consumer_heartbeat import (
     HeartbeatReply,
     Topics,
 )
-from gateway.coordinator.group.events import Before, Effects
-from gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
-from gateway.coordinator.group.offsets import Committer, GroupOffsets, OffsetRecord
-from gateway.coordinator.group.records import (
+from seqgate.gateway.coordinator.group.events import Before, Effects
+from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
+from seqgate.gateway.coordinator.group.offsets import Committer, GroupOffsets, OffsetRecord
+from seqgate.gateway.coordinator.group.records import (
     GroupMetadataRecord,
     GroupRecord,
     OffsetCommitRecord,
 )
-from gateway.coordinator.group.share_group import KINDS as SHARE_KINDS
-from gateway.coordinator.group.share_group import ShareGroupRecord
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups
-from gateway.coordinator.places import Place, TopicPartition
-from gateway.coordinator.streams.records import KINDS as STREAMS_KINDS
-from gateway.coordinator.streams.records import StreamsRecord
-from gateway.coordinator.streams.request import StreamsLimits
-from gateway.coordinator.streams.shard import StreamsGroups
-from gateway.coordinator.transactional import Pending, TransactionEnd
+from seqgate.gateway.coordinator.group.share_group import KINDS as SHARE_KINDS
+from seqgate.gateway.coordinator.group.share_group import ShareGroupRecord
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups
+from seqgate.gateway.coordinator.places import Place, TopicPartition
+from seqgate.gateway.coordinator.streams.records import KINDS as STREAMS_KINDS
+from seqgate.gateway.coordinator.streams.records import StreamsRecord
+from seqgate.gateway.coordinator.streams.request import StreamsLimits
+from seqgate.gateway.coordinator.streams.shard import StreamsGroups
+from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 
 RecordKey = tuple[str, TopicPartition | None]
 """The key of a record: (group id, None) of a classic group, (group id, place) of an offset.

@@ -1,7 +1,7 @@
 """Delivery state of share groups (KIP-932): one member acquires a record at a time, and acknowledges it by
 itself.
 
-`gateway.coordinator.group` has the members of share groups.
+`seqgate.gateway.coordinator.group` has the members of share groups.
 
 Source: Kafka's `SharePartition`, `ShareCoordinatorShard`.
 """

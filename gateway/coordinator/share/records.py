@@ -32,11 +32,11 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition, StateBatch
-from gateway.coordinator.stored_versions import NewerVersion
-from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
-from gateway.protocol.primitives import unsigned_varint
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition, StateBatch
+from seqgate.gateway.coordinator.stored_versions import NewerVersion
+from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
+from seqgate.gateway.protocol.primitives import unsigned_varint
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
 
 
 class AcknowledgeType(enum.IntEnum):

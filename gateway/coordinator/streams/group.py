@@ -21,9 +21,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
-from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.streams.internal_topics import ConfiguredTopology
-from gateway.coordinator.streams.records import (
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology
+from seqgate.gateway.coordinator.streams.records import (
     ASSIGNMENT,
     CURRENT,
     GROUP,
@@ -43,8 +43,8 @@ from gateway.coordinator.streams.records import (
     StreamsTargetRecord,
     StreamsTopologyRecord,
 )
-from gateway.coordinator.streams.task_assignor import ASSIGNOR_NAME, TaskAssignment, TaskId, Tasks
-from gateway.coordinator.streams.topology import Topology
+from seqgate.gateway.coordinator.streams.task_assignor import ASSIGNOR_NAME, TaskAssignment, TaskId, Tasks
+from seqgate.gateway.coordinator.streams.topology import Topology
 
 STREAMS: Final = "streams"
 """The type of a streams group, and the type of its members' protocol."""

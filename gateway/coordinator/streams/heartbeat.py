@@ -34,17 +34,22 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
-from gateway.coordinator.streams.group import HeldByProcesses, StreamsGroup, StreamsMember, is_reconciled
-from gateway.coordinator.streams.internal_topics import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
+from seqgate.gateway.coordinator.streams.group import (
+    HeldByProcesses,
+    StreamsGroup,
+    StreamsMember,
+    is_reconciled,
+)
+from seqgate.gateway.coordinator.streams.internal_topics import (
     ConfiguredSubtopology,
     ConfiguredTopology,
     Status,
     StatusNote,
     configure,
 )
-from gateway.coordinator.streams.records import (
+from seqgate.gateway.coordinator.streams.records import (
     NOT_VALIDATED,
     MemberState,
     StreamsAssignmentRecord,
@@ -58,14 +63,14 @@ from gateway.coordinator.streams.records import (
     StreamsTargetRecord,
     StreamsTopologyRecord,
 )
-from gateway.coordinator.streams.request import (
+from seqgate.gateway.coordinator.streams.request import (
     JOINING,
     EndpointPartitions,
     StreamsHeartbeat,
     StreamsLimits,
     StreamsReply,
 )
-from gateway.coordinator.streams.task_assignor import (
+from seqgate.gateway.coordinator.streams.task_assignor import (
     NO_ASSIGNMENT,
     NOTHING_HELD,
     AssignmentMember,
@@ -75,7 +80,7 @@ from gateway.coordinator.streams.task_assignor import (
     assign_tasks,
     by_subtopology,
 )
-from gateway.coordinator.streams.topology import Topology, refused, standby_replicas_within
+from seqgate.gateway.coordinator.streams.topology import Topology, refused, standby_replicas_within
 
 
 @dataclass(slots=True)

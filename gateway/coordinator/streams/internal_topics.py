@@ -16,9 +16,15 @@ from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group.consumer_heartbeat import Topics
-from gateway.coordinator.streams.task_assignor import SubtopologyTasks, TasksOfTopology
-from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology, refused, too_many_tasks
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Topics
+from seqgate.gateway.coordinator.streams.task_assignor import SubtopologyTasks, TasksOfTopology
+from seqgate.gateway.coordinator.streams.topology import (
+    Subtopology,
+    TopicInfo,
+    Topology,
+    refused,
+    too_many_tasks,
+)
 
 _SHOWN: Final = 3
 

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.group.record import (
+from seqgate.gateway.coordinator.group.record import (
     NO_TAGS,
     VERSION_0,
     CompactReader,
@@ -39,16 +39,22 @@ from gateway.coordinator.group.record import (
     nullable_compact_string,
     tagged,
 )
-from gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId, Tasks, by_subtopology
-from gateway.coordinator.streams.topology import (
+from seqgate.gateway.coordinator.streams.task_assignor import (
+    HeldTasks,
+    TaskAssignment,
+    TaskId,
+    Tasks,
+    by_subtopology,
+)
+from seqgate.gateway.coordinator.streams.topology import (
     Topology,
     encode_topology,
     pairs,
     read_pairs,
     read_topology,
 )
-from gateway.protocol.frames import MalformedRequest
-from gateway.protocol.primitives import compact_string, unsigned_varint
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.protocol.primitives import compact_string, unsigned_varint
 
 _INT32: Final = Struct(">i")
 _UINT16: Final = Struct(">H")

@@ -12,15 +12,15 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_ID_BYTES,
     MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
 )
-from gateway.coordinator.streams.internal_topics import StatusNote
-from gateway.coordinator.streams.records import Endpoint
-from gateway.coordinator.streams.task_assignor import TaskAssignment
-from gateway.coordinator.streams.topology import (
+from seqgate.gateway.coordinator.streams.internal_topics import StatusNote
+from seqgate.gateway.coordinator.streams.records import Endpoint
+from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment
+from seqgate.gateway.coordinator.streams.topology import (
     Subtopology,
     TopicInfo,
     Topology,

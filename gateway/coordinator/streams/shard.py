@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, Topics
-from gateway.coordinator.group.events import Before, Effects
-from gateway.coordinator.group.member_bytes import MEMBER_BYTES
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import OffsetCommitRecord
-from gateway.coordinator.streams import heartbeat as protocol
-from gateway.coordinator.streams.group import StreamsGroup
-from gateway.coordinator.streams.records import StreamsGroupRecord, StreamsMemberRecord, StreamsRecord
-from gateway.coordinator.streams.request import JOINING, StreamsHeartbeat, StreamsLimits, StreamsReply
-from gateway.coordinator.streams.topology import Topology, encode_topology
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, Topics
+from seqgate.gateway.coordinator.group.events import Before, Effects
+from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import OffsetCommitRecord
+from seqgate.gateway.coordinator.streams import heartbeat as protocol
+from seqgate.gateway.coordinator.streams.group import StreamsGroup
+from seqgate.gateway.coordinator.streams.records import StreamsGroupRecord, StreamsMemberRecord, StreamsRecord
+from seqgate.gateway.coordinator.streams.request import JOINING, StreamsHeartbeat, StreamsLimits, StreamsReply
+from seqgate.gateway.coordinator.streams.topology import Topology, encode_topology
 
 
 def joining_bytes(request: StreamsHeartbeat) -> int:

@@ -26,9 +26,9 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.group.record import NO_TAGS, CompactReader, compact_strings
-from gateway.protocol.primitives import compact_string, unsigned_varint
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.record import NO_TAGS, CompactReader, compact_strings
+from seqgate.gateway.protocol.primitives import compact_string, unsigned_varint
 
 
 class TopicInfo(NamedTuple):

@@ -33,10 +33,10 @@ from enum import Enum, IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.stored_versions import NewerVersion
-from gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
-from gateway.protocol.primitives import compact_string, string, unsigned_varint
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.stored_versions import NewerVersion
+from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
+from seqgate.gateway.protocol.primitives import compact_string, string, unsigned_varint
 
 
 class TransactionState(IntEnum):

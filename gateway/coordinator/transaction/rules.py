@@ -31,8 +31,8 @@ from typing import Any, Final, NamedTuple
 import re2
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction.records import (
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction.records import (
     ABORT,
     BY_NAME,
     COMMIT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction, TransactionRecord
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction, TransactionRecord
 
 
 class TransactionShard:

@@ -27,26 +27,32 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.setting import Setting
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, listener_of, nearest, without_listener
-from gateway.handlers.admin.config_rights import alteration_refusal
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs, proposed_values
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import (
+from seqgate.gateway.config.setting import Setting
+from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, listener_of, nearest, without_listener
+from seqgate.gateway.handlers.admin.config_rights import alteration_refusal
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.metadata.configs import (
+    Alteration,
+    ConfigChange,
+    Operation,
+    alter_configs,
+    proposed_values,
+)
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.loop import recent_lines
-from gateway.runtime.services import NodeServices, TopicServices
-from gateway.security.certificate_age import RenewableListener
-from gateway.security.errors import StoreError
+from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.runtime.loop import recent_lines
+from seqgate.gateway.runtime.services import NodeServices, TopicServices
+from seqgate.gateway.security.certificate_age import RenewableListener
+from seqgate.gateway.security.errors import StoreError
 
 ALTER_CONFIGS_API_KEY: Final = 33
 _KINDS: Final = {
@@ -151,7 +157,7 @@ def _change(resource_type: int, change: ConfigChange) -> str:
 def _setting(resource_type: int, name: str) -> Setting | None:
     if resource_type == TOPIC_RESOURCE:
         return BY_TOPIC_NAME.get(name)
-    from gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - it has a large table
+    from seqgate.gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - it has a large table
 
     return broker_setting(name)
 

@@ -27,18 +27,18 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.changes import change_metadata
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import is_reassigned, reassign
-from gateway.metadata.records import MetadataRecord
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.changes import change_metadata
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import is_reassigned, reassign
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
 
 _ACCEPTED = ApiError(ErrorCode.none)
 

@@ -19,14 +19,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.data_directory import data_directory
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.services import PartitionServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.admin.data_directory import data_directory
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.services import PartitionServices
+from seqgate.gateway.security.acls.access import Operation
 
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:

@@ -22,17 +22,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, CloseConnection, RequestContext
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import led_by
-from gateway.metadata.membership import drain_broker
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import TopicServices
-from gateway.runtime.topics.metadata_news import WAIT_S
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import led_by
+from seqgate.gateway.metadata.membership import drain_broker
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 63
 _ANY_EPOCH: Final = -1

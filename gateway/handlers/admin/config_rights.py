@@ -14,16 +14,16 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import (
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
 _NO_TOPIC: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
 _NO_GROUP: Final = ApiError(ErrorCode.group_authorization_failed, "Group authorization failed.")

@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.mutation_quota import charge_mutations
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.handlers.answering.rights import refused_topics
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.admin.mutation_quota import charge_mutations
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.rights import refused_topics
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
 
 _DENIED: Final = ApiError(ErrorCode.topic_authorization_failed)
 

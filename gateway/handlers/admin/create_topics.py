@@ -19,19 +19,24 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.mutation_quota import charge_mutations
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import change_metadata, fresh_topic_id, log_change, partitions_text
-from gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
-from gateway.metadata.decision import ApiError
-from gateway.metadata.described import describe_topic
-from gateway.metadata.image import METADATA_TOPIC
-from gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.admin.mutation_quota import charge_mutations
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import (
+    change_metadata,
+    fresh_topic_id,
+    log_change,
+    partitions_text,
+)
+from seqgate.gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.described import describe_topic
+from seqgate.gateway.metadata.image import METADATA_TOPIC
+from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
 
 FIRST_WITH_CONFIGS: Final = 5
 STRICT_SINCE: Final = 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.config import Config
+from seqgate.gateway.config import Config
 
 
 def data_directory(config: Config) -> str:

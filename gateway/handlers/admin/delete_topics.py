@@ -13,16 +13,16 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.mutation_quota import charge_mutations
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.handlers.answering.rights import has_on_cluster
-from gateway.metadata.decision import ApiError
-from gateway.metadata.topics import DeletionRight, TopicResult, TopicToDelete, delete_topics
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.admin.mutation_quota import charge_mutations
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.rights import has_on_cluster
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.topics import DeletionRight, TopicResult, TopicToDelete, delete_topics
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
 
 STRICT_SINCE: Final = 5
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import NOT_ASKED, cluster_operations
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import NodeServices
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import NOT_ASKED, cluster_operations
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import NodeServices
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

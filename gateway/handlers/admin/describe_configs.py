@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.config_rights import description_refusal
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import answer_each
-from gateway.metadata.decision import ApiError
-from gateway.metadata.described import (
+from seqgate.gateway.handlers.admin.config_rights import description_refusal
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.named_twice import answer_each
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
     describe_broker,
@@ -28,7 +28,7 @@ from gateway.metadata.described import (
     describe_loggers,
     describe_topic,
 )
-from gateway.metadata.image import (
+from seqgate.gateway.metadata.image import (
     ALL_BROKERS,
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -37,10 +37,10 @@ from gateway.metadata.image import (
     TOPIC_RESOURCE,
     name_complaint,
 )
-from gateway.metadata.producer_ids import node_id_of
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop import recent_lines
-from gateway.runtime.services import TopicServices
+from seqgate.gateway.metadata.producer_ids import node_id_of
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop import recent_lines
+from seqgate.gateway.runtime.services import TopicServices
 
 _KNOWN_KINDS: Final = {
     TOPIC_RESOURCE,

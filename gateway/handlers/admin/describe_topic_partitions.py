@@ -13,14 +13,19 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import partition_state
-from gateway.handlers.answering.rights import NOT_ASKED, refused_topics, topic_operations, unseen_topics
-from gateway.metadata.image import INTERNAL_TOPICS, TopicImage, name_complaint
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.named_twice import partition_state
+from seqgate.gateway.handlers.answering.rights import (
+    NOT_ASKED,
+    refused_topics,
+    topic_operations,
+    unseen_topics,
+)
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, TopicImage, name_complaint
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 
 #: Partitions of one page: Kafka's default of max.request.partition.size.limit.
 MAX_PARTITIONS_PER_PAGE: Final = 2000

@@ -23,19 +23,19 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.named_twice import partition_state, places_to_answer
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import order_move
-from gateway.metadata.records import MetadataRecord
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
-from log import LogError
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.named_twice import partition_state, places_to_answer
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import order_move
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import LogError
 
 logger = logging.getLogger(__name__)
 

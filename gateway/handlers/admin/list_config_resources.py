@@ -13,19 +13,19 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.image import (
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 74
 FIRST_WITH_TYPES: Final = 1

@@ -28,11 +28,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
-from gateway.handlers.answering.named_twice import PartitionState, partition_state
-from gateway.handlers.answering.rights import (
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
+from seqgate.gateway.handlers.answering.named_twice import PartitionState, partition_state
+from seqgate.gateway.handlers.answering.rights import (
     NOT_ASKED,
     NOTHING,
     cluster_operations,
@@ -42,14 +42,20 @@ from gateway.handlers.answering.rights import (
     topic_operations,
     unseen_topics,
 )
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import INTERNAL_TOPICS, METADATA_TOPIC, MetadataImage, TopicImage, name_complaint
-from gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from gateway.protocol.messages import build, response_module, written
-from gateway.protocol.schema import Written
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    MetadataImage,
+    TopicImage,
+    name_complaint,
+)
+from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from seqgate.gateway.protocol.messages import build, response_module, written
+from seqgate.gateway.protocol.schema import Written
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 
 logger = logging.getLogger(__name__)
 

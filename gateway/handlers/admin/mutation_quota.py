@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext
-from gateway.metadata.decision import ApiError, Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topics import TopicResult
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.topics import TopicResult
 
 T = TypeVar("T")
 DecideOn = Callable[[MetadataImage, Sequence[T]], Decision[list[TopicResult]]]

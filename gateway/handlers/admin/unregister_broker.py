@@ -11,15 +11,15 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import change_metadata
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.decision import ApiError
-from gateway.metadata.membership import unregister_broker
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.membership import unregister_broker
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:

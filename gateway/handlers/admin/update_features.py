@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.api_versions import FEATURES
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.decision import ApiError
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import NodeServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.api_versions import FEATURES
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import NodeServices
+from seqgate.gateway.security.acls.access import Operation
 
 _LAST_WITH_RESULTS: Final = 1
 _UPGRADE_TYPES: Final = (1, 2, 3)

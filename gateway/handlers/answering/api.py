@@ -17,12 +17,12 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.index import api_key_map
 
-from gateway.protocol.messages import request_name
-from gateway.protocol.schema import Read
-from gateway.runtime.loop.audit import Refusal, Requester
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.quotas.client_quotas import Charge
-from gateway.runtime.services import (
+from seqgate.gateway.protocol.messages import request_name
+from seqgate.gateway.protocol.schema import Read
+from seqgate.gateway.runtime.loop.audit import Refusal, Requester
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.quotas.client_quotas import Charge
+from seqgate.gateway.runtime.services import (
     CoordinatorServices,
     NodeServices,
     PartitionServices,
@@ -30,10 +30,10 @@ from gateway.runtime.services import (
     Services,
     TopicServices,
 )
-from gateway.runtime.telemetry.telemetry import Telemetry
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
-from log import FileRegion
-from seq_validator import RefusedBatches
+from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.log import FileRegion
+from seqgate.seq_validator import RefusedBatches
 
 R = TypeVar("R")
 """The type of the services that an API uses."""

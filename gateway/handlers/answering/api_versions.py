@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api as reach
-from gateway.handlers.answering.api import Answer, Api, ClientSoftware, HotHandler, RequestContext
-from gateway.protocol.messages import build, encode_response, response_module
-from gateway.runtime.services import TopicServices
+from seqgate.gateway.handlers.answering import api as reach
+from seqgate.gateway.handlers.answering.api import Answer, Api, ClientSoftware, HotHandler, RequestContext
+from seqgate.gateway.protocol.messages import build, encode_response, response_module
+from seqgate.gateway.runtime.services import TopicServices
 
 API_KEY = 18
 MIN_VERSION = 0

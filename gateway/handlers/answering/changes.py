@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext, TimeLimit
-from gateway.metadata.decision import ApiError
-from gateway.metadata.records import topic_id_text
-from gateway.runtime.loop.log_output import UNLIMITED
-from gateway.runtime.topics.metadata_log import Decide, MetadataLog
-from gateway.runtime.topics.metadata_news import WAIT_S
-from log import LogError
+from seqgate.gateway.handlers.answering.api import RequestContext, TimeLimit
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.records import topic_id_text
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
+from seqgate.gateway.runtime.topics.metadata_log import Decide, MetadataLog
+from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
+from seqgate.log import LogError
 
 logger = logging.getLogger(__name__)
 

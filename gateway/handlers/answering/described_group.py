@@ -13,15 +13,15 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
-from gateway.coordinator.places import Place, by_topic
-from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.named_twice import answer_each
-from gateway.handlers.answering.rights import NOT_ASKED, group_operations
-from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.security.acls.access import Operation
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
+from seqgate.gateway.coordinator.places import Place, by_topic
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.handlers.answering.named_twice import answer_each
+from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
+from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
+from seqgate.gateway.security.acls.access import Operation
 
 G = TypeVar("G")
 

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext
-from gateway.metadata.image import PartitionImage
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.runtime.services import NodeServices
-from gateway.runtime.topics.brokers import NO_LEADER, Brokers
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.metadata.image import PartitionImage
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
+from seqgate.gateway.runtime.services import NodeServices
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
 
 REPEATING_MAX_NAMED: Final = 100
 """Things that a request may name and still get an answer for each repetition.

@@ -19,11 +19,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
-from gateway.handlers.answering.api import RequestContext
-from gateway.metadata.decision import ApiError
-from gateway.runtime.loop.slices import in_slices
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
 K = TypeVar("K", bound=Hashable)
 """The key of a topic: its id, or its name where the API also has names."""

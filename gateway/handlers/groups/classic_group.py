@@ -25,16 +25,16 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_rebalance import Join
-from gateway.coordinator.group.events import JoinReply, SyncReply
-from gateway.coordinator.group.offsets import Committer
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import sight
-from gateway.protocol.messages import build, milliseconds, response_module, response_type
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.coordinator.group.classic_rebalance import Join
+from seqgate.gateway.coordinator.group.events import JoinReply, SyncReply
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import sight
+from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation
 
 JOIN_GROUP_API_KEY: Final = 11
 FIRST_WITH_REBALANCE_TIMEOUT: Final = 1

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
-from gateway.coordinator.places import Place
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.described_group import (
+from seqgate.gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
+from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.described_group import (
     GroupDescription,
     Topics,
     accepted,
@@ -32,12 +32,12 @@ from gateway.handlers.answering.described_group import (
     named_assignment,
     refused,
 )
-from gateway.handlers.answering.rights import describes_all, sight
-from gateway.protocol.messages import build, milliseconds
-from gateway.runtime.coordinators.group_coordinator import log_refused
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices, Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering.rights import describes_all, sight
+from seqgate.gateway.protocol.messages import build, milliseconds
+from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices, Services
+from seqgate.gateway.security.acls.access import Operation
 
 CONSUMER_GROUP_DESCRIBE_API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.rights import refused_names
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.changes import log_change
+from seqgate.gateway.handlers.answering.rights import refused_names
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 42
 

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import answer_each
-from gateway.handlers.answering.rights import NOT_ASKED, group_operations
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.named_twice import answer_each
+from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3

@@ -18,16 +18,16 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import NOTHING, refused_names
-from gateway.metadata.records import topic_id_from_text
-from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import NOTHING, refused_names
+from seqgate.gateway.metadata.records import topic_id_from_text
+from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 10
 GROUP: Final = 0

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.any_group import all_groups
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.rights import has_on_cluster
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.coordinator.group.any_group import all_groups
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.rights import has_on_cluster
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 16
 FIRST_WITH_STATES: Final = 4

@@ -25,12 +25,12 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import Target, move_forward
-from gateway.coordinator.places import TopicPartition
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import (
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import Target, move_forward
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import (
     NOT_REPEATED,
     Answer,
     Api,
@@ -39,10 +39,10 @@ from gateway.handlers.answering.api import (
     Peer,
     RequestContext,
 )
-from gateway.handlers.answering.named_twice import metadata_fits
-from gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
-from gateway.protocol.messages import build, response_module
-from gateway.protocol.offset_commit_codec import (
+from seqgate.gateway.handlers.answering.named_twice import metadata_fits
+from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.offset_commit_codec import (
     FIRST_VERSION,
     PREFIX_START,
     CommitShape,
@@ -54,11 +54,11 @@ from gateway.protocol.offset_commit_codec import (
     offset_commit_reader,
     prefix_end,
 )
-from gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
-from gateway.runtime.operations.operations import Unavailable, error_code_of
-from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Access, Operation, ResourceType
+from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
+from seqgate.gateway.runtime.operations.operations import Unavailable, error_code_of
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Access, Operation, ResourceType
 
 logger = logging.getLogger(__name__)
 
@@ -503,7 +503,7 @@ def known_error(api_version: int, error: ErrorCode) -> ErrorCode:
 
 
 # Answers the OffsetCommit of another gateway that moves a group forward
-# (`gateway.runtime.coordinators.group_moves`).
+# (`seqgate.gateway.runtime.coordinators.group_moves`).
 
 _moving: set[asyncio.Task[None]] = set()
 """The moves in progress, at most as many as requests."""

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.rights import refused_topics
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.changes import log_change
+from seqgate.gateway.handlers.answering.rights import refused_topics
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 47
 

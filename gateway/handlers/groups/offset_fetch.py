@@ -37,31 +37,31 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX, is_name_group, producer_name
-from gateway.coordinator.group.records import CommittedOffset
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.places import TopicPartition
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import places_to_answer, to_answer
-from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.protocol.messages import build, request_module, request_type, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.runtime.services import Services
-from gateway.runtime.topics.brokers import NO_LEADER
-from gateway.runtime.upkeep.name_keeping import (
+from seqgate.gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX, is_name_group, producer_name
+from seqgate.gateway.coordinator.group.records import CommittedOffset
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.named_twice import places_to_answer, to_answer
+from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build, request_module, request_type, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
+from seqgate.gateway.runtime.upkeep.name_keeping import (
     complete_names,
     deduplicates,
     deduplicating_topics,
     may_know_names,
 )
-from gateway.security.acls.access import Operation
-from log import LogError
-from seq_validator.names import NO_NAME_EPOCH, NameState
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import LogError
+from seqgate.seq_validator.names import NO_NAME_EPOCH, NameState
 
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2

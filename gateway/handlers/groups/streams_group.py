@@ -28,19 +28,24 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from gateway.coordinator.streams.internal_topics import Status, StatusNote
-from gateway.coordinator.streams.records import Endpoint
-from gateway.coordinator.streams.request import EndpointPartitions, StreamsHeartbeat, StreamsReply, check
-from gateway.coordinator.streams.task_assignor import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from seqgate.gateway.coordinator.streams.internal_topics import Status, StatusNote
+from seqgate.gateway.coordinator.streams.records import Endpoint
+from seqgate.gateway.coordinator.streams.request import (
+    EndpointPartitions,
+    StreamsHeartbeat,
+    StreamsReply,
+    check,
+)
+from seqgate.gateway.coordinator.streams.task_assignor import (
     NO_ASSIGNMENT,
     TaskAssignment,
     TaskId,
     Tasks,
     by_subtopology,
 )
-from gateway.coordinator.streams.topology import (
+from seqgate.gateway.coordinator.streams.topology import (
     CopartitionGroup,
     Subtopology,
     TopicInfo,
@@ -48,20 +53,20 @@ from gateway.coordinator.streams.topology import (
     check_extent,
     refused,
 )
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
-from gateway.handlers.answering.described_group import GroupDescription, describe_each
-from gateway.handlers.answering.rights import describes_all, has_on_cluster
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
-from gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from gateway.protocol.messages import build, milliseconds, response_module, response_type
-from gateway.runtime.coordinators.group_coordinator import log_refused
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices, Services
-from gateway.security.acls.access import Operation
-from log import LogError
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
+from seqgate.gateway.handlers.answering.described_group import GroupDescription, describe_each
+from seqgate.gateway.handlers.answering.rights import describes_all, has_on_cluster
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
+from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
+from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices, Services
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import LogError
 
 logger = logging.getLogger(__name__)
 

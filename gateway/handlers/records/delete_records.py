@@ -17,18 +17,18 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.rights import refused_topics
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import remove
-from gateway.runtime.services import Services
-from gateway.runtime.upkeep.name_keeping import complete_names, is_behind
-from gateway.security.acls.access import Operation
-from log import LogError, retention
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.changes import log_change
+from seqgate.gateway.handlers.answering.rights import refused_topics
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.partition import remove
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.upkeep.name_keeping import complete_names, is_behind
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import LogError, retention
 
 logger = logging.getLogger(__name__)
 

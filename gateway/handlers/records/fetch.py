@@ -38,9 +38,9 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
-from gateway.handlers.records.fetch_partition import (
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from seqgate.gateway.handlers.records.fetch_partition import (
     REFUSED,
     FetchRights,
     error_of_a_follower,
@@ -50,7 +50,7 @@ from gateway.handlers.records.fetch_partition import (
     resolve,
     row_of,
 )
-from gateway.protocol.fetch_codec import (
+from seqgate.gateway.protocol.fetch_codec import (
     FetchPosition,
     FetchRequest,
     FetchRow,
@@ -59,10 +59,10 @@ from gateway.protocol.fetch_codec import (
     encode_fetch_response,
     fetch_reader,
 )
-from gateway.protocol.primitives import NodeEndpoint
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.cold_reads import Wanted
-from gateway.runtime.partitions.fetch_sessions import (
+from seqgate.gateway.protocol.primitives import NodeEndpoint
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.cold_reads import Wanted
+from seqgate.gateway.runtime.partitions.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     SESSIONLESS,
@@ -71,14 +71,14 @@ from gateway.runtime.partitions.fetch_sessions import (
     PartitionKey,
     SessionPartition,
 )
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import PartitionServices
-from log import NotCached, Place
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import PartitionServices
+from seqgate.log import NotCached, Place
 
 if TYPE_CHECKING:
-    from gateway.cluster.parts.manifest import PartitionKey as StoredKey
-    from gateway.cluster.reading.bucket_reads import Waiter
-    from gateway.handlers.records.fetch_replicas import ReplicaReads
+    from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
+    from seqgate.gateway.cluster.reading.bucket_reads import Waiter
+    from seqgate.gateway.handlers.records.fetch_replicas import ReplicaReads
 
 logger = logging.getLogger(__name__)
 
@@ -390,7 +390,7 @@ def _replicas(
     """Return what serves the fetch beside the leaders; None where only leaders serve."""
     if context.services.replicas is None:
         return None
-    from gateway.handlers.records.fetch_replicas import (  # noqa: PLC0415 - only clusters with a selector need it
+    from seqgate.gateway.handlers.records.fetch_replicas import (  # noqa: PLC0415 - only clusters with a selector need it
         replica_reads,
     )
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext
-from gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow, TopicKey
-from gateway.protocol.primitives import NodeEndpoint
-from gateway.protocol.produce_codec import ProduceRow
-from gateway.runtime.partitions.fetch_sessions import PartitionKey
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import PartitionServices
-from gateway.security.acls.access import Operation
-from log import FileRegion, LogError, OffsetOutOfRange, PartitionLog
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow, TopicKey
+from seqgate.gateway.protocol.primitives import NodeEndpoint
+from seqgate.gateway.protocol.produce_codec import ProduceRow
+from seqgate.gateway.runtime.partitions.fetch_sessions import PartitionKey
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import PartitionServices
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import FileRegion, LogError, OffsetOutOfRange, PartitionLog
 
 if TYPE_CHECKING:
-    from gateway.handlers.records.fetch import FetchContext
+    from seqgate.gateway.handlers.records.fetch import FetchContext
 
 
 SENT_BY_THE_KERNEL_BYTES = 64 << 10

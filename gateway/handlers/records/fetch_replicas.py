@@ -23,16 +23,16 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.parts.manifest import PartitionKey as StoredKey
-from gateway.cluster.reading.bucket_reads import Bounds, BucketReads, Found, Loading, NotConfirmed
-from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.records.fetch_partition import error_row
-from gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow
-from gateway.runtime.partitions.fetch_sessions import PartitionKey
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import PartitionServices
-from gateway.runtime.topics.brokers import NO_LEADER
-from gateway.runtime.topics.read_replicas import Reader, ReadReplicas
+from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
+from seqgate.gateway.cluster.reading.bucket_reads import Bounds, BucketReads, Found, Loading, NotConfirmed
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.handlers.records.fetch_partition import error_row
+from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow
+from seqgate.gateway.runtime.partitions.fetch_sessions import PartitionKey
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import PartitionServices
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
+from seqgate.gateway.runtime.topics.read_replicas import Reader, ReadReplicas
 
 READ_COMMITTED: Final = 1
 FIRST_VERSION: Final = 11

@@ -22,15 +22,15 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import refused_topics
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import PartitionServices
-from gateway.security.acls.access import Operation
-from log import LogError
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import refused_topics
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import PartitionServices
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import LogError
 
 API_KEY = 2
 LATEST = -1

@@ -29,15 +29,15 @@ from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred, RequestContext
-from gateway.handlers.records.produce_answer import (
+from seqgate.gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred, RequestContext
+from seqgate.gateway.handlers.records.produce_answer import (
     PendingAnswer,
     ProduceServices,
     TopicRows,
     Topics,
     produce_frame,
 )
-from gateway.handlers.records.produce_append import (
+from seqgate.gateway.handlers.records.produce_append import (
     REFUSED,
     append_batch,
     appended_row,
@@ -50,28 +50,28 @@ from gateway.handlers.records.produce_append import (
     kept_entry,
     refusal_of_all,
 )
-from gateway.handlers.records.produce_late import (
+from seqgate.gateway.handlers.records.produce_late import (
     LateBatch,
     Recompression,
     Verification,
     must_ask,
     must_recompress,
 )
-from gateway.handlers.records.produce_order import Refusals, note_stored, refused_before
-from gateway.handlers.records.produce_repeats import ProduceRepeats
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.protocol.produce_codec import (
+from seqgate.gateway.handlers.records.produce_order import Refusals, note_stored, refused_before
+from seqgate.gateway.handlers.records.produce_repeats import ProduceRepeats
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.protocol.produce_codec import (
     PartitionRecords,
     ProduceRequest,
     ProduceRow,
     produce_reader,
 )
-from gateway.runtime.coordinators.transactions_elsewhere import TookPart
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.recompressor import Outcome
-from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from gateway.security.acls.access import Operation
+from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.recompressor import Outcome
+from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY = 0
 MANY_PARTITIONS: Final = 1000

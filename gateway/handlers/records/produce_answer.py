@@ -21,21 +21,21 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import Deferred, RequestContext
-from gateway.handlers.records.fetch_partition import name_leaders
-from gateway.handlers.records.produce_order import Refusals
-from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
-from gateway.protocol.produce_codec import TopicRows as CodecTopicRows
-from gateway.runtime.backlogs.backlog import Backlog
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.recompressor import Recompressor
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import BatchCounters, NodeServices, Services
-from gateway.runtime.upkeep.disk_room import DiskRoom
-from log import Appended
-from seq_validator import RefusalLimit
+from seqgate.gateway.handlers.answering.api import Deferred, RequestContext
+from seqgate.gateway.handlers.records.fetch_partition import name_leaders
+from seqgate.gateway.handlers.records.produce_order import Refusals
+from seqgate.gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+from seqgate.gateway.protocol.produce_codec import TopicRows as CodecTopicRows
+from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.recompressor import Recompressor
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.services import BatchCounters, NodeServices, Services
+from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
+from seqgate.log import Appended
+from seqgate.seq_validator import RefusalLimit
 
 logger = logging.getLogger(__name__)
 

@@ -32,17 +32,17 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer, RequestContext
-from gateway.handlers.records.produce_answer import ProduceServices, Topics
-from gateway.handlers.records.produce_order import Key, Refusals
-from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
-from gateway.quota.backlog import ProduceGate
-from gateway.runtime.coordinators.transactions_elsewhere import TookPart
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.recompressor import Outcome
-from log import (
+from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer, RequestContext
+from seqgate.gateway.handlers.records.produce_answer import ProduceServices, Topics
+from seqgate.gateway.handlers.records.produce_order import Key, Refusals
+from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
+from seqgate.gateway.quota.backlog import ProduceGate
+from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.recompressor import Outcome
+from seqgate.log import (
     Appended,
     CorruptRecord,
     InvalidRecord,
@@ -50,9 +50,15 @@ from log import (
     LogError,
     MalformedBatch,
 )
-from log.format.batch_validation import check_frame, is_transactional_frame
-from log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL_FLAG, parse_header
-from seq_validator import RefusedBefore
+from seqgate.log.format.batch_validation import check_frame, is_transactional_frame
+from seqgate.log.format.record_batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+    parse_header,
+)
+from seqgate.seq_validator import RefusedBefore
 
 logger = logging.getLogger(__name__)
 

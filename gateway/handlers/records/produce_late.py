@@ -22,10 +22,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from gateway.coordinator.transaction.rules import VERSION_2, Producer
-from gateway.handlers.answering.api import Answer, Deferred, RequestContext
-from gateway.handlers.records.produce_answer import ProduceServices
-from gateway.handlers.records.produce_append import (
+from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer
+from seqgate.gateway.handlers.answering.api import Answer, Deferred, RequestContext
+from seqgate.gateway.handlers.records.produce_answer import ProduceServices
+from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
     FIRST_PRODUCE_THAT_ADDS,
@@ -34,13 +34,13 @@ from gateway.handlers.records.produce_append import (
     failing,
     kept_entry,
 )
-from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
-from gateway.runtime.coordinators.transactions_elsewhere import TookPart
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.recompressor import Outcome
-from gateway.runtime.partitions.registry import TopicPartitions
-from log.format.compression import Compression
-from log.format.record_batch import HEADER_BYTES, parse_header
+from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
+from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.recompressor import Outcome
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
+from seqgate.log.format.compression import Compression
+from seqgate.log.format.record_batch import HEADER_BYTES, parse_header
 
 _ATTRIBUTES_POSITION: Final = 22
 _TRANSACTIONAL_BIT: Final = 0x10

@@ -1,7 +1,7 @@
 """Keeps an idempotent producer's batches in order behind a refused one: which refusals a connection
 remembers.
 
-`seq_validator.refused` has the rule. This module decides which refused batches a client sends again, because
+`seqgate.seq_validator.refused` has the rule. This module decides which refused batches a client sends again, because
 only these may hold later ones back:
 
 | refusal | clients | later batches |
@@ -25,10 +25,16 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import Peer
-from gateway.runtime.partitions.partition import Partition
-from log.format.record_batch import HEADER_BYTES, NO_PRODUCER_ID, BatchHeader, crc_matches, parse_header
-from seq_validator import RefusalLimit, RefusedBatches, RefusedBefore
+from seqgate.gateway.handlers.answering.api import Peer
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log.format.record_batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    crc_matches,
+    parse_header,
+)
+from seqgate.seq_validator import RefusalLimit, RefusedBatches, RefusedBefore
 
 SENT_AGAIN: Final = frozenset(
     int(code)

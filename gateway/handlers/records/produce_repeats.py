@@ -12,18 +12,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
-from gateway.handlers.records.produce_answer import ProduceServices, expired_row, unflushed_row
-from gateway.handlers.records.produce_append import (
+from seqgate.gateway.handlers.answering.api import (
+    NOT_REPEATED,
+    Answer,
+    Deferred,
+    NotRepeated,
+    Peer,
+    RequestContext,
+)
+from seqgate.gateway.handlers.records.produce_answer import ProduceServices, expired_row, unflushed_row
+from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
     append_batch,
     close_on_error,
     final_refusal,
 )
-from gateway.handlers.records.produce_order import Refusals
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.protocol.produce_codec import (
+from seqgate.gateway.handlers.records.produce_order import Refusals
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.protocol.produce_codec import (
     FIRST_VERSION,
     PREFIX_START,
     ProduceRequest,
@@ -34,9 +41,9 @@ from gateway.protocol.produce_codec import (
     prefix_end,
     records_of,
 )
-from gateway.runtime.partitions.partition import Partition
-from gateway.security.acls.access import Operation, ResourceType
-from log import Appended
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.security.acls.access import Operation, ResourceType
+from seqgate.log import Appended
 
 MAX_PREFIXES: Final = 4096
 """Prefixes remembered for each version. One more empties the table."""

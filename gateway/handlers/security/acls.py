@@ -41,17 +41,17 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, CloseConnection, RequestContext
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata import acls
-from gateway.metadata.acls import Found, create_acls, delete_acls
-from gateway.metadata.decision import ApiError
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import (
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata import acls
+from seqgate.gateway.metadata.acls import Found, create_acls, delete_acls
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
     AclEntry,
     AclFilter,

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.metadata.client_quotas import (
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.metadata.client_quotas import (
     QuotaAlteration,
     QuotaChange,
     QuotaFilter,
@@ -31,11 +31,11 @@ from gateway.metadata.client_quotas import (
     parts_as_answered,
     shown,
 )
-from gateway.metadata.decision import ApiError
-from gateway.metadata.records import QuotaEntity
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.records import QuotaEntity
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
 
 ALTER_CLIENT_QUOTAS_API_KEY: Final = 49
 

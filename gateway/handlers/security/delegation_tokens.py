@@ -25,17 +25,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.protocols import SecurityProtocol
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.metadata.decision import ApiError
-from gateway.metadata.records import DelegationTokenRecord
-from gateway.metadata.tokens import create_token, describe_tokens, expire_token, renew_token
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import SecurityServices
-from gateway.security.acls.access import Operation, ResourceType
-from gateway.security.principals import ANONYMOUS
+from seqgate.gateway.config.protocols import SecurityProtocol
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.records import DelegationTokenRecord
+from seqgate.gateway.metadata.tokens import create_token, describe_tokens, expire_token, renew_token
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import SecurityServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.principals import ANONYMOUS
 
 CREATE_DELEGATION_TOKEN_API_KEY: Final = 38
 ID_BYTES: Final = 16

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Answer, Api, RequestContext
-from gateway.protocol.messages import build, encode_response, response_module
-from gateway.runtime.services import NodeServices
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Answer, Api, RequestContext
+from seqgate.gateway.protocol.messages import build, encode_response, response_module
+from seqgate.gateway.runtime.services import NodeServices
 
 API_KEY: Final = 17
 

@@ -18,15 +18,15 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import change_metadata, log_change
-from gateway.metadata.decision import ApiError
-from gateway.metadata.users import Deletion, Upsertion, alter_users, describe_users
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import TopicServices
-from gateway.security.acls.access import Operation
-from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.users import Deletion, Upsertion, alter_users, describe_users
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 
 ALTER_USER_SCRAM_CREDENTIALS_API_KEY: Final = 51
 

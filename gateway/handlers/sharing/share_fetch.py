@@ -25,12 +25,12 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.places import Place
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.sharing.share_session import (
+from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.share.share_partition import Acquired, SharePartition, len_of
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.sharing.share_session import (
     FINAL_EPOCH,
     FIRST_WITH_RENEW,
     INITIAL_EPOCH,
@@ -49,15 +49,15 @@ from gateway.handlers.sharing.share_session import (
     refused,
     unreadable,
 )
-from gateway.protocol.messages import build, milliseconds, response_module, response_type
-from gateway.runtime.coordinators.share_sessions import ShareSession
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import Services
-from log import NEVER_DUE, FileRegion, LogError, PartitionLog
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import BatchHeader, whole_batches
+from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
+from seqgate.gateway.runtime.coordinators.share_sessions import ShareSession
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import Services
+from seqgate.log import NEVER_DUE, FileRegion, LogError, PartitionLog
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import BatchHeader, whole_batches
 
 API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2

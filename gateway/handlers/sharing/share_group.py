@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
-from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.described_group import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.described_group import (
     GroupDescription,
     Topics,
     accepted,
@@ -34,12 +34,12 @@ from gateway.handlers.answering.described_group import (
     named_assignment,
     refused,
 )
-from gateway.handlers.answering.rights import describes_all
-from gateway.protocol.messages import build
-from gateway.runtime.coordinators.group_coordinator import log_refused
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices, Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering.rights import describes_all
+from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices, Services
+from seqgate.gateway.security.acls.access import Operation
 
 SHARE_GROUP_DESCRIBE_API_KEY: Final = 77
 

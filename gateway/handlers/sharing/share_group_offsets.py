@@ -27,20 +27,20 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.changes import log_change
-from gateway.handlers.answering.named_twice import to_answer
-from gateway.handlers.answering.rights import refused_topics, refused_topics_now
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import Services
-from gateway.runtime.topics.latest_offsets import LatestOffsets
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.changes import log_change
+from seqgate.gateway.handlers.answering.named_twice import to_answer
+from seqgate.gateway.handlers.answering.rights import refused_topics, refused_topics_now
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
 NOT_READABLE: Final = "Topic authorization failed."

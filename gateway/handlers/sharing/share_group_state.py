@@ -46,8 +46,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.share.records import (
     Refusal,
     SharePartitionKey,
     ShareState,
@@ -60,15 +60,15 @@ from gateway.coordinator.share.records import (
     summarize,
     write,
 )
-from gateway.coordinator.share.share_partition import StateBatch
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import cluster_refusal
-from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
-from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.coordinator.share.share_partition import StateBatch
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
+from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 
 NO_TOPIC: Final = uuid.UUID(int=0)
 NEGATIVE: Final = Refusal(ErrorCode.invalid_request, "The partition id cannot be a negative number.")

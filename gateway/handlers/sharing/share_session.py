@@ -30,24 +30,24 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.name_groups import is_name_group
-from gateway.coordinator.places import Place
-from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
-from gateway.coordinator.share.share_partition import (
+from seqgate.gateway.coordinator.group.name_groups import is_name_group
+from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
+from seqgate.gateway.coordinator.share.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     InvalidRecordState,
     NeverAcquired,
 )
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import NOTHING, refused_ids
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.share_sessions import ShareSession
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.coordinators.share_sessions import ShareSession
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

@@ -32,13 +32,13 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import fresh_client_instance_id
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.telemetry.telemetry import Push, Telemetry
-from gateway.telemetry.subscriptions import ClientDescription
-from log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import fresh_client_instance_id
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.telemetry.telemetry import Push, Telemetry
+from seqgate.gateway.telemetry.subscriptions import ClientDescription
+from seqgate.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
 
 GET_TELEMETRY_SUBSCRIPTIONS_API_KEY: Final = 71
 ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)

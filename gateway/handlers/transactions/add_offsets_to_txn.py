@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.name_groups import is_name_group
-from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.transactions.end_txn import error_code_for, refuse_late
-from gateway.protocol.messages import build, response_type
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.coordinator.group.name_groups import is_name_group
+from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.transactions.end_txn import error_code_for, refuse_late
+from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 25
 FIRST_WITH_FENCED: Final = 2

@@ -16,17 +16,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import NOTHING, refused_topics
-from gateway.handlers.transactions.end_txn import error_code_for, refuse_late
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
+from seqgate.gateway.handlers.transactions.end_txn import error_code_for, refuse_late
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 24
 FIRST_WITH_FENCED: Final = 2

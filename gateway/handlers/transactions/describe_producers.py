@@ -10,16 +10,16 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.handlers.answering.named_twice import places_to_answer
-from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
-from gateway.metadata.image import name_complaint
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
-from seq_validator import ProducerEntry
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.named_twice import places_to_answer
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
+from seqgate.gateway.metadata.image import name_complaint
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.seq_validator import ProducerEntry
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:

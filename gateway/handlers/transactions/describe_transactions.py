@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.records import Transaction, by_topic
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import answer_each
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.coordinator.transaction.records import Transaction, by_topic
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.named_twice import answer_each
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,19 +14,19 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.rules import (
+from seqgate.gateway.coordinator.transaction.rules import (
     VERSION_2,
     EndRequest,
     NewestConnections,
     Producer,
     TransactionRefused,
 )
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext
-from gateway.protocol.messages import build, response_type
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext
+from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 26
 FIRST_WITH_FENCED: Final = 2

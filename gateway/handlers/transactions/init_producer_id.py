@@ -14,16 +14,16 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import has_on_cluster
-from gateway.handlers.transactions.end_txn import error_code_for
-from gateway.protocol.messages import build, milliseconds, response_type
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
-from pid_allocator import NoProducerIds
+from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import has_on_cluster
+from seqgate.gateway.handlers.transactions.end_txn import error_code_for
+from seqgate.gateway.protocol.messages import build, milliseconds, response_type
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.pid_allocator import NoProducerIds
 
 logger = logging.getLogger(__name__)
 

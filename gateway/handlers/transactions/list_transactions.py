@@ -10,13 +10,18 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.records import BY_NAME
-from gateway.coordinator.transaction.rules import NO_DURATION, InvalidPattern, Wanted, transaction_filter
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.coordinator.transaction.records import BY_NAME
+from seqgate.gateway.coordinator.transaction.rules import (
+    NO_DURATION,
+    InvalidPattern,
+    Wanted,
+    transaction_filter,
+)
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 API_KEY: Final = 66
 FIRST_WITH_DURATION: Final = 1

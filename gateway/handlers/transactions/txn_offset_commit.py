@@ -11,25 +11,25 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import metadata_fits
-from gateway.handlers.answering.rights import refused_topics
-from gateway.handlers.transactions.end_txn import (
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.named_twice import metadata_fits
+from seqgate.gateway.handlers.answering.rights import refused_topics
+from seqgate.gateway.handlers.transactions.end_txn import (
     FIRST_OFFSETS_THAT_ADD,
     offset_commit_error_code,
     refuse_late,
 )
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.transactions_elsewhere import TookPart
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 
 API_KEY: Final = 28
 FIRST_WITH_LEADER_EPOCH: Final = 2

@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction.rules import VERSION_2, Producer
-from gateway.handlers.answering import api
-from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import has_on_cluster
-from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
-from gateway.protocol.messages import build, response_module
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import Services
-from gateway.security.acls.access import Operation
-from log import LogError
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.rights import has_on_cluster
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
+from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import LogError
 
 API_KEY: Final = 27
 FIRST_WITH_VERSION: Final = 2

@@ -1,5 +1,5 @@
 """Makes deploy/grafana/seqgate.json, the dashboard for Grafana, from the table of metrics: `python -m
-gateway.metrics.dashboard`.
+seqgate.gateway.metrics.dashboard`.
 
     panels          a row, a panel, and the PromQL of its queries
     traffic         the rows that show what clients do, from the overview to transactions

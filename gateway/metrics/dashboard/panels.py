@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from gateway.metrics.metric import Kind, Metric, counter, gauge
-from gateway.metrics.subjects import groups, requests, storage
+from seqgate.gateway.metrics.metric import Kind, Metric, counter, gauge
+from seqgate.gateway.metrics.subjects import groups, requests, storage
 
 _GATEWAYS: Final = 'instance=~"$instance"'
 _VARIABLES: Final = {"topic": 'topic=~"$topic"', "group": 'group=~"$group"'}

@@ -24,13 +24,13 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from prometheus_client.core import Metric as Family
 
-from gateway.admin.status.live import gateway_version
-from gateway.config import Config
-from gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
-from gateway.durations import BOUNDS_S, Durations
-from gateway.metrics.metric import Kind, Metric, Sample, Sources
-from gateway.metrics.table import SUBJECTS, process_families
-from gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.admin.status.live import gateway_version
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
+from seqgate.gateway.durations import BOUNDS_S, Durations
+from seqgate.gateway.metrics.metric import Kind, Metric, Sample, Sources
+from seqgate.gateway.metrics.table import SUBJECTS, process_families
+from seqgate.gateway.runtime.loop.slices import in_slices
 
 logger = logging.getLogger(__name__)
 

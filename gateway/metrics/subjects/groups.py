@@ -9,11 +9,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.any_group import Group, all_groups
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.group.share_group import ShareGroup
-from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
-from gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.coordinator.group.any_group import Group, all_groups
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.share_group import ShareGroup
+from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
+from seqgate.gateway.runtime.partitions.registry import Partitions
 
 OTHERS: Final = "(other groups)"
 """The series of all groups without a series of their own."""

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.admin.status.live import gateway_version
-from gateway.handlers import APIS
-from gateway.metrics.health import each_complaint
-from gateway.metrics.metric import Kind, Metric, Samples, Sources, Subject, counter, gauge, histogram
+from seqgate.gateway.admin.status.live import gateway_version
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.metrics.health import each_complaint
+from seqgate.gateway.metrics.metric import Kind, Metric, Samples, Sources, Subject, counter, gauge, histogram
 
 REQUESTS: Final = counter(
     "seqgate_requests_total", "Requests since the start, by API, without the messages of logins.", "api"
@@ -55,7 +55,7 @@ def _read(sources: Sources) -> Samples:
 
 
 # What is known of the clients that push metrics of their own (KIP-714). The pushed series themselves are in
-# `gateway.metrics.table`.
+# `seqgate.gateway.metrics.table`.
 
 CLIENTS: Final = gauge("seqgate_telemetry_clients", "Clients that asked for subscriptions lately.")
 SERIES: Final = gauge("seqgate_telemetry_series", "Series that clients have pushed and that are shown.")

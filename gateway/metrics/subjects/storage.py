@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.admin.status.live import bucket_state
-from gateway.metadata.image import INTERNAL_TOPICS
-from gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
-from log import known_cut_bytes, known_damage
+from seqgate.gateway.admin.status.live import bucket_state
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
+from seqgate.log import known_cut_bytes, known_damage
 
 APPEND: Final = histogram(
     "seqgate_append_duration_seconds",

@@ -20,13 +20,13 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from gateway.config import Config
-from gateway.coordinator.places import TopicPartition
-from gateway.metadata.image import BROKER_RESOURCE, INTERNAL_TOPICS, TOPIC_RESOURCE, MetadataImage
-from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.protocol.messages import build, request_module, request_type
-from gateway.quota.backlog import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.metadata.image import BROKER_RESOURCE, INTERNAL_TOPICS, TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.quota.backlog import (
     BacklogRules,
     Move,
     PartitionView,
@@ -38,17 +38,17 @@ from gateway.quota.backlog import (
     expired_moves,
     measure,
 )
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
-from gateway.runtime.coordinators.group_moves import GroupMoves, Readers
-from gateway.runtime.coordinators.held_requests import HeldRequests
-from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.loop.clock import Clock, Interval
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions, for_each_partition
-from gateway.runtime.topics.brokers import Brokers
-from gateway.runtime.topics.metadata_log import MetadataLog
-from log import LogDirectory, PartitionLog
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
+from seqgate.gateway.runtime.coordinators.group_moves import GroupMoves, Readers
+from seqgate.gateway.runtime.coordinators.held_requests import HeldRequests
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from seqgate.gateway.runtime.loop.clock import Clock, Interval
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
+from seqgate.gateway.runtime.topics.brokers import Brokers
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.log import LogDirectory, PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.config import Config
-from gateway.config.group_configs import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.group_configs import (
     EARLIEST,
     READ_COMMITTED,
     SHARE_AUTO_OFFSET_RESET,
     offset_reset_duration_ms,
 )
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, MigrationPolicy
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
-from gateway.coordinator.share.share_partition import ShareLimits
-from gateway.coordinator.streams.request import StreamsLimits
-from gateway.metadata.group_configs import group_number, group_value
-from gateway.metadata.image import GROUP_RESOURCE
-from gateway.metadata.records import ConfigRecord, MetadataRecord
-from gateway.runtime.topics.metadata_log import MetadataLog
-from log import PartitionLog
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, MigrationPolicy
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
+from seqgate.gateway.coordinator.share.share_partition import ShareLimits
+from seqgate.gateway.coordinator.streams.request import StreamsLimits
+from seqgate.gateway.metadata.group_configs import group_number, group_value
+from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)

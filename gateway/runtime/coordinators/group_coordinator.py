@@ -22,15 +22,15 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config import Config
-from gateway.coordinator.change import Change
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group import records as group_records
-from gateway.coordinator.group.classic_group import ClassicGroup
-from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
-from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
-from gateway.coordinator.group.events import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.events import (
     Effects,
     Emptied,
     EpochRaised,
@@ -46,19 +46,19 @@ from gateway.coordinator.group.events import (
     SyncReply,
     Who,
 )
-from gateway.coordinator.group.name_groups import is_name_group
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import OffsetCommitRecord
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transactional import Pending, TransactionEnd
-from gateway.metadata.image import OFFSETS_TOPIC
-from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.quota.backlog import Limit, Move, Reader
-from gateway.runtime.coordinators.group_configs import GroupConfigs
-from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.operations import (
+from seqgate.gateway.coordinator.group.name_groups import is_name_group
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from seqgate.gateway.quota.backlog import Limit, Move, Reader
+from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.operations.operations import (
     BATCH_OVERHEAD_BYTES,
     Answered,
     LoadedShard,
@@ -66,12 +66,12 @@ from gateway.runtime.operations.operations import (
     Unavailable,
     settle,
 )
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.topic_lifecycle import InternalTopics, RegisteredTopics
-from log import InvalidProducerEpoch
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics, RegisteredTopics
+from seqgate.log import InvalidProducerEpoch
 
 logger = logging.getLogger(__name__)
 

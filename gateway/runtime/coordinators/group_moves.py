@@ -17,18 +17,18 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.events import Effects
-from gateway.coordinator.group.shard import GroupShard, Target, move_forward
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.protocol.messages import build, request_module, request_type
-from gateway.quota.backlog import Move, Reader
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
-from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from log import LogError
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.shard import GroupShard, Target, move_forward
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.quota.backlog import Move, Reader
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import LogError
 
 logger = logging.getLogger(__name__)
 

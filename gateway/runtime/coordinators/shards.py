@@ -23,9 +23,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transactional import TransactionEnd
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.operations import (
+from seqgate.gateway.coordinator.transactional import TransactionEnd
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.operations.operations import (
     Applied,
     Codec,
     LoadedShard,
@@ -34,11 +34,11 @@ from gateway.runtime.operations.operations import (
     State,
     Unavailable,
 )
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition, remove
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.topic_lifecycle import InternalTopics
-from log import IncompatibleFormat, LogError, retention
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import Partition, remove
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
+from seqgate.log import IncompatibleFormat, LogError, retention
 
 logger = logging.getLogger(__name__)
 

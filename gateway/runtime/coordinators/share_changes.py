@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.share.records import SharePartitionKey, ShareSnapshot, ShareStates, ShareUpdate
-from gateway.coordinator.share.share_partition import ShareLimits, SharePartition, StateBatch
-from gateway.runtime.operations.operations import Operation
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.share.records import (
+    SharePartitionKey,
+    ShareSnapshot,
+    ShareStates,
+    ShareUpdate,
+)
+from seqgate.gateway.coordinator.share.share_partition import ShareLimits, SharePartition, StateBatch
+from seqgate.gateway.runtime.operations.operations import Operation
 
 
 def changed(

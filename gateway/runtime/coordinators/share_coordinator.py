@@ -21,32 +21,37 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config import Config
-from gateway.coordinator.change import Change
-from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from gateway.coordinator.group.share_group import ShareGroup
-from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
-from gateway.coordinator.places import Place
-from gateway.coordinator.share.records import SharePartitionKey, ShareStates
-from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition, StateBatch
-from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.protocol.messages import build, request_type
-from gateway.runtime.coordinators.group_configs import GroupConfigs
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.shards import CoordinatorShards
-from gateway.runtime.coordinators.share_changes import changed, expire, go_on_at
-from gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
-from gateway.runtime.coordinators.share_sessions import Peer, ShareSession, ShareWaiters
-from gateway.runtime.coordinators.stored_shares import StoredShares
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.brokers import NO_LEADER
-from gateway.runtime.topics.topic_lifecycle import InternalTopics
+from seqgate.gateway.config import Config
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.share_group import ShareGroup
+from seqgate.gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
+from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.share.records import SharePartitionKey, ShareStates
+from seqgate.gateway.coordinator.share.share_partition import (
+    Acknowledgement,
+    ShareLimits,
+    SharePartition,
+    StateBatch,
+)
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build, request_type
+from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards
+from seqgate.gateway.runtime.coordinators.share_changes import changed, expire, go_on_at
+from seqgate.gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
+from seqgate.gateway.runtime.coordinators.share_sessions import Peer, ShareSession, ShareWaiters
+from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 
 class ShareCoordinator:

@@ -25,9 +25,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.share import records as decisions
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.share import records as decisions
+from seqgate.gateway.coordinator.share.records import (
     NOT_BEGUN,
     READ_TOO_EARLY,
     Refusal,
@@ -38,13 +38,13 @@ from gateway.coordinator.share.records import (
     Write,
     summary_of,
 )
-from gateway.coordinator.share.share_partition import SharePartition, StateBatch
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.protocol.messages import build, request_module, request_type
-from gateway.runtime.coordinators.stored_shares import StoredShares
-from gateway.runtime.operations.operations import Unavailable, settle
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.brokers import NO_LEADER
+from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
+from seqgate.gateway.runtime.operations.operations import Unavailable, settle
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
 logger = logging.getLogger(__name__)
 

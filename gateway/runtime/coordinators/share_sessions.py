@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
 
 
 class Peer(Protocol):

@@ -13,10 +13,10 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config import Config
-from gateway.coordinator.change import Change
-from gateway.coordinator.share import records as share_records
-from gateway.coordinator.share.records import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.share import records as share_records
+from seqgate.gateway.coordinator.share.records import (
     NOT_BEGUN,
     SharePartitionKey,
     ShareSnapshot,
@@ -24,16 +24,16 @@ from gateway.coordinator.share.records import (
     ShareStates,
     read,
 )
-from gateway.coordinator.share.share_partition import SharePartition, StateBatch
-from gateway.metadata.image import SHARE_STATE_TOPIC
-from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
-from gateway.runtime.coordinators.share_changes import changed, forgetting
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.operations import LoadedShard, Unavailable
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.topic_lifecycle import InternalTopics
+from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
+from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
+from seqgate.gateway.runtime.coordinators.share_changes import changed, forgetting
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.operations.operations import LoadedShard, Unavailable
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 A = TypeVar("A")
 Act = Callable[[SharePartition, int], Sequence[StateBatch]]

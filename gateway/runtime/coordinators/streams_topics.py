@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.loop.clock import Clock
 
 MAX_FAILURES: Final = 1_000
 """Topics whose failure is kept; at the limit the failure that ends first makes room."""

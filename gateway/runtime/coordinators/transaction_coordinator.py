@@ -29,30 +29,30 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config import Config
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction import records as transaction_records
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import DECIDED, NO_PRODUCER_ID, Transaction
-from gateway.coordinator.transaction.rules import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction import records as transaction_records
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import DECIDED, NO_PRODUCER_ID, Transaction
+from seqgate.gateway.coordinator.transaction.rules import (
     EndRequest,
     NewestConnections,
     Producer,
     TransactionLimits,
     TransactionRefused,
 )
-from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
-from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from gateway.runtime.coordinators.transaction_state import Judge, TransactionState, Written
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.operations import LoadedShard, Unavailable
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.topic_lifecycle import InternalTopics
-from pid_allocator import ProducerIdAllocator
+from seqgate.gateway.coordinator.transaction.shard import TransactionShard
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
+from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from seqgate.gateway.runtime.coordinators.transaction_state import Judge, TransactionState, Written
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.operations.operations import LoadedShard, Unavailable
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
+from seqgate.pid_allocator import ProducerIdAllocator
 
 logger = logging.getLogger(__name__)
 

@@ -23,17 +23,17 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId, TopicName
 from kio.static.primitive import i8, i16, i32
 
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction, by_topic
-from gateway.coordinator.transaction.rules import Producer
-from gateway.metadata.image import MetadataImage
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.brokers import NO_LEADER, Brokers
-from log import InvalidProducerEpoch, LogError, TransactionCoordinatorFenced
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction, by_topic
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
+from seqgate.log import InvalidProducerEpoch, LogError, TransactionCoordinatorFenced
 
 if TYPE_CHECKING:
     from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.transaction.records import DECIDED, Transaction, TransactionRecord
-from gateway.coordinator.transaction.rules import NeedsProducerId
-from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.runtime.coordinators.shards import CoordinatorShards
-from gateway.runtime.operations.operations import LoadedShard, Operation, Unavailable, settle
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.topic_lifecycle import InternalTopics
-from pid_allocator import NoProducerIds, ProducerIdAllocator
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.transaction.records import DECIDED, Transaction, TransactionRecord
+from seqgate.gateway.coordinator.transaction.rules import NeedsProducerId
+from seqgate.gateway.coordinator.transaction.shard import TransactionShard
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards
+from seqgate.gateway.runtime.operations.operations import LoadedShard, Operation, Unavailable, settle
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
+from seqgate.pid_allocator import NoProducerIds, ProducerIdAllocator
 
 logger = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import i16, i32
 
-from gateway.coordinator.places import TopicPartition
-from gateway.coordinator.transaction.records import by_topic
-from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.metadata.image import TRANSACTION_STATE_TOPIC
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.brokers import Brokers
-from gateway.runtime.topics.topic_lifecycle import InternalTopics
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction.records import by_topic
+from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics.brokers import Brokers
+from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 if TYPE_CHECKING:
     from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from gateway.runtime.loop.log_output import AUDIT
+from seqgate.gateway.runtime.loop.log_output import AUDIT
 
 INTERVAL_S: Final = 60.0
 """The time for which repeated refusals are counted before their number is written."""

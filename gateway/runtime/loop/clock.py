@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
-from gateway.config import Config
+from seqgate.gateway.config import Config
 
 logger = logging.getLogger(__name__)
 

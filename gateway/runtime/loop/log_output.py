@@ -14,8 +14,8 @@ from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from typing import Final
 
-from gateway.runtime.loop import recent_lines
-from gateway.runtime.loop.recent_lines import RecentLines
+from seqgate.gateway.runtime.loop import recent_lines
+from seqgate.gateway.runtime.loop.recent_lines import RecentLines
 
 TEXT, JSON = "text", "json"
 FORMATS: Final = (TEXT, JSON)

@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from gateway.config import Config
-from gateway.runtime.loop.clock import Clock, SystemClock
-from log import Storage
-from log.compaction import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.clock import Clock, SystemClock
+from seqgate.log import Storage
+from seqgate.log.compaction import (
     CleanedSegment,
     CleaningFailed,
     CleaningFinished,
@@ -32,8 +32,8 @@ from log.compaction import (
 )
 
 if TYPE_CHECKING:
-    from gateway.cluster.cache.bucket import BucketCalls
-    from gateway.cluster.objects.objects import ObjectStore
+    from seqgate.gateway.cluster.cache.bucket import BucketCalls
+    from seqgate.gateway.cluster.objects.objects import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class Machine:
         """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first
         call. Raises Refused.
         """
-        from gateway.cluster.cache.bucket import (  # noqa: PLC0415 - only a gateway with a cluster needs the import
+        from seqgate.gateway.cluster.cache.bucket import (  # noqa: PLC0415 - only a gateway with a cluster needs the import
             TIMEOUT_S,
             BucketThread,
         )
@@ -167,7 +167,7 @@ class Machine:
 
 def _store_opener(config: Config) -> Callable[[], ObjectStore]:
     """Return what opens the store of the bucket. Raises Refused."""
-    from gateway.cluster.objects.address import (  # noqa: PLC0415 - only a gateway with a cluster needs the imports
+    from seqgate.gateway.cluster.objects.address import (  # noqa: PLC0415 - only a gateway with a cluster needs the imports
         StoreOptions,
         store_opener,
     )
@@ -184,7 +184,7 @@ def _store_opener(config: Config) -> Callable[[], ObjectStore]:
 _LENGTH_BYTES: Final = 4
 _START: Final = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
-    "from log.compaction.cleaner import main; main(int(sys.argv[2]))"
+    "from seqgate.log.compaction.cleaner import main; main(int(sys.argv[2]))"
 )
 """The program of the process. It imports from the same path as this process, whatever the working directory
 contains.

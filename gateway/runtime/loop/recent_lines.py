@@ -86,7 +86,7 @@ def set_start_level(level: str) -> None:
 def levels() -> dict[str, str]:
     """Return the level in effect of every logger by its name; all loggers inherit from `root`.
 
-    Packages are loggers too: a level of `gateway.server` applies to all its modules without a level of their
+    Packages are loggers too: a level of `seqgate.gateway.server` applies to all its modules without a level of their
     own.
     """
     root = logging.getLogger()

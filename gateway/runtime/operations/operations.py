@@ -40,16 +40,16 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change, Waiter
-from gateway.coordinator.stored_versions import newer_version_in
-from gateway.coordinator.transactional import Pending, TransactionEnd
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.partitions.log_flusher import LogFlusher, replay_batches
-from gateway.runtime.partitions.partition import Partition
-from log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
-from log.format.end_marker import read_end_marker
-from log.format.record_batch import BatchHeader
-from log.format.records import Record, build_batch, iterate_records
+from seqgate.gateway.coordinator.change import Change, Waiter
+from seqgate.gateway.coordinator.stored_versions import newer_version_in
+from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher, replay_batches
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import BatchHeader
+from seqgate.log.format.records import Record, build_batch, iterate_records
 
 logger = logging.getLogger(__name__)
 

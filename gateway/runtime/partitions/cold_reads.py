@@ -17,10 +17,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
-from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from log import NotCached, Place, Storage
-from log.sparse import without_fetching
+from seqgate.gateway.runtime.loop.machine import Machine, Workers
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.log import NotCached, Place, Storage
+from seqgate.log.sparse import without_fetching
 
 logger = logging.getLogger(__name__)
 

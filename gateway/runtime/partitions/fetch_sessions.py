@@ -13,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gateway.protocol.fetch_codec import FetchPosition, TopicKey
-from gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.protocol.fetch_codec import FetchPosition, TopicKey
+from seqgate.gateway.runtime.partitions.partition import Partition
 
 SESSIONLESS = 0
 INITIAL_EPOCH = 0

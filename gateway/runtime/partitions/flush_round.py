@@ -8,9 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import FlushTicket, PartitionLog, StorageFailed
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
+from seqgate.log import FlushTicket, PartitionLog, StorageFailed
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.durations import Durations
-from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
-from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import Durability, FlushTicket, PartitionLog
+from seqgate.gateway.durations import Durations
+from seqgate.gateway.runtime.loop.machine import Machine, Workers
+from seqgate.gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
+from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
+from seqgate.log import Durability, FlushTicket, PartitionLog
 
 logger = logging.getLogger(__name__)
 

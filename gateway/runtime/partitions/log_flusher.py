@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from gateway.durations import Durations
-from gateway.runtime.partitions.unwritten import Unwritten
-from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import CorruptRecord, FlushTicket, PartitionLog
-from log.format.record_batch import BatchHeader, crc_matches
-from log.format.records import Record, iterate_records
+from seqgate.gateway.durations import Durations
+from seqgate.gateway.runtime.partitions.unwritten import Unwritten
+from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
+from seqgate.log import CorruptRecord, FlushTicket, PartitionLog
+from seqgate.log.format.record_batch import BatchHeader, crc_matches
+from seqgate.log.format.records import Record, iterate_records
 
 
 class LogFlusher(Protocol):

@@ -27,20 +27,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData
-from gateway.durations import Durations
-from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
-from gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
-from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
+from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData
+from seqgate.gateway.durations import Durations
+from seqgate.gateway.runtime.loop.machine import Machine, Workers
+from seqgate.gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
+from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
+from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
+from seqgate.log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 
 logger = logging.getLogger(__name__)
 
 
 class WriteAheadLog(Protocol):
-    """The log of this process's session, as rounds use it; `gateway.cluster.wal.session_wal` implements it."""
+    """The log of this process's session, as rounds use it; `seqgate.gateway.cluster.wal.session_wal` implements it."""
 
     on_fenced: list[Callable[[str], None]]
     """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""

@@ -19,14 +19,14 @@ from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.durations import Durations
-from gateway.metadata.image import MetadataImage
-from gateway.quota.backlog import ProduceGate
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import (
+from seqgate.gateway.durations import Durations
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.quota.backlog import ProduceGate
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
+from seqgate.log import (
     Appended,
     DeletedSegment,
     FlushTicket,
@@ -38,8 +38,8 @@ from log import (
     StorageFailed,
     retention,
 )
-from log.format.compression import Compression
-from seq_validator import RefusedBefore
+from seqgate.log.format.compression import Compression
+from seqgate.seq_validator import RefusedBefore
 
 logger = logging.getLogger(__name__)
 

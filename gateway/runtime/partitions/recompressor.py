@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from gateway.runtime.loop.machine import Machine, Workers
-from log import LogConfig, LogError, StorageFailed
-from log.format.compression import Compression
-from log.format.recompression import recompressed
+from seqgate.gateway.runtime.loop.machine import Machine, Workers
+from seqgate.log import LogConfig, LogError, StorageFailed
+from seqgate.log.format.compression import Compression
+from seqgate.log.format.recompression import recompressed
 
 logger = logging.getLogger(__name__)
 

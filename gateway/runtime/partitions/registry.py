@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.runtime.loop.slices import each_in_slices
-from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from log import LogError, PartitionLog
+from seqgate.gateway.runtime.loop.slices import each_in_slices
+from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
+from seqgate.log import LogError, PartitionLog
 
 if TYPE_CHECKING:
-    from gateway.cluster.membership.silence import Lease
+    from seqgate.gateway.cluster.membership.silence import Lease
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from log import PartitionLog
+from seqgate.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

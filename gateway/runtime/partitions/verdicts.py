@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from log.format.record_batch import HEADER_BYTES, MAGIC, parse_header
+from seqgate.log.format.record_batch import HEADER_BYTES, MAGIC, parse_header
 
 DUPLICATE: Final = "duplicate"
 VERDICTS_KEPT: Final = 10_000

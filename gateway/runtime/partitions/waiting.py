@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from log import PartitionLog
+from seqgate.log import PartitionLog
 
 
 class LogOwner(Protocol):

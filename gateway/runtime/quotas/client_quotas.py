@@ -12,8 +12,8 @@ import ipaddress
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from gateway.config import Config
-from gateway.metadata.client_quotas import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.client_quotas import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -23,12 +23,19 @@ from gateway.metadata.client_quotas import (
     REQUEST_PERCENTAGE,
     USER,
 )
-from gateway.metadata.records import ClientQuotaRecord, MetadataRecord, QuotaEntity
-from gateway.quota.clients.client_quotas import DEFAULT, Entity, Limits, MutationQuota, RateQuota, Windows
-from gateway.runtime.loop.clock import Clock
+from seqgate.gateway.metadata.records import ClientQuotaRecord, MetadataRecord, QuotaEntity
+from seqgate.gateway.quota.clients.client_quotas import (
+    DEFAULT,
+    Entity,
+    Limits,
+    MutationQuota,
+    RateQuota,
+    Windows,
+)
+from seqgate.gateway.runtime.loop.clock import Clock
 
 if TYPE_CHECKING:
-    from gateway.runtime.topics.metadata_log import MetadataLog
+    from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 
 
 PERCENT: Final = 100.0

@@ -1,1 +1,1 @@
-"""The running part of client telemetry (KIP-714): the rules are in `gateway.telemetry`."""
+"""The running part of client telemetry (KIP-714): the rules are in `seqgate.gateway.telemetry`."""

@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config import Config
-from gateway.metadata.image import CLIENT_METRICS_RESOURCE
-from gateway.metadata.records import ConfigRecord, MetadataRecord
-from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.telemetry.payload import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import CLIENT_METRICS_RESOURCE
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
+from seqgate.gateway.runtime.loop.machine import Machine, Workers
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.telemetry.payload import (
     InvalidPayload,
     Measurements,
     PushedSeries,
@@ -30,7 +30,7 @@ from gateway.telemetry.payload import (
     SeriesStore,
     decode,
 )
-from gateway.telemetry.subscriptions import (
+from seqgate.gateway.telemetry.subscriptions import (
     Choice,
     ClientDescription,
     ClientInstance,
@@ -38,8 +38,8 @@ from gateway.telemetry.subscriptions import (
     Subscriptions,
     lifetime_ms,
 )
-from log import DecompressionLimitReached, LogError
-from log.format.compression import decompress
+from seqgate.log import DecompressionLimitReached, LogError
+from seqgate.log.format.compression import decompress
 
 logger = logging.getLogger(__name__)
 

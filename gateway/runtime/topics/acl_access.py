@@ -9,17 +9,17 @@ import logging
 import uuid
 from collections.abc import Sequence
 
-from gateway.config import Config
-from gateway.config.authorization import parse_super_users
-from gateway.metadata.acls import entry_of
-from gateway.metadata.records import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.authorization import parse_super_users
+from seqgate.gateway.metadata.acls import entry_of
+from seqgate.gateway.metadata.records import (
     AccessControlEntryRecord,
     MetadataRecord,
     RemoveAccessControlEntryRecord,
 )
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.security.acls.access import Access, AclEntry, EverythingAllowed
-from gateway.security.acls.authorizer import Authorizer
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.security.acls.access import Access, AclEntry, EverythingAllowed
+from seqgate.gateway.security.acls.authorizer import Authorizer
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gateway.config import Config, Listener
-from gateway.metadata.image import MetadataImage, PartitionImage
-from gateway.peer.peers import PeerAddress
+from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.metadata.image import MetadataImage, PartitionImage
+from seqgate.gateway.peer.peers import PeerAddress
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1

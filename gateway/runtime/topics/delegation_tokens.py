@@ -14,21 +14,25 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.config import Config
-from gateway.config.oauthbearer import KEY_SETTING, OLD_KEY_SETTING
-from gateway.metadata.records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
-from gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired, remove_expired
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.security.sasl.scram import TokenLogin
-from gateway.security.sasl.scram_credential import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.oauthbearer import KEY_SETTING, OLD_KEY_SETTING
+from seqgate.gateway.metadata.records import (
+    DelegationTokenRecord,
+    MetadataRecord,
+    RemoveDelegationTokenRecord,
+)
+from seqgate.gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired, remove_expired
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.security.sasl.scram import TokenLogin
+from seqgate.gateway.security.sasl.scram_credential import (
     MIN_ITERATIONS,
     ScramCredential,
     ScramHash,
     credential_of,
     salt_password,
 )
-from log import LogError
+from seqgate.log import LogError
 
 logger = logging.getLogger(__name__)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.config import Config
-from gateway.runtime.loop.machine import split_file_handles
-from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.unwritten import PutLimits
-from log import Storage
-from pid_allocator import ProducerIdAllocator
-from seq_validator import ProducerLimit
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.machine import split_file_handles
+from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
+from seqgate.log import Storage
+from seqgate.pid_allocator import ProducerIdAllocator
+from seqgate.seq_validator import ProducerLimit
 
 
 def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord
-from gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 
 
 class ImageWaiters:

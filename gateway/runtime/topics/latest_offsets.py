@@ -7,12 +7,12 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gateway.coordinator.places import TopicPartition
-from gateway.metadata.image import MetadataImage
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.protocol.messages import build, request_module, request_type
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.brokers import NO_LEADER, Brokers
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
 
 logger = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.reading.bucket_reads import NotConfirmed
-from gateway.metadata.image import MetadataImage
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.protocol.messages import build, request_module, request_type
-from gateway.runtime.topics.brokers import NO_LEADER, Brokers
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.reading.bucket_reads import NotConfirmed
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
 
 LIST_OFFSETS: Final = 2
 VERSION: Final = 7

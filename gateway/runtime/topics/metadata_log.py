@@ -19,14 +19,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import METADATA_TOPIC, MetadataImage
-from gateway.metadata.records import MetadataRecord, decode_record, encode_record
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.operations import DurableFirst, Journal
-from gateway.runtime.partitions.log_flusher import LogFlusher, replay_records
-from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from seqgate.gateway.metadata.records import MetadataRecord, decode_record, encode_record
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.operations.operations import DurableFirst, Journal
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher, replay_records
+from seqgate.log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
+from seqgate.log.format.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
 

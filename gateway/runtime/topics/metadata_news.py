@@ -18,8 +18,8 @@ from typing import Final
 from kio.schema.types import BrokerId
 from kio.static.primitive import i64
 
-from gateway.peer.peers import AsksPeers, PeerUnavailable
-from gateway.runtime.topics.brokers import Brokers
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.runtime.topics.brokers import Brokers
 
 logger = logging.getLogger(__name__)
 

@@ -22,21 +22,21 @@ from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
-from gateway.config import Config
-from gateway.metadata.balance import planned_moves
-from gateway.metadata.leadership import NO_MOVE, Move, move_all, stay_all
-from gateway.metadata.records import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.balance import planned_moves
+from seqgate.gateway.metadata.leadership import NO_MOVE, Move, move_all, stay_all
+from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.brokers import Brokers
-from gateway.runtime.topics.metadata_log import MetadataLog
-from log import StorageFailed
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.brokers import Brokers
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.log import StorageFailed
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.config import Config
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.producer_ids import claim_block, move_next
-from gateway.metadata.records import ProducerIdsRecord
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.topics.follow_settings import follow_producer_ids
-from gateway.runtime.topics.metadata_log import MetadataLog
-from log import Durability, LogError
-from pid_allocator import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.producer_ids import claim_block, move_next
+from seqgate.gateway.metadata.records import ProducerIdsRecord
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.topics.follow_settings import follow_producer_ids
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.log import Durability, LogError
+from seqgate.pid_allocator import (
     NextIdBehind,
     ProducerIdAllocator,
     ProducerIdBlock,
@@ -23,7 +23,7 @@ from pid_allocator import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pid_allocator.redis_store import RedisBlockStore
+    from seqgate.pid_allocator.redis_store import RedisBlockStore
 
 
 SEEN_FILE = "producer-id-store-seen.json"
@@ -45,8 +45,8 @@ def open_redis_store(config: Config, data_dir: Path, durability: Durability) -> 
     """Return the store shared through Redis; its modules are imported only here, because most gateways need
     none.
     """
-    from pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415
-    from pid_allocator.seen_file import SeenFile  # noqa: PLC0415
+    from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415
+    from seqgate.pid_allocator.seen_file import SeenFile  # noqa: PLC0415
 
     return RedisBlockStore(
         config.str("seqgate.redis.url"),

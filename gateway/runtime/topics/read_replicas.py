@@ -13,12 +13,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.reading.bucket_reads import left_bytes
-from gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
-from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.brokers import Brokers
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.reading.bucket_reads import left_bytes
+from seqgate.gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics.brokers import Brokers
 
 LEAST_BYTES: Final = 1 << 20
 """Uploaded bytes that a consumer must have before it. For fewer, a way to another gateway and back costs more

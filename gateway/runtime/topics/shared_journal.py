@@ -13,17 +13,17 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from gateway.cluster.metadata.change import CorruptChange, StoredChange
-from gateway.cluster.metadata.shared_log import MOST_LOOKS, Entry, SharedLog
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.wal.sessions import CorruptRegistration, LogShortened
-from gateway.cluster.wal.wal_object import CorruptWalObject
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord, UnknownRecordError, decode_record
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.topics.metadata_log import FoldedImage, change_batch
-from log import CachedDurability, IncompatibleFormat, LogError, PartitionLog, StorageFailed
-from log.format.records import iterate_records
+from seqgate.gateway.cluster.metadata.change import CorruptChange, StoredChange
+from seqgate.gateway.cluster.metadata.shared_log import MOST_LOOKS, Entry, SharedLog
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.wal.sessions import CorruptRegistration, LogShortened
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import MetadataRecord, UnknownRecordError, decode_record
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.topics.metadata_log import FoldedImage, change_batch
+from seqgate.log import CachedDurability, IncompatibleFormat, LogError, PartitionLog, StorageFailed
+from seqgate.log.format.records import iterate_records
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ a gateway.
 
 from __future__ import annotations
 
-from gateway.cluster.metadata.shared_log import metadata_batches
-from gateway.cluster.wal.sessions import SharedLogContent
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import decode_record
-from log.format.records import iterate_records
+from seqgate.gateway.cluster.metadata.shared_log import metadata_batches
+from seqgate.gateway.cluster.wal.sessions import SharedLogContent
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import decode_record
+from seqgate.log.format.records import iterate_records
 
 
 def image_of(known: SharedLogContent) -> MetadataImage:

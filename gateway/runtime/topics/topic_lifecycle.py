@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, cast
 
-from gateway.config import Config
-from gateway.config.table import BY_TOPIC_NAME
-from gateway.config.topics import PRODUCER, UNCOMPRESSED
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.table import BY_TOPIC_NAME
+from seqgate.gateway.config.topics import PRODUCER, UNCOMPRESSED
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import (
     ALL_BROKERS,
     BROKER_RESOURCE,
     INTERNAL_TOPICS,
@@ -29,8 +29,8 @@ from gateway.metadata.image import (
     MetadataImage,
     TopicImage,
 )
-from gateway.metadata.java_hash_map import string_hash
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.java_hash_map import string_hash
+from seqgate.gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -38,9 +38,9 @@ from gateway.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from gateway.metadata.topics import create_internal_topic
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import (
+from seqgate.gateway.metadata.topics import create_internal_topic
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.partition import (
     ALWAYS_READY,
     FLUSH_NEVER,
     Partition,
@@ -48,11 +48,11 @@ from gateway.runtime.partitions.partition import (
     Recoveries,
     write_checkpoint,
 )
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.brokers import NO_LEADER, Brokers
-from gateway.runtime.topics.metadata_log import MetadataLog
-from log import IncompatibleFormat, LogConfig, LogDirectory, LogError, NeedsRecovery
-from log.format.compression import CODEC_IDS, NONE, Compression
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.log import IncompatibleFormat, LogConfig, LogDirectory, LogError, NeedsRecovery
+from seqgate.log.format.compression import CODEC_IDS, NONE, Compression
 
 logger = logging.getLogger(__name__)
 

@@ -33,19 +33,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.config import Config
-from gateway.runtime.loop.clock import Clock, Interval
-from gateway.runtime.loop.slices import each_in_slices, in_slices
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.partition import Partition, write_checkpoint
-from gateway.runtime.partitions.registry import Partitions, for_each_partition
-from gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
-from gateway.runtime.topics.delegation_tokens import DelegationTokens
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
-from gateway.runtime.upkeep.name_keeping import NameKeeping
-from gateway.runtime.upkeep.retention import Retention
-from log import DeletionTicket, LogDirectory, PartitionLog
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.clock import Clock, Interval
+from seqgate.gateway.runtime.loop.slices import each_in_slices, in_slices
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
+from seqgate.gateway.runtime.partitions.partition import Partition, write_checkpoint
+from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
+from seqgate.gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
+from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
+from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from seqgate.gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
+from seqgate.gateway.runtime.upkeep.name_keeping import NameKeeping
+from seqgate.gateway.runtime.upkeep.retention import Retention
+from seqgate.log import DeletionTicket, LogDirectory, PartitionLog
 
 logger = logging.getLogger(__name__)
 

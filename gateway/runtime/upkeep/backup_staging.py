@@ -12,14 +12,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from gateway.runtime.loop.clock import Task, TaskList
-from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
-from log.staging import STAGING, STAGING_LOCK, LogCut, Staged, capture, remove_staging, stage
+from seqgate.gateway.runtime.loop.clock import Task, TaskList
+from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
+from seqgate.log.staging import STAGING, STAGING_LOCK, LogCut, Staged, capture, remove_staging, stage
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gateway.runtime.loop.clock import Clock
+    from seqgate.gateway.runtime.loop.clock import Clock
 
 logger = logging.getLogger(__name__)
 

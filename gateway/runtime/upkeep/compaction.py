@@ -19,17 +19,17 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.config import Config
-from gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.loop.machine import Cleaner
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.partition import Partition, persist_files, write_checkpoint
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from log import LogDirectory, LogError, PartitionLog, Storage, StorageFailed
-from log.cleaning import (
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.loop.machine import Cleaner
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
+from seqgate.gateway.runtime.partitions.partition import Partition, persist_files, write_checkpoint
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from seqgate.log import LogDirectory, LogError, PartitionLog, Storage, StorageFailed
+from seqgate.log.cleaning import (
     Cleaning,
     abandon_swap,
     begin_cleaning,
@@ -40,7 +40,7 @@ from log.cleaning import (
     has_closed_segments_after,
     replace_sources,
 )
-from log.compaction import (
+from seqgate.log.compaction import (
     Cleanable,
     CleanedSegment,
     CleaningFailed,

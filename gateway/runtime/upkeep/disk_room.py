@@ -16,11 +16,11 @@ import asyncio
 import logging
 from typing import Final
 
-from gateway.config import Config
-from gateway.runtime.partitions.partition import Partition, Recoveries
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.topics.metadata_log import MetadataLog
-from log import IncompatibleFormat, LogDirectory, LogError, PartitionLog
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.partitions.partition import Partition, Recoveries
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.log import IncompatibleFormat, LogDirectory, LogError, PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -20,17 +20,17 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.transaction import rules
-from gateway.metadata.image import METADATA_TOPIC, MetadataImage
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.loop.clock import Clock, Task
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.topics.metadata_log import MetadataLog
-from log import LogDirectory, parse_partition_directory
-from log.stopped import (
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.loop.clock import Clock, Task
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.log import LogDirectory, parse_partition_directory
+from seqgate.log.stopped import (
     FileLeak,
     LeakKind,
     OpenPartition,

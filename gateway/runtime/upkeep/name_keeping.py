@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Iterable
 from itertools import repeat
 from typing import Final
 
-from gateway.config import Config
-from gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from log import LogDirectory, LogError, PartitionLog
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from seqgate.log import LogDirectory, LogError, PartitionLog
 
 logger = logging.getLogger(__name__)
 

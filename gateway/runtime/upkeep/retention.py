@@ -16,11 +16,11 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
-from gateway.runtime.loop.clock import Clock
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.partition import Partition, remove
-from log import DeletedSegment, DeletionReason, LogError, NotCached, retention
-from log.sparse import without_fetching
+from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
+from seqgate.gateway.runtime.partitions.partition import Partition, remove
+from seqgate.log import DeletedSegment, DeletionReason, LogError, NotCached, retention
+from seqgate.log.sparse import without_fetching
 
 logger = logging.getLogger(__name__)
 

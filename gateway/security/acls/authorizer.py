@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from gateway.security.acls.access import (
+from seqgate.gateway.security.acls.access import (
     EVERYBODY,
     WILDCARD,
     AclEntry,

@@ -27,8 +27,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Mechanism
-from gateway.security.sasl.scram_credential import MAX_ITERATIONS, ScramHash, salt_password
+from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Mechanism
+from seqgate.gateway.security.sasl.scram_credential import MAX_ITERATIONS, ScramHash, salt_password
 
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18

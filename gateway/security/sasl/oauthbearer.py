@@ -38,11 +38,11 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL
-from gateway.config.setting import SettingValue
-from gateway.security.principals import user
-from gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
-from gateway.security.sasl.tokens import (
+from seqgate.gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL
+from seqgate.gateway.config.setting import SettingValue
+from seqgate.gateway.security.principals import user
+from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.tokens import (
     ClaimRules,
     Token,
     TokenRefused,

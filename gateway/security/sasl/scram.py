@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from gateway.security.principals import user
-from gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
-from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
+from seqgate.gateway.security.principals import user
+from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 
 FindCredential = Callable[[ScramHash, str], ScramCredential | None]
 """Returns the credential of a user for a mechanism; None when the user has none."""

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from gateway.security.errors import LoginSettingsError
-from gateway.security.principals import user
-from gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.errors import LoginSettingsError
+from seqgate.gateway.security.principals import user
+from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.testing.faults import Fault, Faults, Kind
+from seqgate.gateway.testing.faults import Fault, Faults, Kind
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -17,25 +17,25 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.admin.system_errors import in_words
-from gateway.config import Config
-from gateway.config.exposure import is_loopback
-from gateway.config.listeners import parse_listener
-from gateway.console_process import check_installed
-from gateway.homes.home import StartFailed
-from gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer
-from gateway.running import (
+from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.config import Config
+from seqgate.gateway.config.exposure import is_loopback
+from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.console_process import check_installed
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer
+from seqgate.gateway.running import (
     announce,
     check_listener,
     console_of,
     prepare_process,
     warn_of_readers,
 )
-from gateway.stop_signals import signals_taken
-from gateway.testing.broker_thread import BrokerThread, NotNow
-from gateway.testing.control.orders import Orders
-from gateway.testing.control.routes import ROUTES, Asked, Route, description
-from gateway.testing.data_directory import DataDirectory
+from seqgate.gateway.stop_signals import signals_taken
+from seqgate.gateway.testing.broker_thread import BrokerThread, NotNow
+from seqgate.gateway.testing.control.orders import Orders
+from seqgate.gateway.testing.control.routes import ROUTES, Asked, Route, description
+from seqgate.gateway.testing.data_directory import DataDirectory
 
 logger = logging.getLogger(__name__)
 

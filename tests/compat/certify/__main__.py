@@ -16,10 +16,10 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from gateway.certify.certification import certify
-from gateway.certify.report import print_outcome
-from gateway.certify.run import Setup
-from gateway.certify.scripts import SCRIPTS, Script, named
+from seqgate.gateway.certify.certification import certify
+from seqgate.gateway.certify.report import print_outcome
+from seqgate.gateway.certify.run import Setup
+from seqgate.gateway.certify.scripts import SCRIPTS, Script, named
 from tests.compat.certify.explanations import NAMES
 from tests.compat.certify.programs import COLUMNS, Program
 from tests.compat.certify.table import (

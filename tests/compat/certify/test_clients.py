@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.certify.certification import certify
-from gateway.certify.judgement import Verdict
-from gateway.certify.run import Setup
-from gateway.certify.scripts import named
+from seqgate.gateway.certify.certification import certify
+from seqgate.gateway.certify.judgement import Verdict
+from seqgate.gateway.certify.run import Setup
+from seqgate.gateway.certify.scripts import named
 from tests.compat.certify.programs import COLUMNS
 
 SCRIPTS = named(["first-answer-lost", "request-timed-out", "error-amid-requests", "broker-killed"])

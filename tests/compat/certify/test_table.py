@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.certify.scripts import SCRIPTS
+from seqgate.gateway.certify.scripts import SCRIPTS
 from tests.compat.certify.programs import COLUMNS
 from tests.compat.certify.table import PAGE, page_with, read_results, unexplained, written
 

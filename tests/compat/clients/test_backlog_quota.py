@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
-from gateway.admin.client import ask_all
+from seqgate.gateway.admin.backlog.messages import BacklogPage, BacklogRequest
+from seqgate.gateway.admin.client import ask_all
 from tests.compat.groups.members import await_that
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.gateway_process import GatewayProcess

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.runtime.telemetry.telemetry import Telemetry
-from gateway.telemetry.payload import Kind, PushedSeries
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.telemetry.payload import Kind, PushedSeries
 from tests.compat.topics import fresh_topic
 from tests.support.kafka_tools import ToolRun, run_tool
 from tests.support.metrics_text import Values, values_of

@@ -25,10 +25,10 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import CorruptRecordError
 
-from gateway.admin.client import ask
-from gateway.admin.status.messages import StatusRequest
-from log.directory.stored_logs import RECOVERY_POINTS
-from log.format.record_batch import whole_batches
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.log.directory.stored_logs import RECOVERY_POINTS
+from seqgate.log.format.record_batch import whole_batches
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool
 
@@ -98,7 +98,7 @@ def test_status_lists_bytes_that_were_cut_off_until_their_file_is_deleted(tmp_pa
 
 
 def _status(data_dir: Path, *, code: int) -> str:
-    command = [sys.executable, "-m", "gateway", "status", "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "seqgate.gateway", "status", "--data-dir", str(data_dir)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert ended.returncode == code, ended.stderr
     return ended.stdout

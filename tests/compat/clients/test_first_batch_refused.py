@@ -14,7 +14,7 @@ What each client does with the refused batch (R) and with the batches behind it:
 | kafka-python | 1 | splits R | sends R again | gives R up and sends nothing more: no test |
 | aiokafka | 1 | gives R up | sends R again | gives R up |
 
-Without the rule in `seq_validator.refused` the batch behind R is stored first. Then Java sends R, or its
+Without the rule in `seqgate.seq_validator.refused` the batch behind R is stored first. Then Java sends R, or its
 parts, until its delivery timeout ends. librdkafka takes the success of the later batch for one of R: R is
 lost, and reported as stored.
 """
@@ -40,7 +40,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaProducer
 from kafka.errors import UnknownError
 
-from gateway.testing import Broker, Fault
+from seqgate.gateway.testing import Broker, Fault
 from tests.support.kafka_tools import java_command
 from tests.support.setup_peers import CACHE
 from tests.support.testing_examples import EXAMPLES

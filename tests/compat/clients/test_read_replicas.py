@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as Place
 
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.config import load_config
-from gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
-from gateway.gateway import Gateway
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.config import load_config
+from seqgate.gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
+from seqgate.gateway.gateway import Gateway
 from tests.support.kafka_tools import run_tool
 
 TOPIC = "history"

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
-from gateway.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
-from gateway.runtime.topics.topic_lifecycle import java_hash
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
+from seqgate.gateway.runtime.topics.topic_lifecycle import java_hash
 from tests.compat.clients.test_two_gateways import (
     COUNT,
     DEADLINE_S,

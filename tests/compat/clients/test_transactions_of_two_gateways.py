@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Place
 from kafka.structs import OffsetAndMetadata
 
-from gateway.runtime.topics.topic_lifecycle import java_hash
+from seqgate.gateway.runtime.topics.topic_lifecycle import java_hash
 from tests.compat.clients.test_two_gateways import DEADLINE_S, NODES, PARTITIONS, TwoGateways, started
 from tests.compat.transactions.clients import Jvm
 

@@ -14,10 +14,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-u
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.metadata.decision import Decision
-from gateway.metadata.records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import (
+    BrokerEndpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 
 NODES = (1, 2)
 PARTITIONS = 4

@@ -11,7 +11,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from gateway.cli import app
+from seqgate.gateway.cli import app
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.system.commands.conftest import Outcome, seqgate

@@ -28,7 +28,7 @@ def offered(*words: str, cwd: Path = REPOSITORY) -> list[str]:
         "PYTHONPATH": str(REPOSITORY),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "gateway"],
+        [sys.executable, "-m", "seqgate.gateway"],
         cwd=cwd,
         env=environment,
         capture_output=True,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from log.format.record_batch import whole_batches
-from log.format.records import iterate_records
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.format.records import iterate_records
 from tests.compat.groups.members import await_that
 from tests.compat.topics import fresh_topic
 from tests.support.batches import Batch, Record
@@ -152,7 +152,7 @@ def test_killed_at_random_points(eager: GatewayProcess) -> None:
 def kill_worker(pid: int) -> bool:
     """Kill the compacting process, unless a later one has taken its place."""
     try:
-        if b"log.compaction.cleaner" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"seqgate.log.compaction.cleaner" not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return False
         os.kill(pid, signal.SIGKILL)
     except (FileNotFoundError, ProcessLookupError):

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from spark_kafka_compat.database_reader import DatabaseReader
-from spark_kafka_compat.databases import Transaction
+from seqgate.spark_kafka_compat.database_reader import DatabaseReader
+from seqgate.spark_kafka_compat.databases import Transaction
 from tests.support.dying_database import DyingDatabase, Moments
 
 CREATE_LINES = "CREATE TABLE lines (line INTEGER)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from spark_kafka_compat.batch_reader import plan_splits, read_split
+from seqgate.spark_kafka_compat.batch_reader import plan_splits, read_split
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
 

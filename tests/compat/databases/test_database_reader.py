@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer
 from kafka.serializer import Deserializer
 
-from spark_kafka_compat import SparkCompatError, positions
-from spark_kafka_compat.database_reader import DatabaseReader
-from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.positions import Place, claim, create_tables, stored_positions
-from spark_kafka_compat.session import EndpointError, FencedError, PositionError
+from seqgate.spark_kafka_compat import SparkCompatError, positions
+from seqgate.spark_kafka_compat.database_reader import DatabaseReader
+from seqgate.spark_kafka_compat.databases import Database, Transaction
+from seqgate.spark_kafka_compat.positions import Place, claim, create_tables, stored_positions
+from seqgate.spark_kafka_compat.session import EndpointError, FencedError, PositionError
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.support.gateway_process import GatewayProcess
 

@@ -11,8 +11,8 @@ from random import Random
 
 from confluent_kafka import Producer
 
-from spark_kafka_compat.databases import Database
-from spark_kafka_compat.positions import stored_positions
+from seqgate.spark_kafka_compat.databases import Database
+from seqgate.spark_kafka_compat.positions import stored_positions
 from tests.compat.databases.lines_by_reader import CREATE_LINES
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.support.gateway_process import REPOSITORY, GatewayProcess

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.databases import Database, is_database_error
+from seqgate.spark_kafka_compat import SparkCompatError
+from seqgate.spark_kafka_compat.databases import Database, is_database_error
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from spark_kafka_compat.databases import Database
-from spark_kafka_compat.positions import (
+from seqgate.spark_kafka_compat.databases import Database
+from seqgate.spark_kafka_compat.positions import (
     TABLES,
     Place,
     Positions,
@@ -14,7 +14,7 @@ from spark_kafka_compat.positions import (
     create_tables,
     stored_positions,
 )
-from spark_kafka_compat.session import FencedError, PositionError
+from seqgate.spark_kafka_compat.session import FencedError, PositionError
 from tests.support.postgresql_server import PostgresqlServer
 
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing import BrokerProcess
+from seqgate.gateway.testing import BrokerProcess
 from tests.compat.examples.example import LIMIT_S, Example, Program, await_that
 from tests.support.gateway_process import free_port
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gateway.testing import BrokerProcess
+from seqgate.gateway.testing import BrokerProcess
 from tests.compat.examples.example import EXAMPLES, Example, await_that
 from tests.support.named_batches import DEDUPLICATED
 from tests.support.postgresql_server import PostgresqlServer

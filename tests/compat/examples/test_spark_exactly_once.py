@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gateway.testing import BrokerProcess
-from spark_kafka_compat.session import JARS_VARIABLE
+from seqgate.gateway.testing import BrokerProcess
+from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 from tests.compat.examples.example import Example, await_that
 from tests.support.postgresql_server import PostgresqlServer
 from tests.support.setup_peers import spark_connector_libs

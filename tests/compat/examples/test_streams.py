@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.testing import BrokerProcess
+from seqgate.gateway.testing import BrokerProcess
 from tests.compat.examples.example import Example, await_that
 
 ORDERS, CUSTOMERS, PARTITIONS = 20_000, 11, 4

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.admin.backlog.messages import BacklogReader, BacklogRequest, PartitionBacklog
-from gateway.admin.client import ask
+from seqgate.gateway.admin.backlog.messages import BacklogReader, BacklogRequest, PartitionBacklog
+from seqgate.gateway.admin.client import ask
 from tests.compat.groups.members import DEADLINE_S, await_that
 from tests.compat.groups.share_members import share_readers
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches

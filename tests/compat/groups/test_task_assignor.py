@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from gateway.coordinator.streams.task_assignor import (
+from seqgate.gateway.coordinator.streams.task_assignor import (
     AssignmentMember,
     SubtopologyTasks,
     TaskAssignment,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import ObjectStore
 from tests.support.fault_proxy import FaultProxy
 from tests.support.object_stores import MotoServer, Versitygw
 from tests.support.setup_peers import versitygw_program

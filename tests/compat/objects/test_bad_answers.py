@@ -6,8 +6,15 @@ import asyncio
 
 import pytest
 
-from gateway.cluster.objects.objects import AlreadyThere, Changed, Entry, Missing, ObjectStore, StoreFailed
-from gateway.cluster.objects.obstore_objects import ObstoreObjects
+from seqgate.gateway.cluster.objects.objects import (
+    AlreadyThere,
+    Changed,
+    Entry,
+    Missing,
+    ObjectStore,
+    StoreFailed,
+)
+from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects
 from tests.compat.objects.conftest import Server
 from tests.support.fault_proxy import AFTER, Answer, Fault, FaultProxy
 

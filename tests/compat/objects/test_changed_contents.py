@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from gateway.cluster.objects.objects import Missing, StoreFailed
+from seqgate.gateway.cluster.objects.objects import Missing, StoreFailed
 from tests.compat.objects.conftest import S3_STORES, Server
 from tests.support.fault_proxy import Fault, FaultProxy
 

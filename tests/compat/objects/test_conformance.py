@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.cluster.objects.objects import AlreadyThere, Buffer, Changed, Entry, Missing, ObjectStore
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Buffer, Changed, Entry, Missing, ObjectStore
 from tests.compat.objects.conftest import Open
 
 RACERS = 16

@@ -12,7 +12,7 @@ PROCESSES = 20
 AT_ONCE = 4
 PROGRAM = """
 import asyncio, sys
-from gateway.cluster.objects.obstore_objects import ObstoreObjects
+from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects
 
 async def main():
     settings = {"endpoint": sys.argv[1], "access_key_id": sys.argv[3], "secret_access_key": sys.argv[4], "region": "us-east-1"}

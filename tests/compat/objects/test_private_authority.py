@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.address import StoreOptions, open_objects
-from gateway.cluster.objects.objects import ObjectStore, Refused, Untrusted
-from gateway.cluster.objects.probe import probe
+from seqgate.gateway.cluster.objects.address import StoreOptions, open_objects
+from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused, Untrusted
+from seqgate.gateway.cluster.objects.probe import probe
 from tests.support.certificates import Authority, Certified
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer, Versitygw
 from tests.support.setup_peers import versitygw_program

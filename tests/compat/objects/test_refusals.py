@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.objects.obstore_objects import ObstoreObjects
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects
 from tests.compat.objects.conftest import S3_STORES, Server
 from tests.support.fault_proxy import Answer, Fault, FaultProxy
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY

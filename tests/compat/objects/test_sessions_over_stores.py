@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from gateway.cluster.objects.objects import StoreFailed
-from gateway.cluster.wal.ended import seal_earlier
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
+from seqgate.gateway.cluster.objects.objects import StoreFailed
+from seqgate.gateway.cluster.wal.ended import seal_earlier
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
+from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
 from tests.compat.objects.conftest import Server
 from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.seeds import chosen_seed

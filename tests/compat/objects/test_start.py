@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cluster.objects.address import StoreOptions, open_objects
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.objects.probe import probe
+from seqgate.gateway.cluster.objects.address import StoreOptions, open_objects
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.objects.probe import probe
 from tests.compat.objects.conftest import Open, Server
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.wire import Wire

@@ -21,7 +21,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.errors import TopicAuthorizationFailedError as PythonDenied
 
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.compat.security.guarded import Guarded, User, guarded_gateway
 
 TIMEOUT_S = 60.0

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from kafka import KafkaConsumer
 from kafka.errors import GroupAuthorizationFailedError as PythonGroupDenied
 
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.compat.security.guarded import Guarded, User, guarded_gateway
 from tests.support.kafka_tools import run_tool
 

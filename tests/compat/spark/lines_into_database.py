@@ -10,8 +10,8 @@ import sys
 
 from pyspark.sql import DataFrame
 
-from spark_kafka_compat import into_database as pipeline
-from spark_kafka_compat import session
+from seqgate.spark_kafka_compat import into_database as pipeline
+from seqgate.spark_kafka_compat import session
 from tests.support.dying_database import DyingDatabase, Moments
 
 CREATE_LINES = "CREATE TABLE lines (line INTEGER, place INTEGER)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
-import spark_kafka_compat
+from seqgate import spark_kafka_compat
 
 TASKS = 8
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat import source
+from seqgate.spark_kafka_compat import source
 from tests.compat.spark.topics import Topics, values_of
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

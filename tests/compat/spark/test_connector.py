@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyspark
 
-from spark_kafka_compat.session import connector_coordinates
+from seqgate.spark_kafka_compat.session import connector_coordinates
 
 
 def test_the_installed_pyspark_is_the_default() -> None:

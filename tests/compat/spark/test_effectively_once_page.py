@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat.databases import Database
+from seqgate.spark_kafka_compat.databases import Database
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "effectively-once.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_example(made_of: str, spark: SparkSession, topics: Topics, tmp_path: Pa
         .replace("timeout=5", "timeout=2")
         .replace('session("shop")', "spark")
     )
-    code = code.replace("from spark_kafka_compat import session\n", "")
+    code = code.replace("from seqgate.spark_kafka_compat import session\n", "")
     done = compile(code, "effectively-once.md", "exec")
     for end in (10, 20):
         _send(topics.bootstrap, topic, range(end - 10, end))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_compat import source
+from seqgate.spark_kafka_compat import source
 from tests.compat.empty_batches import FETCH_BYTES, SparseLog, sparse_log
 
 FEW = {"kafka.max.partition.fetch.bytes": str(FETCH_BYTES)}

@@ -16,13 +16,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_compat import positions
-from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.into_database import into_database, into_table
-from spark_kafka_compat.partitions import partitions_by_wire
-from spark_kafka_compat.pipelines import into_database as program
-from spark_kafka_compat.positions import Place, ReadTopics, claim, create_tables, stored_positions
-from spark_kafka_compat.session import PositionError
+from seqgate.spark_kafka_compat import positions
+from seqgate.spark_kafka_compat.databases import Database, Transaction
+from seqgate.spark_kafka_compat.into_database import into_database, into_table
+from seqgate.spark_kafka_compat.partitions import partitions_by_wire
+from seqgate.spark_kafka_compat.pipelines import into_database as program
+from seqgate.spark_kafka_compat.positions import Place, ReadTopics, claim, create_tables, stored_positions
+from seqgate.spark_kafka_compat.session import PositionError
 from tests.compat.conftest import empty_database
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.tiers import in_tiers

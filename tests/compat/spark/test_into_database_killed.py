@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_compat.databases import Database
-from spark_kafka_compat.positions import Place, stored_positions
-from spark_kafka_compat.session import JARS_VARIABLE
+from seqgate.spark_kafka_compat.databases import Database
+from seqgate.spark_kafka_compat.positions import Place, stored_positions
+from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 from tests.compat.conftest import empty_database
 from tests.compat.spark.lines_into_database import CREATE_LINES
 from tests.compat.spark.topics import Topics

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from gateway.security.acls.access import Operation, ResourceType
-from spark_kafka_compat import sink, source
+from seqgate.gateway.security.acls.access import Operation, ResourceType
+from seqgate.spark_kafka_compat import sink, source
 from tests.compat.security.matrix.endpoint import Account, Endpoint, Way, running_endpoint
 from tests.compat.security.matrix.jvm import properties_of
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-from spark_kafka_compat import SparkCompatError, sink, source
-from spark_kafka_compat.endpoints import named_by_source
+from seqgate.spark_kafka_compat import SparkCompatError, sink, source
+from seqgate.spark_kafka_compat.endpoints import named_by_source
 from tests.compat.spark.topics import Topics, values_of
 from tests.support.markdown import blocks
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat import UnknownOptionError, source
-from spark_kafka_compat.options import OPTIONS
+from seqgate.spark_kafka_compat import UnknownOptionError, source
+from seqgate.spark_kafka_compat.options import OPTIONS
 from tests.compat.spark.topics import Topics
 
 PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider$"

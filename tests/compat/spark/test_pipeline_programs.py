@@ -9,9 +9,15 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
-from spark_kafka_compat.session import RecreatedTopicError
+from seqgate.spark_kafka_compat import SparkCompatError
+from seqgate.spark_kafka_compat.pipelines.streaming import (
+    DONE,
+    NOT_BEGUN,
+    QUERY_FAILED,
+    await_end,
+    source_options,
+)
+from seqgate.spark_kafka_compat.session import RecreatedTopicError
 
 
 class Query:

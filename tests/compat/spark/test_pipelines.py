@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat import SparkCompatError, source
-from spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics
-from spark_kafka_compat.landing import land
-from spark_kafka_compat.pipelines import audit
-from spark_kafka_compat.pipelines import land as land_program
-from spark_kafka_compat.pipelines.streaming import NOT_BEGUN, topics_read
-from spark_kafka_compat.sequence_audit import audit_producers, audit_records, batch_headers
-from spark_kafka_compat.session import JARS_VARIABLE, EndpointError, PositionError
+from seqgate.spark_kafka_compat import SparkCompatError, source
+from seqgate.spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics
+from seqgate.spark_kafka_compat.landing import land
+from seqgate.spark_kafka_compat.pipelines import audit
+from seqgate.spark_kafka_compat.pipelines import land as land_program
+from seqgate.spark_kafka_compat.pipelines.streaming import NOT_BEGUN, topics_read
+from seqgate.spark_kafka_compat.sequence_audit import audit_producers, audit_records, batch_headers
+from seqgate.spark_kafka_compat.session import JARS_VARIABLE, EndpointError, PositionError
 from tests.compat.spark.topics import Topics
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import free_port
@@ -306,7 +306,7 @@ def test_as_programs_of_their_own(topics: Topics, tmp_path: Path, launcher: str)
     jars = spark_connector_libs()
     script = REPOSITORY / "spark_kafka_compat" / "pipelines" / "land.py"
     if launcher == "python":
-        command = [sys.executable, "-m", "spark_kafka_compat.pipelines.land"]
+        command = [sys.executable, "-m", "seqgate.spark_kafka_compat.pipelines.land"]
     else:
         program = Path(sys.executable).parent / "spark-submit"
         listed = ",".join(str(jar) for jar in jars.glob("*.jar"))

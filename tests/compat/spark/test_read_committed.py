@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat import source
+from seqgate.spark_kafka_compat import source
 from tests.compat.spark.topics import TIMEOUT_S, Topics, landed, values_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "transactions.md"

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_compat.landing import land
+from seqgate.spark_kafka_compat.landing import land
 from tests.compat.spark.topics import Topics, landed
 from tests.support.gateway_process import GatewayProcess
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat import source
+from seqgate.spark_kafka_compat import source
 from tests.compat.spark.test_streaming import drain, stream
 from tests.compat.spark.topics import Topics, landed, values_of
 from tests.support.gateway_process import GatewayProcess

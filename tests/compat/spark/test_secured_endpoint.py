@@ -12,12 +12,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_compat import sink, source
-from spark_kafka_compat.databases import Database
-from spark_kafka_compat.into_database import into_database, into_table
-from spark_kafka_compat.partitions import partitions_by_admin, partitions_by_wire, partitions_of
-from spark_kafka_compat.positions import Place
-from spark_kafka_compat.session import EndpointError, MissingTopicError
+from seqgate.spark_kafka_compat import sink, source
+from seqgate.spark_kafka_compat.databases import Database
+from seqgate.spark_kafka_compat.into_database import into_database, into_table
+from seqgate.spark_kafka_compat.partitions import partitions_by_admin, partitions_by_wire, partitions_of
+from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_compat import SparkCompatError, session
-from spark_kafka_compat.session import JARS_VARIABLE
+from seqgate.spark_kafka_compat import SparkCompatError, session
+from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_compat import source
-from spark_kafka_compat.options import OptionValue
+from seqgate.spark_kafka_compat import source
+from seqgate.spark_kafka_compat.options import OptionValue
 from tests.compat.spark.topics import Topics, landed, values_of
 
 PATIENCE_S = 180

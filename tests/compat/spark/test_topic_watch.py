@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_compat import source, topic_watch
-from spark_kafka_compat.checkpoint_topics import IDS_FILE
+from seqgate.spark_kafka_compat import source, topic_watch
+from seqgate.spark_kafka_compat.checkpoint_topics import IDS_FILE
 from tests.compat.spark.topics import Topics
 
 PATIENCE_S = 180

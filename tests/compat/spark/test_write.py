@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from spark_kafka_compat import SparkCompatError, sink, source
+from seqgate.spark_kafka_compat import SparkCompatError, sink, source
 from tests.compat.spark.topics import Topics, values_of
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import confluent_kafka
 import pytest
 
-from gateway.testing import Broker, Fault
+from seqgate.gateway.testing import Broker, Fault
 from tests.compat.testing.clients import CONSUMERS, LIMIT_S, produce_with_confluent_kafka
 
 VALUES = [b"%d" % number for number in range(300)]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import pytest
 from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
 
-from gateway.testing import Broker, Fault
+from seqgate.gateway.testing import Broker, Fault
 from tests.compat.testing.clients import PRODUCERS
 
 VALUES = [b"%d" % number for number in range(300)]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, PartitionLog
-from log.segments.transaction_index import aborted_between
+from seqgate.log import LogConfig, PartitionLog
+from seqgate.log.segments.transaction_index import aborted_between
 from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log
 from tests.support.kafka_tools import run_tool
 

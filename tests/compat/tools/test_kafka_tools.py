@@ -103,10 +103,10 @@ def test_kafka_configs_of_the_gateway_and_its_loggers(gateway: GatewayProcess) -
     assert refused.exit_code != 0
     assert "Cannot update these configs dynamically: [num.partitions]" in refused.stdout + refused.stderr
     loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
-    _run(gateway, "kafka-configs", *loggers, "--alter", "--add-config", "gateway.server=DEBUG")
+    _run(gateway, "kafka-configs", *loggers, "--alter", "--add-config", "seqgate.gateway.server=DEBUG")
     described = _run(gateway, "kafka-configs", *loggers, "--describe").stdout
-    assert "gateway.server.connection=DEBUG" in described
-    assert "gateway.runtime.partitions.flusher=INFO" in described
+    assert "seqgate.gateway.server.connection=DEBUG" in described
+    assert "seqgate.gateway.runtime.partitions.flusher=INFO" in described
 
 
 def test_kafka_get_offsets(shared_gateway: GatewayProcess) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from log import LogConfig, PartitionLog
+from seqgate.log import LogConfig, PartitionLog
 from tests.log.support import open_log
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wire import Wire

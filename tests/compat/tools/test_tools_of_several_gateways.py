@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gateway.cli import app
+from seqgate.gateway.cli import app
 from tests.support.gateway_cluster import NEVER_ENDING_LEASE_MS, GatewayCluster, await_true
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool

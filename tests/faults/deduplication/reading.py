@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat import source
+from seqgate.spark_kafka_compat import source
 from tests.faults.deduplication.checker import Row
 from tests.faults.deduplication.task import NAME_HEADER, SEQUENCE_HEADER
 

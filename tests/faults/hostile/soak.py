@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.handlers import APIS
+from seqgate.gateway.handlers import APIS
 from tests.faults.hostile.scene import Scene, eventually, frame, running, versions_frame
 from tests.faults.hostile.test_storms import STRANGERS
 from tests.support.wire import encode, encode_header

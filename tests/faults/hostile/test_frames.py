@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from gateway.handlers import APIS
+from seqgate.gateway.handlers import APIS
 from tests.faults.hostile.scene import Scene, frame, is_closed, receive_exactly
 from tests.support.wire import encode, encode_header
 

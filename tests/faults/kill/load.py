@@ -13,7 +13,7 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
-from gateway.testing.broker_process import ServeProcess
+from seqgate.gateway.testing.broker_process import ServeProcess
 from tests.faults.kill.checker import Ledger, RecordName
 from tests.support.gateway_process import REPOSITORY, START_TIMEOUT_S, GatewayProcess, kept_port
 from tests.support.kafka_tools import java_command

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from gateway.cluster.objects.directory_objects import TEMPORARY, DirectoryObjects
+from seqgate.gateway.cluster.objects.directory_objects import TEMPORARY, DirectoryObjects
 from tests.faults.objects.writer import COUNTER, content_of, key_of
 from tests.support.seeds import chosen_seed
 

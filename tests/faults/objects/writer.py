@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import AlreadyThere, Changed, Missing
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Changed, Missing
 
 SIZE_BYTES = 40_000
 IN_FLIGHT = 4

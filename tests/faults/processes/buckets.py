@@ -9,7 +9,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.cluster.objects.directory_objects import LOCK
+from seqgate.gateway.cluster.objects.directory_objects import LOCK
 from tests.faults.processes import takeovers
 from tests.faults.processes.scene import IDEMPOTENT, Load, Outcome, Scene, Setting, play, until
 from tests.faults.processes.takeovers import PAUSE_S, Takeovers, has_stopped

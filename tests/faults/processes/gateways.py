@@ -18,7 +18,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from gateway.cluster.objects.directory_objects import LOCK
+from seqgate.gateway.cluster.objects.directory_objects import LOCK
 from tests.faults.processes.buckets import stop_without
 from tests.faults.processes.scene import Outcome
 from tests.support.gateway_cluster import PARTITIONS, GatewayCluster, Writer, await_true, check, stored

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.server.intake import NO_MEMORY
+from seqgate.gateway.server.intake import NO_MEMORY
 from tests.faults.kill.load import create_topic
 from tests.faults.processes.scene import Outcome, Scene, Setting, play, until
 from tests.support.batches import Batch, records

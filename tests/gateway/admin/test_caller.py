@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.client import ask
-from gateway.admin.groups.messages import DeleteGroupsRequest
-from gateway.admin.pids.messages import ClaimBlockRequest
-from gateway.admin.request import ControlError
-from gateway.admin.server import ControlServer
-from gateway.admin.status.messages import StatusRequest
-from gateway.admin.users.messages import AddUserRequest, NewCredential, RemoveUserRequest
-from gateway.runtime.loop.log_output import AUDIT, UNLIMITED
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.groups.messages import DeleteGroupsRequest
+from seqgate.gateway.admin.pids.messages import ClaimBlockRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.server import ControlServer
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.users.messages import AddUserRequest, NewCredential, RemoveUserRequest
+from seqgate.gateway.runtime.loop.log_output import AUDIT, UNLIMITED
 from tests.gateway.handlers.support import open_node
 
 

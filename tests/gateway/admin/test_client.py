@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin import client
-from gateway.admin.client import Client, ask, ask_all
-from gateway.admin.names.messages import NamesRequest
-from gateway.admin.pids.messages import ListBlocksRequest
-from gateway.admin.producers.messages import ListProducersRequest
-from gateway.admin.request import PAGE_ROWS, RUNNING, STOPPED, ControlError, NotRunning
-from gateway.admin.server import ControlServer
-from gateway.admin.status.messages import StatusRequest
-from gateway.cluster.cache.worker_caches import begin_caches, cache_of
-from gateway.config import load_config
-from gateway.runtime.topics.producer_ids import EmbeddedBlockStore
-from log.sharing import WORKERS
+from seqgate.gateway.admin import client
+from seqgate.gateway.admin.client import Client, ask, ask_all
+from seqgate.gateway.admin.names.messages import NamesRequest
+from seqgate.gateway.admin.pids.messages import ListBlocksRequest
+from seqgate.gateway.admin.producers.messages import ListProducersRequest
+from seqgate.gateway.admin.request import PAGE_ROWS, RUNNING, STOPPED, ControlError, NotRunning
+from seqgate.gateway.admin.server import ControlServer
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
+from seqgate.gateway.config import load_config
+from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
+from seqgate.log.sharing import WORKERS
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.every_worker import RESTART_S, Workers
-from gateway.admin.request import ControlError, Elsewhere, NoAnswer, NotRunning
+from seqgate.gateway.admin.every_worker import RESTART_S, Workers
+from seqgate.gateway.admin.request import ControlError, Elsewhere, NoAnswer, NotRunning
 
 PLACES = [Path("workers") / str(number) for number in (1, 2)]
 GONE = NotRunning("nobody is there")

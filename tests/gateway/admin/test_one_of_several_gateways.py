@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.backlog.messages import BacklogRequest
-from gateway.admin.client import ask
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.backlog.messages import BacklogRequest
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.groups.messages import (
     DescribeGroupRequest,
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from gateway.admin.names.messages import NamesRequest
-from gateway.admin.operations import note_on
-from gateway.admin.partitions.messages import ReopenRequest
-from gateway.admin.producers.messages import ListProducersRequest
-from gateway.admin.request import ControlError, Elsewhere
-from gateway.admin.server import ControlServer
-from gateway.admin.status.messages import StatusRequest
-from gateway.admin.transactions.messages import AbortHangingRequest, FindHangingRequest
-from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.metadata.records import ConfigRecord, TopicRecord
+from seqgate.gateway.admin.names.messages import NamesRequest
+from seqgate.gateway.admin.operations import note_on
+from seqgate.gateway.admin.partitions.messages import ReopenRequest
+from seqgate.gateway.admin.producers.messages import ListProducersRequest
+from seqgate.gateway.admin.request import ControlError, Elsewhere
+from seqgate.gateway.admin.server import ControlServer
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.transactions.messages import AbortHangingRequest, FindHangingRequest
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE
+from seqgate.gateway.metadata.records import ConfigRecord, TopicRecord
 from tests.gateway.admin.answers import answer, live
 from tests.gateway.handlers.groups.test_name_offsets import write
 from tests.gateway.handlers.support import open_node

@@ -12,20 +12,20 @@ from typing import Any, get_type_hints
 
 import pytest
 
-import gateway.admin
-from gateway.admin.operation import LiveGateway, Operation, page
-from gateway.admin.operations import OPERATIONS
-from gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
-from gateway.admin.stopped_gateway import StoppedGateway
+import seqgate.gateway.admin
+from seqgate.gateway.admin.operation import LiveGateway, Operation, page
+from seqgate.gateway.admin.operations import OPERATIONS
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
 
-FOLDER = Path(gateway.admin.__file__).parent
+FOLDER = Path(seqgate.gateway.admin.__file__).parent
 NAMES = [operation.request.operation_name() for operation in OPERATIONS]
 
 
 def requests_in_folders() -> Iterator[type[Request[Any]]]:
-    for found in pkgutil.walk_packages(gateway.admin.__path__, "gateway.admin."):
+    for found in pkgutil.walk_packages(seqgate.gateway.admin.__path__, "seqgate.gateway.admin."):
         if found.name.endswith(".messages"):
             for member in vars(importlib.import_module(found.name)).values():
                 if (

@@ -7,7 +7,16 @@ import time
 
 import pytest
 
-from gateway.admin.printing import Column, count, counted, duration, moment, print_json, print_table, shown
+from seqgate.gateway.admin.printing import (
+    Column,
+    count,
+    counted,
+    duration,
+    moment,
+    print_json,
+    print_table,
+    shown,
+)
 
 
 @pytest.mark.parametrize(

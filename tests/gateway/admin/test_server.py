@@ -13,15 +13,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.admin import answering, client, server
-from gateway.admin.address import LONGEST_PATH_BYTES, SOCKET_NAME, short_path
-from gateway.admin.client import ask
-from gateway.admin.pids.messages import BlockPage, ClaimBlockRequest, ListBlocksRequest, MoveNextRequest
-from gateway.admin.request import MAX_REQUEST_BYTES, ControlError, NotRunning, Request
-from gateway.admin.server import ControlServer
-from gateway.admin.status.messages import StatusRequest
-from gateway.admin.sweep.messages import ListTasksRequest
-from gateway.runtime.topics.producer_ids import EmbeddedBlockStore
+from seqgate.gateway.admin import answering, client, server
+from seqgate.gateway.admin.address import LONGEST_PATH_BYTES, SOCKET_NAME, short_path
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.pids.messages import (
+    BlockPage,
+    ClaimBlockRequest,
+    ListBlocksRequest,
+    MoveNextRequest,
+)
+from seqgate.gateway.admin.request import MAX_REQUEST_BYTES, ControlError, NotRunning, Request
+from seqgate.gateway.admin.server import ControlServer
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.sweep.messages import ListTasksRequest
+from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 

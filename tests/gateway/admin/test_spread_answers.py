@@ -3,10 +3,10 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from gateway.admin.client import places
-from gateway.admin.every_worker import joined, summed
-from gateway.admin.groups.messages import GroupPage
-from gateway.admin.producers.messages import ProducerCounters, ProducerPage
+from seqgate.gateway.admin.client import places
+from seqgate.gateway.admin.every_worker import joined, summed
+from seqgate.gateway.admin.groups.messages import GroupPage
+from seqgate.gateway.admin.producers.messages import ProducerCounters, ProducerPage
 
 COUNTERS = ProducerCounters(1, 2, 3, 4, 5)
 

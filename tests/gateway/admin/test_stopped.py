@@ -9,25 +9,25 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gateway.admin.names.messages import NamesRequest
-from gateway.admin.operations import OPERATIONS, answer_stopped
-from gateway.admin.pids.messages import (
+from seqgate.gateway.admin.names.messages import NamesRequest
+from seqgate.gateway.admin.operations import OPERATIONS, answer_stopped
+from seqgate.gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
     MoveNextRequest,
 )
-from gateway.admin.pids.stopped import BY_HAND, GIVEN_UP
-from gateway.admin.request import ControlError, Request
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.sweep.live import sweep
-from gateway.admin.sweep.messages import SweepRequest
-from gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
-from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
-from gateway.config import load_config
-from log import Storage
-from log.stopped import stored_batches
+from seqgate.gateway.admin.pids.stopped import BY_HAND, GIVEN_UP
+from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.sweep.live import sweep
+from seqgate.gateway.admin.sweep.messages import SweepRequest
+from seqgate.gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
+from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from seqgate.gateway.config import load_config
+from seqgate.log import Storage
+from seqgate.log.stopped import stored_batches
 from tests.gateway.admin.answers import answer as live_answer
 from tests.gateway.handlers.groups.test_name_offsets import write
 from tests.gateway.handlers.requests import create

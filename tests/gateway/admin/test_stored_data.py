@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.damage.stopped import repair
-from gateway.admin.request import ControlError
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored import create_metadata, locked, partition_directories
-from gateway.admin.users.changes import remove_user_stopped
-from gateway.admin.users.messages import RemoveUserRequest
-from gateway.config import Config
-from log import Storage
-from log.rebuilding import BUCKET_SESSION
+from seqgate.gateway.admin.damage.stopped import repair
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.stored import create_metadata, locked, partition_directories
+from seqgate.gateway.admin.users.changes import remove_user_stopped
+from seqgate.gateway.admin.users.messages import RemoveUserRequest
+from seqgate.gateway.config import Config
+from seqgate.log import Storage
+from seqgate.log.rebuilding import BUCKET_SESSION
 
 
 def test_directories_of_a_topic(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.times import duration_ms
+from seqgate.gateway.admin.times import duration_ms
 
 
 @pytest.mark.parametrize(

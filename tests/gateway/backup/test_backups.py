@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.backup.creation import Created, create
-from gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode, read
-from gateway.backup.pace import Pace
-from gateway.backup.repository import Repository, restore
-from log import LogDirectory, Storage
-from log.staging import stage_stopped
+from seqgate.gateway.backup.creation import Created, create
+from seqgate.gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode, read
+from seqgate.gateway.backup.pace import Pace
+from seqgate.gateway.backup.repository import Repository, restore
+from seqgate.log import LogDirectory, Storage
+from seqgate.log.staging import stage_stopped
 from tests.log.support import NOW_MS, batch
 from tests.properties.backup_life import CONFIG
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.certify.judgement import Doubled, Ending, Findings, Verdict, find, judge
-from gateway.certify.scene import Struck
-from gateway.testing import StoredRecord
+from seqgate.gateway.certify.judgement import Doubled, Ending, Findings, Verdict, find, judge
+from seqgate.gateway.certify.scene import Struck
+from seqgate.gateway.testing import StoredRecord
 
 SENT = [b"a", b"b", b"c"]
 FINISHED, GAVE_UP, HUNG = Ending(0, 1.0), Ending(3, 1.0), Ending(None, 60.0)

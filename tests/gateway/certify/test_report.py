@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from gateway.certify.certification import Certificate
-from gateway.certify.judgement import Ending, Verdict, find
-from gateway.certify.report import sentences, write
-from gateway.certify.run import Outcome, Setup
-from gateway.certify.scene import Struck
-from gateway.certify.scripts import CALM, SCRIPTS
-from gateway.testing import StoredRecord
+from seqgate.gateway.certify.certification import Certificate
+from seqgate.gateway.certify.judgement import Ending, Verdict, find
+from seqgate.gateway.certify.report import sentences, write
+from seqgate.gateway.certify.run import Outcome, Setup
+from seqgate.gateway.certify.scene import Struck
+from seqgate.gateway.certify.scripts import CALM, SCRIPTS
+from seqgate.gateway.testing import StoredRecord
 
 SENT = [b"a", b"b"]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.certify.documentation import scripts_page
-from gateway.certify.run import BURSTS
-from gateway.certify.scene import Scene
-from gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Script, named
-from gateway.testing import Broker
-from gateway.testing.faults import Effect, Kind
+from seqgate.gateway.certify.documentation import scripts_page
+from seqgate.gateway.certify.run import BURSTS
+from seqgate.gateway.certify.scene import Scene
+from seqgate.gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Script, named
+from seqgate.gateway.testing import Broker
+from seqgate.gateway.testing.faults import Effect, Kind
 
 TOPIC = "t"
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import load_config
-from gateway.config.authorization import STANDARD_AUTHORIZER, parse_super_users
-from gateway.config.setting import ConfigError
+from seqgate.gateway.config import load_config
+from seqgate.gateway.config.authorization import STANDARD_AUTHORIZER, parse_super_users
+from seqgate.gateway.config.setting import ConfigError
 
 
 def test_another_authorizer_is_refused_with_the_one_that_there_is() -> None:

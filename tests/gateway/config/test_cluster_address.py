@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import ConfigError, load_config
-from gateway.config.cluster import (
+from seqgate.gateway.config import ConfigError, load_config
+from seqgate.gateway.config.cluster import (
     BucketAddress,
     DirectoryAddress,
     address_complaint,
     endpoint_complaint,
     parse_address,
 )
-from gateway.serving import Options, serve
+from seqgate.gateway.serving import Options, serve
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import Config, ConfigError, load_config
-from gateway.config.exposure import exposure_complaint, is_loopback
+from seqgate.gateway.config import Config, ConfigError, load_config
+from seqgate.gateway.config.exposure import exposure_complaint, is_loopback
 
 
 def complaint(*overrides: str) -> str | None:

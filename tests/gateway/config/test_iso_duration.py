@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.setting import parse_iso_duration
+from seqgate.gateway.config.setting import parse_iso_duration
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import SETTINGS, Config, ConfigError, ConfigSource, Listener, load_config
-from gateway.config.load import FILE_VARIABLE
+from seqgate.gateway.config import SETTINGS, Config, ConfigError, ConfigSource, Listener, load_config
+from seqgate.gateway.config.load import FILE_VARIABLE
 
 
 def write(tmp_path: Path, text: str) -> Path:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import Config, ConfigError, load_config
-from gateway.config.load import enabled_mechanisms
+from seqgate.gateway.config import Config, ConfigError, load_config
+from seqgate.gateway.config.load import enabled_mechanisms
 
 LISTENER = "listeners=SASL_SSL://127.0.0.1:1"
 USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="hunter2";'

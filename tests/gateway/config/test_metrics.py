@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import ConfigError, load_config
-from gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.config import ConfigError, load_config
+from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9644", "[::1]:9644", "metrics.example:9644", ":9644"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import ConfigError, load_config
-from gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, missing_package, parse_headers
+from seqgate.gateway.config import ConfigError, load_config
+from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, missing_package, parse_headers
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_missing_package_is_named_with_what_to_do(package: str, monkeypatch: p
             raise ModuleNotFoundError(name=package)
         return object()
 
-    monkeypatch.setattr("gateway.config.metrics.find_spec", find)
+    monkeypatch.setattr("seqgate.gateway.config.metrics.find_spec", find)
     assert missing_package() == (
         f"the package {package}, which seqgate.otlp.endpoint needs, is not installed; run: pip install 'seqgate[otlp]'"
     )

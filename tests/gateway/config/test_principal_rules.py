@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.authorization import (
+from seqgate.gateway.config.authorization import (
     LONGEST_SUBJECT,
     NoRuleMatches,
     parse_rules,

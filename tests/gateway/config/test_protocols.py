@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import ConfigError, load_config
-from gateway.config.protocols import SecurityProtocol, parse_protocol_map, protocol_of
+from seqgate.gateway.config import ConfigError, load_config
+from seqgate.gateway.config.protocols import SecurityProtocol, parse_protocol_map, protocol_of
 
 
 def test_names_and_protocols_are_taken_in_any_case() -> None:

@@ -2,10 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import BY_NAME, BY_TOPIC_NAME, SETTINGS, InvalidValueError, Setting, SettingType, render
-from gateway.config.documentation import configuration_page
-from gateway.config.network import parse_overrides
-from gateway.config.table import BY_ENVIRONMENT_NAME, TOPIC_ONLY_SETTINGS, nearest
+from seqgate.gateway.config import (
+    BY_NAME,
+    BY_TOPIC_NAME,
+    SETTINGS,
+    InvalidValueError,
+    Setting,
+    SettingType,
+    render,
+)
+from seqgate.gateway.config.documentation import configuration_page
+from seqgate.gateway.config.network import parse_overrides
+from seqgate.gateway.config.table import BY_ENVIRONMENT_NAME, TOPIC_ONLY_SETTINGS, nearest
 
 
 def test_names_are_unique() -> None:

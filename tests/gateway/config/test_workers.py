@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import Config, load_config
-from gateway.config.listeners import parse_listener
-from gateway.config.metrics import METRICS_LISTENER
-from gateway.config.workers import worker_config, workers_complaint
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.config.workers import worker_config, workers_complaint
 
 
 def config(*overrides: str, workers: int = 2) -> Config:

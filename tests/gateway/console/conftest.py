@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.console.asking import connections
+from seqgate.gateway.console.asking import connections
 from tests.support.console_client import ConsoleClient, console_client
 from tests.support.gateway_process import GatewayProcess, free_port
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.console.pages.backlog import limited
+from seqgate.gateway.console.pages.backlog import limited
 from tests.compat.clients.test_backlog_quota import reading
 from tests.compat.topics import fresh_topic
 from tests.support.console_client import ConsoleClient, text_of

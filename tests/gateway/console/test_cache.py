@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.admin.remote.client_security import ClientSecurity
-from gateway.console.asking import connections
-from gateway.console.asking.connections import MOST_ANSWERS, Cache
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.console.asking import connections
+from seqgate.gateway.console.asking.connections import MOST_ANSWERS, Cache
 
 KEPT_S = 5.0
 ANYBODY = ClientSecurity()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.console.metrics.rates import FigureReader, clients_of
+from seqgate.gateway.console.metrics.rates import FigureReader, clients_of
 from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.support.metrics_stub import MetricsStub, metrics_stub

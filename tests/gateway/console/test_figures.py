@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.request import ControlError
-from gateway.console.metrics.listener import MetricsListener, buckets, quantile, samples
-from gateway.console.metrics.rates import (
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.metrics.listener import MetricsListener, buckets, quantile, samples
+from seqgate.gateway.console.metrics.rates import (
     BYTES_IN,
     DUPLICATES,
     MOST_SERIES,

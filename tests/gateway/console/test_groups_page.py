@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.console.asking import groups
+from seqgate.gateway.console.asking import groups
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess, free_port

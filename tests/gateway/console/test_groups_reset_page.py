@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.request import ControlError
-from gateway.console.pages.groups import parse_partitions
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.pages.groups import parse_partitions
 from tests.support.console_client import ConsoleClient, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.support.group_members import commit_offsets, member

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.console.asking.connections import Leader
-from gateway.console.metrics.rates import LeaderChanges, Summary
+from seqgate.gateway.console.asking.connections import Leader
+from seqgate.gateway.console.metrics.rates import LeaderChanges, Summary
 
 PLACES = [("orders", index) for index in range(5)]
 

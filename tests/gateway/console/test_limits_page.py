@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.console.metrics.listener import Sample
-from gateway.console.pages.delayed import MOST, USED, Limit, limits_of
-from gateway.metrics.subjects import requests as shown
+from seqgate.gateway.console.metrics.listener import Sample
+from seqgate.gateway.console.pages.delayed import MOST, USED, Limit, limits_of
+from seqgate.gateway.metrics.subjects import requests as shown
 
 
 def sample(name: str, setting: str, value: float) -> Sample:

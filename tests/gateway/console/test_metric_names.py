@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.console.metrics.listener import WANTED
-from gateway.metrics.metric import Kind
-from gateway.metrics.table import METRICS
+from seqgate.gateway.console.metrics.listener import WANTED
+from seqgate.gateway.metrics.metric import Kind
+from seqgate.gateway.metrics.table import METRICS
 
 
 @pytest.mark.parametrize("name", WANTED)

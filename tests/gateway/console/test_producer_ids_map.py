@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.admin.pids.messages import BlockRow
-from gateway.console.pages.producer_ids import (
+from seqgate.gateway.admin.pids.messages import BlockRow
+from seqgate.gateway.console.pages.producer_ids import (
     LARGEST_ID,
     WIDTH,
     Gap,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.admin.producers.messages import ProducerRow
-from gateway.admin.verdicts.messages import VerdictRow
-from gateway.console.pages.producers import (
+from seqgate.gateway.admin.producers.messages import ProducerRow
+from seqgate.gateway.admin.verdicts.messages import VerdictRow
+from seqgate.gateway.console.pages.producers import (
     ACCEPTED,
     DUPLICATE,
     REFUSED,
@@ -15,7 +15,7 @@ from gateway.console.pages.producers import (
     key_of,
     sample_of,
 )
-from gateway.console.pages.verdicts import reason_of
+from seqgate.gateway.console.pages.verdicts import reason_of
 
 KEY = key_of("orders", 3, 7)
 

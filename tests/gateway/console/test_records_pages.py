@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from kafka import KafkaProducer
 
-from gateway.admin.request import ControlError
-from gateway.console.asking.records import read_positions, written_positions
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.records import read_positions, written_positions
 from tests.gateway.console.test_contents import ORDER, avro_bytes, descriptors
 from tests.support.console_client import ConsoleClient, text_of
 from tests.support.gateway_process import GatewayProcess

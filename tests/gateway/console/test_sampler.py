@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.console.metrics.rates import EVERY_S, FIRST_ROUNDS, IDLE_EVERY, pause_s
+from seqgate.gateway.console.metrics.rates import EVERY_S, FIRST_ROUNDS, IDLE_EVERY, pause_s
 
 
 @pytest.mark.parametrize(("taken_s", "pause"), [(0.0, EVERY_S), (0.5, EVERY_S - 0.5), (30.0, 0.1)])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.console.security.exposure import Hosts
-from gateway.console.security.sessions import FAILURES, LoginLimit
-from gateway.console.web.login import _own_path
+from seqgate.gateway.console.security.exposure import Hosts
+from seqgate.gateway.console.security.sessions import FAILURES, LoginLimit
+from seqgate.gateway.console.web.login import _own_path
 from tests.support.console_client import ConsoleClient
 
 

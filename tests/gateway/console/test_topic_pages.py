@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.console.asking.topics import topic_lists
+from seqgate.gateway.console.asking.topics import topic_lists
 from tests.support.console_client import ConsoleClient, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate

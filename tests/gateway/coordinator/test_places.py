@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from gateway.coordinator.places import by_topic
+from seqgate.gateway.coordinator.places import by_topic
 
 
 def test_partitions_of_each_topic_come_in_order() -> None:

@@ -5,10 +5,10 @@ from types import ModuleType
 
 import pytest
 
-from gateway.coordinator.group import records as group_records
-from gateway.coordinator.share import records as share_records
-from gateway.coordinator.stored_versions import NewerVersion, newer_version_in
-from gateway.coordinator.transaction import records as transaction_records
+from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.coordinator.share import records as share_records
+from seqgate.gateway.coordinator.stored_versions import NewerVersion, newer_version_in
+from seqgate.gateway.coordinator.transaction import records as transaction_records
 
 NAME = struct.pack(">h", 1) + b"g"
 MEMBER = NAME + NAME

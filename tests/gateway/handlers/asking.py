@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import Deferred
-from gateway.server.dispatcher import Dispatcher
-from log import FileRegion
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.server.dispatcher import Dispatcher
+from seqgate.log import FileRegion
 from tests.gateway.handlers.support import FakePeer, Node
 from tests.support.wire import Plain, decode, encode
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from gateway.handlers.admin import (
+from seqgate.gateway.handlers.admin import (
     alter_configs,
     create_partitions,
     create_topics,
@@ -15,7 +15,7 @@ from gateway.handlers.admin import (
     describe_configs,
     metadata,
 )
-from gateway.protocol.messages import build
+from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.support import Node
 
 TIMEOUT = timedelta(seconds=30)

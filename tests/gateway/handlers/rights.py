@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 
 class Rights:

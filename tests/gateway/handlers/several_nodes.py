@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import Deferred
-from gateway.metadata.decision import Decision
-from gateway.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
-from gateway.peer.peers import PeerUnavailable
-from gateway.protocol.outgoing import decode_answer, encode_request
-from gateway.server.dispatcher import Dispatcher
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
+from seqgate.gateway.peer.peers import PeerUnavailable
+from seqgate.gateway.protocol.outgoing import decode_answer, encode_request
+from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import FakePeer, Node, open_node
 
 Judge = Callable[[int, int, Any], bool]

@@ -6,9 +6,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 
-from gateway.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.runtime.partitions.log_flusher import replay_batches
-from log.format.records import iterate_records
+from seqgate.gateway.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
+from seqgate.log.format.records import iterate_records
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.several_nodes import Cluster
 from tests.gateway.handlers.support import NOW_MS

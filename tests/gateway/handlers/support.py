@@ -12,21 +12,21 @@ from typing import Any, TypeVar
 from kio.index import load_payload_module, load_request_schema
 from kio.static.constants import EntityType
 
-from gateway.config import load_config
-from gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Api, RequestContext
-from gateway.protocol.messages import build, encode_response, written
-from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
-from gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
-from gateway.runtime.services import Services
-from gateway.runtime.topics.brokers import Endpoint
-from gateway.runtime.topics.follow_settings import put_limits
-from gateway.runtime.topics.metadata_log import MetadataJournal, MetadataLog, open_metadata_log
-from log import CachedDurability, Durability, LocalDurability, LogDirectory, PartitionLog, Storage
-from seq_validator import RefusedBatches
+from seqgate.gateway.config import load_config
+from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Api, RequestContext
+from seqgate.gateway.protocol.messages import build, encode_response, written
+from seqgate.gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
+from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.brokers import Endpoint
+from seqgate.gateway.runtime.topics.follow_settings import put_limits
+from seqgate.gateway.runtime.topics.metadata_log import MetadataJournal, MetadataLog, open_metadata_log
+from seqgate.log import CachedDurability, Durability, LocalDurability, LogDirectory, PartitionLog, Storage
+from seqgate.seq_validator import RefusedBatches
 
 R = TypeVar("R")
 NOW_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.records import (
     TopicRecord,
 )
 from tests.gateway.handlers.asking import Asking, answer_to

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import alter_configs
-from gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
-from gateway.handlers.groups import delete_groups
-from gateway.handlers.records import delete_records
-from gateway.metadata.configs import Operation
-from gateway.metadata.image import METADATA_TOPIC
-from gateway.runtime.loop.log_output import UNLIMITED
+from seqgate.gateway.handlers.admin import alter_configs
+from seqgate.gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
+from seqgate.gateway.handlers.groups import delete_groups
+from seqgate.gateway.handlers.records import delete_records
+from seqgate.gateway.metadata.configs import Operation
+from seqgate.gateway.metadata.image import METADATA_TOPIC
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from tests.gateway.handlers.requests import TIMEOUT, alter, ask_metadata, create, delete, grow
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.held_disk import HeldDisk

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import alter_configs, describe_configs, list_config_resources
-from gateway.metadata.configs import LEVELS
-from gateway.runtime.loop import recent_lines
+from seqgate.gateway.handlers.admin import alter_configs, describe_configs, list_config_resources
+from seqgate.gateway.metadata.configs import LEVELS
+from seqgate.gateway.runtime.loop import recent_lines
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-NAME = "gateway.runtime.partitions.flusher"
+NAME = "seqgate.gateway.runtime.partitions.flusher"
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ class TestLoggers:
 
     async def test_every_logger_is_described(self, node: Node) -> None:
         told = values(await describe(node, LOGGER, "1"))
-        assert {"root", "gateway", "gateway.runtime", "log", NAME} <= set(told)
+        assert {"root", "gateway", "seqgate.gateway.runtime", "log", NAME} <= set(told)
         assert set(told.values()) <= set(LEVELS)
 
     async def test_log_levels_can_not_be_replaced_by_alter_configs(self, node: Node) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.records import produce
-from gateway.metadata.image import GROUP_RESOURCE as GROUP_CONFIGS
-from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep.background_jobs import DelayedDelivery
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.metadata.image import GROUP_RESOURCE as GROUP_CONFIGS
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE
+from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.upkeep.background_jobs import DelayedDelivery
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.runtime.backlogs.test_backlog import answer

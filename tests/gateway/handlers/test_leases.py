@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.membership.silence import Lease
-from gateway.metadata.records import TopicRecord
+from seqgate.gateway.cluster.membership.silence import Lease
+from seqgate.gateway.metadata.records import TopicRecord
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node
 from tests.gateway.handlers.two_brokers import (

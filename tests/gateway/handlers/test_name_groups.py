@@ -12,11 +12,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from gateway.admin.groups.messages import DeleteGroupsRequest, DescribeGroupRequest
-from gateway.admin.request import ControlError
-from gateway.coordinator.group.name_groups import is_name_group, producer_name
-from gateway.handlers import APIS
-from gateway.protocol.messages import request_schema, written
+from seqgate.gateway.admin.groups.messages import DeleteGroupsRequest, DescribeGroupRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.coordinator.group.name_groups import is_name_group, producer_name
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.protocol.messages import request_schema, written
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node, versions

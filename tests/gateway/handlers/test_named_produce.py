@@ -11,12 +11,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.handlers.answering.api import Deferred
-from gateway.handlers.records import produce
-from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
-from gateway.runtime.partitions.partition import Partition
-from gateway.server.intake import RequestMemory
-from log.state.record_states import RecordStates
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.server.intake import RequestMemory
+from seqgate.log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch

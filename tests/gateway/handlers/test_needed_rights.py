@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import Api
-from gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import Api
+from seqgate.gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
@@ -86,7 +86,7 @@ _ADDS: Final[Plain] = {
 }
 
 SAMPLED: Final = ("records", "admin", "groups", "transactions", "sharing")
-"""The groups of handlers in `gateway.handlers` whose APIs all have samples."""
+"""The groups of handlers in `seqgate.gateway.handlers` whose APIs all have samples."""
 
 
 def _share_state(**fields: Any) -> Plain:

@@ -8,11 +8,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.handlers.admin import describe_log_dirs
-from gateway.handlers.records import delete_records, list_offsets
-from gateway.handlers.transactions import describe_producers
-from gateway.runtime.partitions.partition import Partition
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.handlers.admin import describe_log_dirs
+from seqgate.gateway.handlers.records import delete_records, list_offsets
+from seqgate.gateway.handlers.transactions import describe_producers
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 from tests.support.held_disk import HeldDisk

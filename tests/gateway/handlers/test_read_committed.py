@@ -11,13 +11,13 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from gateway.handlers.answering.api import Answer, Deferred
-from gateway.handlers.records import fetch, list_offsets
-from gateway.handlers.transactions import describe_producers
-from gateway.protocol.fetch_codec import FetchPosition, FetchRequest
-from gateway.runtime.partitions.partition import Partition
-from log import FileRegion
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.handlers.answering.api import Answer, Deferred
+from seqgate.gateway.handlers.records import fetch, list_offsets
+from seqgate.gateway.handlers.transactions import describe_producers
+from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import FileRegion
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import TIMEOUT, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 from tests.support.batches import read_batches

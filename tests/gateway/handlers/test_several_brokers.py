@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     TopicRecord,
     topic_id_text,
 )
-from gateway.protocol.error_answers import with_throttle_time
-from gateway.runtime.topics.brokers import Endpoint
+from seqgate.gateway.protocol.error_answers import with_throttle_time
+from seqgate.gateway.runtime.topics.brokers import Endpoint
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

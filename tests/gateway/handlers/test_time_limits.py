@@ -15,20 +15,20 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.sweep.sweeps import Sweeps
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.transaction.rules import Producer
-from gateway.handlers.admin import describe_log_dirs
-from gateway.handlers.groups import delete_groups, list_groups, offset_delete
-from gateway.handlers.records import delete_records
-from gateway.handlers.sharing import share_group_offsets
-from gateway.handlers.transactions import describe_producers, list_transactions
-from gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
-from gateway.runtime.loop import slices
-from gateway.runtime.loop.log_output import UNLIMITED
-from log import Storage
-from log.files.data_file import DataFile
+from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.handlers.admin import describe_log_dirs
+from seqgate.gateway.handlers.groups import delete_groups, list_groups, offset_delete
+from seqgate.gateway.handlers.records import delete_records
+from seqgate.gateway.handlers.sharing import share_group_offsets
+from seqgate.gateway.handlers.transactions import describe_producers, list_transactions
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
+from seqgate.gateway.runtime.loop import slices
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
+from seqgate.log import Storage
+from seqgate.log.files.data_file import DataFile
 from tests.gateway.handlers.requests import alter, create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch

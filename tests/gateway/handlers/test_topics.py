@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import create_partitions, create_topics, delete_topics
+from seqgate.gateway.handlers.admin import create_partitions, create_topics, delete_topics
 from tests.gateway.handlers.requests import create, delete, grow
 from tests.gateway.handlers.support import Node, open_node, versions
 

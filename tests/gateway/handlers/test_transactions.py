@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api_versions import api_versions
-from gateway.handlers.groups import find_coordinator
-from gateway.handlers.transactions import (
+from seqgate.gateway.handlers.answering.api_versions import api_versions
+from seqgate.gateway.handlers.groups import find_coordinator
+from seqgate.gateway.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     describe_transactions,
@@ -21,7 +21,7 @@ from gateway.handlers.transactions import (
     list_transactions,
     write_txn_markers,
 )
-from gateway.protocol.messages import build
+from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 from tests.support.transactional_client import TOPIC, Client, Outcome, outcomes

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     MetadataRecord,
     PartitionRecord,

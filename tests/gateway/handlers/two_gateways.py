@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.records import MetadataRecord, TopicRecord
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import MetadataRecord, TopicRecord
 from tests.gateway.handlers.several_nodes import Network
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, partition

@@ -8,23 +8,28 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from gateway.cluster.cache.bucket import BucketThread, WaitingSource
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.uploads.collection import Coverage
-from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
-from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.ended import EndedSession, seal
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.homes.adoptions import Adoptions
-from gateway.homes.bucket_home import uploaded_partitions
-from gateway.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from log import Storage
+from seqgate.gateway.cluster.cache.bucket import BucketThread, WaitingSource
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
+from seqgate.gateway.cluster.uploads.recording_wal import RecordingWal
+from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.gateway.cluster.wal.ended import EndedSession, seal
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
+from seqgate.gateway.homes.adoptions import Adoptions
+from seqgate.gateway.homes.bucket_home import uploaded_partitions
+from seqgate.gateway.metadata.records import (
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
+from seqgate.log import Storage
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.handlers.two_brokers import commit

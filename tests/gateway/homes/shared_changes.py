@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from gateway.metadata.records import MetadataRecord
-from gateway.runtime.topics.metadata_log import FoldedImage, change_batch
-from log import PartitionLog
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.runtime.topics.metadata_log import FoldedImage, change_batch
+from seqgate.log import PartitionLog
 
 
 class SharedChanges:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.homes import adoptions
-from log import LogDirectory, Storage
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.homes import adoptions
+from seqgate.log import LogDirectory, Storage
 from tests.gateway.homes.members import Members, led, members, until
 from tests.gateway.homes.test_adoptions import check, fill
 from tests.support.simulated_objects import Fate, SimulatedBucket, SimulatedObjects

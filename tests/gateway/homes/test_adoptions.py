@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.wal.wal_object import identify
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.wal.wal_object import identify
 from tests.gateway.homes.members import Member, Members, led, members, until
 from tests.support.batches import Batch, records
 from tests.support.simulated_objects import Faults, SimulatedBucket, SimulatedObjects

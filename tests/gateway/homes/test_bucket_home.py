@@ -12,17 +12,17 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from gateway.admin.status.messages import Status
-from gateway.cli import app
-from gateway.cluster.objects.objects import ObjectStore, Refused
-from gateway.cluster.rebuild.local_session import read_local_session
-from gateway.cluster.wal.sessions import sessions
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.homes.bucket_home import BucketHome
-from gateway.homes.home import StartFailed
-from log import Storage
-from log.rebuilding import BUCKET_SESSION
+from seqgate.gateway.admin.status.messages import Status
+from seqgate.gateway.cli import app
+from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
+from seqgate.gateway.cluster.rebuild.local_session import read_local_session
+from seqgate.gateway.cluster.wal.sessions import sessions
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.bucket_home import BucketHome
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.log import Storage
+from seqgate.log.rebuilding import BUCKET_SESSION
 
 
 def gateway(path: Path, bucket: Path | None) -> Gateway:
@@ -204,7 +204,7 @@ async def test_a_start_after_a_clean_stop_rebuilds_nothing_and_reads_later_chang
         raise AssertionError("the directory is made anew")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gateway.homes.bucket_start.rebuild_directory", rebuild)
+        patch.setattr("seqgate.gateway.homes.bucket_start.rebuild_directory", rebuild)
         again = gateway(tmp_path / "cache", tmp_path / "bucket")
         await again.start()
     assert isinstance(again.home, BucketHome)

@@ -12,14 +12,14 @@ from typing import Self
 
 import pytest
 
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.config import load_config
-from gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
-from gateway.homes.home import StartFailed
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.membership import NOT_REGISTERED
-from gateway.runtime.loop.machine import Machine
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
+from seqgate.gateway.config import load_config
+from seqgate.gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.membership import NOT_REGISTERED
+from seqgate.gateway.runtime.loop.machine import Machine
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.homes.shared_changes import SharedChanges

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
 from tests.gateway.homes.test_uploads import Running, running, stored
 from tests.support.batches import Batch, Record
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.cluster.membership import silence
-from gateway.cluster.parts.manifest import SegmentRef, encode_manifest
+from seqgate.gateway.cluster.membership import silence
+from seqgate.gateway.cluster.parts.manifest import SegmentRef, encode_manifest
 from tests.gateway.homes.test_uploads import running, stored
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.cluster.messages import ClusterState, Verification
-from gateway.cluster.wal.sessions import decode_boundary
-from gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
-from gateway.homes import metadata_snapshots
-from gateway.homes.bucket_home import BucketHome
-from gateway.homes.home import StartFailed
-from gateway.homes.metadata_snapshots import MetadataSnapshots
-from gateway.metadata.image import MetadataImage
+from seqgate.gateway.admin.cluster.messages import ClusterState, Verification
+from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
+from seqgate.gateway.homes import metadata_snapshots
+from seqgate.gateway.homes.bucket_home import BucketHome
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
+from seqgate.gateway.metadata.image import MetadataImage
 from tests.gateway.admin.cluster.test_status_and_verify import answer
 from tests.gateway.homes.test_uploads import Running
 from tests.gateway.homes.test_uploads import running as running_at_a_new_address
@@ -294,7 +294,7 @@ async def test_a_later_version_of_the_cluster_keeps_this_release_out(
 ) -> None:
     async with running(tmp_path):
         pass
-    monkeypatch.setattr("gateway.homes.bucket_start.CLUSTER_VERSION", 3)
+    monkeypatch.setattr("seqgate.gateway.homes.bucket_start.CLUSTER_VERSION", 3)
     with pytest.raises(StartFailed, match="uses version 4 of its formats, and this release knows 3"):
         async with running(tmp_path):
             pass

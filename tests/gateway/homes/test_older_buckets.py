@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.cluster.importing import _Import, _is_flushed
-from gateway.cluster.metadata import shared_log
-from gateway.cluster.metadata.change import CHANGE, PIECE, decode_change
-from gateway.cluster.metadata.shared_log import SharedLog
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from gateway.cluster.wal import sessions
-from gateway.cluster.wal.sessions import Session, read_shared_log
-from gateway.homes import bucket_start
-from gateway.homes.bucket_home import BucketHome
-from gateway.homes.home import StartFailed
+from seqgate.gateway.admin.cluster.importing import _Import, _is_flushed
+from seqgate.gateway.cluster.metadata import shared_log
+from seqgate.gateway.cluster.metadata.change import CHANGE, PIECE, decode_change
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from seqgate.gateway.cluster.wal import sessions
+from seqgate.gateway.cluster.wal.sessions import Session, read_shared_log
+from seqgate.gateway.homes import bucket_start
+from seqgate.gateway.homes.bucket_home import BucketHome
+from seqgate.gateway.homes.home import StartFailed
 from tests.gateway.admin.cluster.test_importing import _write, imported, verified
 from tests.gateway.homes.test_uploads import Running, running
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cluster.wal.ended import SessionState
-from gateway.cluster.wal.sessions import RegisteredSession
-from gateway.homes.bucket_start import session_state
-from gateway.metadata.membership import end_session, register_broker, unregister_broker
+from seqgate.gateway.cluster.wal.ended import SessionState
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession
+from seqgate.gateway.homes.bucket_start import session_state
+from seqgate.gateway.metadata.membership import end_session, register_broker, unregister_broker
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
 VERSION = 3

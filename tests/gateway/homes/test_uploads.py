@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.sweep.messages import SweepRequest, SweepResultRequest
-from gateway.admin.sweep.sweeps import Sweeps
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.parts.manifest import Manifest, decode_manifest
-from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.sessions import decode_boundary
-from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, identify
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.homes.bucket_home import BucketHome
-from gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.admin.sweep.messages import SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.parts.manifest import Manifest, decode_manifest
+from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, identify
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.bucket_home import BucketHome
+from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.support.batches import Batch, records
 from tests.support.wire import Wire
 

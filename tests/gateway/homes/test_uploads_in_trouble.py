@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from gateway.cluster.metadata.shared_log import SharedLog
-from gateway.cluster.parts.manifest import PartitionKey, part_key, part_name
-from gateway.cluster.wal.sessions import decode_boundary
-from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY
-from gateway.homes.bucket_home import BucketHome
-from gateway.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
-from gateway.runtime.topics.metadata_log import change_batch
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog
+from seqgate.gateway.cluster.parts.manifest import PartitionKey, part_key, part_name
+from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY
+from seqgate.gateway.homes.bucket_home import BucketHome
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
+from seqgate.gateway.runtime.topics.metadata_log import change_batch
 from tests.gateway.homes.test_uploads import _is_seal, running, stored
 
 

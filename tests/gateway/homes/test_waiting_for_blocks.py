@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gateway.cluster.cache.bucket import BucketCalls
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.config import Config, load_config
-from gateway.gateway import Gateway
-from gateway.homes.bucket_home import BucketHome
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.partition import Partition
-from log import LogDirectory
+from seqgate.gateway.cluster.cache.bucket import BucketCalls
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.bucket_home import BucketHome
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import LogDirectory
 from tests.gateway.homes.test_uploads import TOPIC, Running
 from tests.support.batches import Batch, records
 

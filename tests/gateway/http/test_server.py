@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.http import PLAIN, HttpAnswer, HttpRequest, HttpServer
+from seqgate.gateway.http import PLAIN, HttpAnswer, HttpRequest, HttpServer
 
 LIMIT = 8
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

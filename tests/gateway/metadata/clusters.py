@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Sequence
 from typing import TypeVar
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.membership import register_broker
-from gateway.metadata.records import BrokerEndpoint, RegisterBrokerRecord, TopicRecord
-from gateway.metadata.topics import new_partitions
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.membership import register_broker
+from seqgate.gateway.metadata.records import BrokerEndpoint, RegisterBrokerRecord, TopicRecord
+from seqgate.gateway.metadata.topics import new_partitions
 
 T = TypeVar("T")
 VERSION = 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from gateway.config import Config, load_config
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
 
 NODE_ID = 1
 

@@ -8,11 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.acls import StoredAcls, create_acls, delete_acls, record_of
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord, decode_record, encode_record
-from gateway.security.acls.access import AclEntry, AclFilter, Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.metadata.acls import StoredAcls, create_acls, delete_acls, record_of
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import MetadataRecord, decode_record, encode_record
+from seqgate.gateway.security.acls.access import (
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 LITERAL, PREFIXED, MATCH = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH

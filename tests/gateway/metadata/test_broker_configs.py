@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.config import BY_NAME, Config, load_config, render
-from gateway.config.kept_brokers import (
+from seqgate.gateway.config import BY_NAME, Config, load_config, render
+from seqgate.gateway.config.kept_brokers import (
     BY_KEPT_NAME,
     KEPT_SETTINGS,
     MAX_KEPT_NAMES,
@@ -16,12 +16,12 @@ from gateway.config.kept_brokers import (
     READ_ONLY_LISTS,
     THREAD_COUNTS,
 )
-from gateway.config.setting import Setting
-from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
-from gateway.metadata.decision import ApiError
-from gateway.metadata.described import describe_broker
-from gateway.metadata.image import BROKER_RESOURCE, MetadataImage
-from gateway.metadata.records import MAX_CONFIG_BYTES
+from seqgate.gateway.config.setting import Setting
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.described import describe_broker
+from seqgate.gateway.metadata.image import BROKER_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES
 from tests.gateway.metadata.support import NODE_ID, replay
 
 CONFIG: Config = load_config(

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import uuid
 
-from gateway.metadata.brokers import StoredBrokers
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.brokers import StoredBrokers
+from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,

@@ -3,11 +3,17 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.config import Config, load_config
-from gateway.metadata.configs import MAX_NAME_BYTES, Alteration, ConfigChange, Operation, alter_configs
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage, records_of
-from gateway.metadata.records import MAX_CONFIG_BYTES
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.metadata.configs import (
+    MAX_NAME_BYTES,
+    Alteration,
+    ConfigChange,
+    Operation,
+    alter_configs,
+)
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage, records_of
+from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES
 from tests.gateway.metadata.support import NODE_ID, replay
 
 CONFIG = load_config()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.client_quotas import (
+from seqgate.gateway.metadata.client_quotas import (
     KEYS_OF_CLIENTS,
     MATCH_ANY,
     MATCH_DEFAULT,
@@ -18,9 +18,9 @@ from gateway.metadata.client_quotas import (
     describe_client_quotas,
     entity_of,
 )
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import QuotaEntity
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import QuotaEntity
 
 ANN = entity_of([("user", "ann")])
 ANN_ON_APP = entity_of([("user", "ann"), ("client-id", "app")])

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
-from gateway.config.setting import whole_number
-from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
-from gateway.metadata.decision import ApiError
-from gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
-from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from gateway.metadata.topics import NewTopic
+from seqgate.gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
+from seqgate.gateway.config.setting import whole_number
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
+from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.topics import NewTopic
 from tests.gateway.metadata.support import NODE_ID, image_with, replay
 
 CONFIG = load_config()

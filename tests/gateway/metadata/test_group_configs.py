@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import BY_NAME, Config, load_config
-from gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
-from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
-from gateway.metadata.decision import ApiError
-from gateway.metadata.group_configs import group_number, group_value
-from gateway.metadata.image import GROUP_RESOURCE, MetadataImage
+from seqgate.gateway.config import BY_NAME, Config, load_config
+from seqgate.gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.group_configs import group_number, group_value
+from seqgate.gateway.metadata.image import GROUP_RESOURCE, MetadataImage
 from tests.gateway.metadata.support import NODE_ID, replay
 
 CONFIG = load_config()

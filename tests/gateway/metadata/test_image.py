@@ -4,10 +4,10 @@ import uuid
 
 import pytest
 
-from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from gateway.metadata.producer_ids import claim_block, move_next
-from gateway.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.metadata.topics import NewTopic
+from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.producer_ids import claim_block, move_next
+from seqgate.gateway.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from seqgate.gateway.metadata.topics import NewTopic
 from tests.gateway.metadata.support import image_with, replay
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.metadata.image import MetadataImage, records_of
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.image import MetadataImage, records_of
+from seqgate.gateway.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     DelegationTokenRecord,

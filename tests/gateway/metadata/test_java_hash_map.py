@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.metadata.java_hash_map import in_hash_order, string_hash, table_length
+from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash, table_length
 
 NAMES = "ann bob cat dan eve fay gus hal ida jon kim leo max"
 

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     DelegationTokenRecord,

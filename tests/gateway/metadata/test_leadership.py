@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import ApiError
-from gateway.metadata.image import MetadataImage, PartitionImage
-from gateway.metadata.leadership import (
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.image import MetadataImage, PartitionImage
+from seqgate.gateway.metadata.leadership import (
     Move,
     is_reassigned,
     move,
@@ -18,7 +18,7 @@ from gateway.metadata.leadership import (
     reassigned_replicas,
     stay_all,
 )
-from gateway.metadata.membership import end_session, register_broker
+from seqgate.gateway.metadata.membership import end_session, register_broker
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
 NAME = "t1"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.membership import (
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.membership import (
     ENDED_IDS_KEPT,
     NOT_REGISTERED,
     choose_node_id,
@@ -16,7 +16,7 @@ from gateway.metadata.membership import (
     register_broker,
     unregister_broker,
 )
-from gateway.metadata.records import PartitionRecord
+from seqgate.gateway.metadata.records import PartitionRecord
 from tests.gateway.metadata.clusters import add_topic, broker, carry_out, cluster, leaders
 from tests.support.steps import steps_of
 

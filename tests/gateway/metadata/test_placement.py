@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.metadata.topics import new_partition, new_partitions
+from seqgate.gateway.metadata.topics import new_partition, new_partitions
 
 topic_ids = st.uuids()
 broker_lists = st.lists(st.integers(0, 100), min_size=1, max_size=9, unique=True).map(sorted)

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,

@@ -8,13 +8,24 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config import load_config
-from gateway.metadata.client_quotas import QuotaAlteration, QuotaChange, alter_client_quotas, entity_of
-from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
-from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from gateway.metadata.producer_ids import claim_block, move_next
-from gateway.metadata.records import decode_record, encode_record
-from gateway.metadata.topics import MorePartitions, NewTopic, TopicToDelete, create_partitions, delete_topics
+from seqgate.gateway.config import load_config
+from seqgate.gateway.metadata.client_quotas import (
+    QuotaAlteration,
+    QuotaChange,
+    alter_client_quotas,
+    entity_of,
+)
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.producer_ids import claim_block, move_next
+from seqgate.gateway.metadata.records import decode_record, encode_record
+from seqgate.gateway.metadata.topics import (
+    MorePartitions,
+    NewTopic,
+    TopicToDelete,
+    create_partitions,
+    delete_topics,
+)
 from tests.gateway.metadata.support import decide_topics
 
 CONFIG = load_config(overrides=["seqgate.max.partitions=20"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.metadata.records import RemoveTopicRecord
-from gateway.metadata.topics import DeletionRight, NewTopic, TopicResult, TopicToDelete, delete_topics
+from seqgate.gateway.metadata.records import RemoveTopicRecord
+from seqgate.gateway.metadata.topics import DeletionRight, NewTopic, TopicResult, TopicToDelete, delete_topics
 from tests.gateway.metadata.support import image_with, replay, topic_id
 
 RIGHTS = {

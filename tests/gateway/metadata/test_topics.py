@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.config import load_config
-from gateway.metadata.image import MetadataImage, name_complaint
-from gateway.metadata.topics import (
+from seqgate.gateway.config import load_config
+from seqgate.gateway.metadata.image import MetadataImage, name_complaint
+from seqgate.gateway.metadata.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     MorePartitions,
     NewTopic,

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.decision import ApiError
-from gateway.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
-from gateway.metadata.users import (
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from seqgate.gateway.metadata.users import (
     MAX_NAME_BYTES,
     MAX_SALT_BYTES,
     Deletion,
@@ -17,7 +17,7 @@ from gateway.metadata.users import (
     alter_users,
     describe_users,
 )
-from gateway.security.sasl.scram_credential import ScramHash, salt_password
+from seqgate.gateway.security.sasl.scram_credential import ScramHash, salt_password
 from tests.support.scram import credential
 
 SHA_256, SHA_512 = 1, 2

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.runtime.services import Services
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.services import Services
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import free_port
 from tests.support.metrics_text import Values, values_of

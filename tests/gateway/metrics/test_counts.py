@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.metrics.metric import OTHERS
-from gateway.metrics.subjects import groups
-from gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.metrics.metric import OTHERS
+from seqgate.gateway.metrics.subjects import groups
+from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.gateway.metrics.scene import AsyncWire, Scene, running
 from tests.support.batches import Batch, records
 from tests.support.metrics_text import OPENMETRICS, fallen, values_of
@@ -308,7 +308,7 @@ class TestTablesThatGrowDuringAScrape:
                     raise AssertionError("the scrape does not end")
             return found
 
-        monkeypatch.setattr("gateway.metrics.table._read", growing)
+        monkeypatch.setattr("seqgate.gateway.metrics.table._read", growing)
         assert (await scene.get("/metrics")).status == 200
         for name in [name for name in shard.groups if name.startswith("new")]:
             del shard.groups[name]

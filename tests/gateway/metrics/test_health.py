@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.metrics.health import NAMED
+from seqgate.gateway.metrics.health import NAMED
 from tests.gateway.metrics.scene import Scene, running
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.operations import OPERATIONS
-from gateway.admin.pids.stopped import IN_USE, USED_UP
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.homes.home import StartFailed
-from gateway.http import server as http
-from gateway.metrics.listener import VIEWS
-from gateway.metrics.table import text_of
+from seqgate.gateway.admin.operations import OPERATIONS
+from seqgate.gateway.admin.pids.stopped import IN_USE, USED_UP
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.http import server as http
+from seqgate.gateway.metrics.listener import VIEWS
+from seqgate.gateway.metrics.table import text_of
 from tests.gateway.metrics.scene import Scene, running
 from tests.support.metrics_text import OPENMETRICS, values_of
 
@@ -135,9 +135,9 @@ async def test_an_error_in_the_gateway_is_500(scene: Scene, monkeypatch: pytest.
     async def failing(*_: object) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr("gateway.metrics.listener.text_of", failing)
+    monkeypatch.setattr("seqgate.gateway.metrics.listener.text_of", failing)
     assert (await scene.get("/metrics")).status == 500
-    monkeypatch.setattr("gateway.metrics.listener.text_of", text_of)
+    monkeypatch.setattr("seqgate.gateway.metrics.listener.text_of", text_of)
     assert (await scene.get("/metrics")).status == 200
 
 
@@ -225,7 +225,7 @@ class TestViews:
     async def test_a_view_that_would_change_something_is_refused(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gateway.metrics.listener.changes_something", lambda _: True)
+        monkeypatch.setattr("seqgate.gateway.metrics.listener.changes_something", lambda _: True)
         reply = await scene.get("/view/status")
         assert (reply.status, reply.json["error"]) == (
             409,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.metrics.metric import PROBE_EVERY_S, LoopDelay
+from seqgate.gateway.metrics.metric import PROBE_EVERY_S, LoopDelay
 
 
 class FakeLoop:

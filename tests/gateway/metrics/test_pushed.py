@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.metrics.table import METRICS, family_name, pushed_families
-from gateway.telemetry.payload import HistogramValue, Kind, PushedSeries
+from seqgate.gateway.metrics.table import METRICS, family_name, pushed_families
+from seqgate.gateway.telemetry.payload import HistogramValue, Kind, PushedSeries
 from tests.support.metrics_text import Values, values_of
 
 SENT = "org.apache.kafka.producer.record.send.total"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.metrics.metric import Sources
-from gateway.metrics.table import text_of
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.metrics.metric import Sources
+from seqgate.gateway.metrics.table import text_of
 from tests.support.certificates import Authority
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.durations import Durations
-from gateway.metrics.metric import Kind, Metric
-from gateway.metrics.table import METRICS, SUBJECTS, metrics_page
+from seqgate.gateway.durations import Durations
+from seqgate.gateway.metrics.metric import Kind, Metric
+from seqgate.gateway.metrics.table import METRICS, SUBJECTS, metrics_page
 
 EVERY = [metric for subject in SUBJECTS for metric in subject.metrics]
 OTHER_UNITS = re.compile(r"_(ms|millis|minutes|hours|kb|kib|mb|mib|percent)(_|$)")

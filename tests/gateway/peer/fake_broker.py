@@ -7,9 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.peer.peers import PeerAddress
-from gateway.protocol.frames import parse_request_header, skip_tagged_fields
-from gateway.protocol.messages import API_VERSIONS, build, encode_response, request_schema, response_module
+from seqgate.gateway.peer.peers import PeerAddress
+from seqgate.gateway.protocol.frames import parse_request_header, skip_tagged_fields
+from seqgate.gateway.protocol.messages import (
+    API_VERSIONS,
+    build,
+    encode_response,
+    request_schema,
+    response_module,
+)
 
 Answer = Callable[[Any], Any]
 """Returns the answer to a request of kio; None to stay silent."""

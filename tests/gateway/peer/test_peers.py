@@ -14,10 +14,10 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.types import GroupId
 from kio.static.primitive import i32
 
-from gateway.config import load_config
-from gateway.peer import one_peer
-from gateway.peer.peers import NoPeers, PeerAddress, Peers, PeerUnavailable
-from gateway.protocol.messages import build
+from seqgate.gateway.config import load_config
+from seqgate.gateway.peer import one_peer
+from seqgate.gateway.peer.peers import NoPeers, PeerAddress, Peers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build
 from tests.gateway.peer.fake_broker import fake_broker
 
 PATIENCE_S = 120.0

@@ -12,12 +12,12 @@ import pytest
 import uvloop
 from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.metadata.decision import Decision
-from gateway.metadata.records import UserScramCredentialRecord
-from gateway.peer.peers import PeerAddress, Peers, PeerUnavailable
-from gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import UserScramCredentialRecord
+from seqgate.gateway.peer.peers import PeerAddress, Peers, PeerUnavailable
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.support.certificates import Authority
 from tests.support.scram import credential
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.protocol.error_answers import NOT_MADE, error_answer, has_messages
-from gateway.protocol.messages import request_schema
+from seqgate.gateway.protocol.error_answers import NOT_MADE, error_answer, has_messages
+from seqgate.gateway.protocol.messages import request_schema
 from tests.support.full_requests import full_request, versions_of
 from tests.support.wire import API_KEYS, Plain, decode, encode_body
 

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader as kio_entity_reader
 from kio.serial import entity_writer
 
-from gateway.handlers import APIS
-from gateway.protocol.fetch_codec import FetchPosition
-from gateway.protocol.frames import (
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.protocol.fetch_codec import FetchPosition
+from seqgate.gateway.protocol.frames import (
     LONGEST_TEXT_BYTES,
     MAX_ITEMS,
     MalformedRequest,
     parse_request_header,
     skip_tagged_fields,
 )
-from gateway.protocol.messages import request_schema
-from gateway.protocol.schema import Read
+from seqgate.gateway.protocol.messages import request_schema
+from seqgate.gateway.protocol.schema import Read
 
 EVERY_VERSION = [
     (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
-from gateway.protocol.messages import is_flexible, milliseconds, request_schema
-from gateway.protocol.offset_commit_codec import (
+from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
+from seqgate.gateway.protocol.messages import is_flexible, milliseconds, request_schema
+from seqgate.gateway.protocol.offset_commit_codec import (
     FIRST_VERSION,
     PREFIX_START,
     CommitShape,

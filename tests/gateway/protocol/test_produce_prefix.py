@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
-from gateway.protocol.produce_codec import (
+from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
+from seqgate.gateway.protocol.produce_codec import (
     FIRST_VERSION,
     PREFIX_START,
     ProduceRequest,

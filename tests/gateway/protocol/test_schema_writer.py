@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial import entity_writer as kio_entity_writer
 
-from gateway.handlers import APIS
-from gateway.protocol.messages import encode_response
-from gateway.protocol.schema import entity_writer
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.protocol.messages import encode_response
+from seqgate.gateway.protocol.schema import entity_writer
 
 EVERY_VERSION = [
     (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.protocol.strangers import size_complaint
+from seqgate.gateway.protocol.strangers import size_complaint
 
 
 @pytest.mark.parametrize(

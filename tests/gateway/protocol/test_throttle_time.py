@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import APIS
-from gateway.protocol.error_answers import with_throttle_time
-from gateway.protocol.messages import encode_response, response_type
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.protocol.error_answers import with_throttle_time
+from seqgate.gateway.protocol.messages import encode_response, response_type
 from tests.gateway.protocol.test_schema_writer import filled
 
 THROTTLE_MS = 1_234_567

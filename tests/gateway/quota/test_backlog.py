@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.quota.backlog import (
+from seqgate.gateway.quota.backlog import (
     BacklogRules,
     Limit,
     Move,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.quota.backlog import BacklogRules, Limit, Policy, ProduceGate, Reader, Usage
+from seqgate.gateway.quota.backlog import BacklogRules, Limit, Policy, ProduceGate, Reader, Usage
 
 READER = Reader("slow", False, 0)
 BY_SIZE = BacklogRules(quota_bytes=100, policy=Policy.REFUSE)

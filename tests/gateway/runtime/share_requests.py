@@ -6,11 +6,11 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.sharing import share_fetch, share_group, share_session
-from gateway.metadata.image import GROUP_RESOURCE
-from gateway.protocol.messages import build
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.handlers.sharing import share_fetch, share_group, share_session
+from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.protocol.messages import build
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.metadata.image import TRANSACTION_STATE_TOPIC
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.held_disk import HeldDisk

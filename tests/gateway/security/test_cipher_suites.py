@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
-from gateway.security.errors import StoreError
-from gateway.security.tls_context import TLS_1_3_SUITES, suites_of
+from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.tls_context import TLS_1_3_SUITES, suites_of
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
-from gateway.security.stores import Store, read_key_pair
+from seqgate.gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
+from seqgate.gateway.security.stores import Store, read_key_pair
 from tests.support.certificates import Authority
 
 

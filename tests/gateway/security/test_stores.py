@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.security.errors import StoreError
-from gateway.security.stores import Store, read_authorities, read_key_pair
-from gateway.security.tls_context import TlsSettings, build_context
+from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.stores import Store, read_authorities, read_key_pair
+from seqgate.gateway.security.tls_context import TlsSettings, build_context
 from tests.fuzzing.stored_keys import CERTIFICATE, KEY
 from tests.support.certificates import Authority, Certified
 

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.security.errors import StoreError
-from gateway.security.stores import Store
-from gateway.security.tls_context import TLS_1_3_SUITES, ClientTls, TlsSettings, build_context, client_context
+from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.stores import Store
+from seqgate.gateway.security.tls_context import (
+    TLS_1_3_SUITES,
+    ClientTls,
+    TlsSettings,
+    build_context,
+    client_context,
+)
 from tests.support.certificates import Authority
 
 RSA_ONLY = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"

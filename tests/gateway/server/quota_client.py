@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import Deferred
-from gateway.metadata.client_quotas import QuotaAlteration, QuotaChange, alter_client_quotas, entity_of
-from gateway.server.dispatcher import Dispatcher
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.metadata.client_quotas import (
+    QuotaAlteration,
+    QuotaChange,
+    alter_client_quotas,
+    entity_of,
+)
+from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain, decode, encode

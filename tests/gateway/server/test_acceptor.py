@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from gateway.server.server import Acceptor
+from seqgate.gateway.server.server import Acceptor
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 LIMIT_S = 120.0
@@ -101,7 +101,7 @@ def test_without_file_handles_it_goes_on_to_accept(run: Run, monkeypatch: pytest
 
     async def scene() -> None:
         acceptor, port = await open_acceptor()
-        monkeypatch.setattr("gateway.server.server.os.dup", no_handle)
+        monkeypatch.setattr("seqgate.gateway.server.server.os.dup", no_handle)
         acceptor.hold(FOR_EVER_S)
         assert not acceptor.is_holding
         assert await asyncio.wait_for(await greeted(port), LIMIT_S) == b"hello"
@@ -113,7 +113,7 @@ def test_without_file_handles_it_goes_on_to_accept(run: Run, monkeypatch: pytest
 
 @LOOPS
 def test_a_listener_that_can_not_go_on_tries_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.server.server.RETRY_S", 0.01)
+    monkeypatch.setattr("seqgate.gateway.server.server.RETRY_S", 0.01)
 
     async def scene() -> None:
         acceptor, port = await open_acceptor()

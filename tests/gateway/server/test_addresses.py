@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from gateway.config.listeners import parse_listener
-from gateway.server.server import check_address
+from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.server.server import check_address
 
 
 def test_a_free_address_stays_free() -> None:

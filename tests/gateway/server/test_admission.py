@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.config import load_config
-from gateway.server.server import Admission, Verdict
+from seqgate.gateway.config import load_config
+from seqgate.gateway.server.server import Admission, Verdict
 
 WELCOME = Verdict()
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.answering.api import Deferred
-from gateway.server.dispatcher import ChargedAnswer
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.server.dispatcher import ChargedAnswer
 from tests.gateway.handlers.support import FakePeer
 from tests.gateway.server.quota_client import limit, serving
 from tests.support.wire import encode

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import Deferred
-from gateway.server import dispatcher as dispatcher_module
-from gateway.server.dispatcher import Dispatcher
-from gateway.server.server import Server
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.server import dispatcher as dispatcher_module
+from seqgate.gateway.server.dispatcher import Dispatcher
+from seqgate.gateway.server.server import Server
 from tests.gateway.handlers.support import FakePeer, open_node
 from tests.gateway.server.quota_client import Client, limit, serving
 from tests.support.wire import Plain, encode

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.handlers.answering.api import Deferred
-from gateway.server.connection import Connection, ConnectionLimits, UnreadAnswers
-from gateway.server.intake import NO_MEMORY, REQUESTS_PER_TURN, TURN_S, FrameReader, RequestMemory
-from gateway.server.sasl import RequestLimits
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.server.connection import Connection, ConnectionLimits, UnreadAnswers
+from seqgate.gateway.server.intake import NO_MEMORY, REQUESTS_PER_TURN, TURN_S, FrameReader, RequestMemory
+from seqgate.gateway.server.sasl import RequestLimits
 
 
 class FakeTransport:

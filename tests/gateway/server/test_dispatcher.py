@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import APIS
-from gateway.handlers.answering import api as reach
-from gateway.handlers.answering.api import Api, Deferred
-from gateway.server.dispatcher import Dispatcher
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering import api as reach
+from seqgate.gateway.handlers.answering.api import Api, Deferred
+from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import open_node
 from tests.support.wire import encode
 
@@ -78,7 +78,7 @@ async def test_at_debug_a_request_is_a_line(tmp_path: Path, caplog: pytest.LogCa
         dispatcher = Dispatcher(APIS, node.services)
         dispatcher.begin(frame, node.peer)
         assert caplog.messages == []
-        with caplog.at_level(logging.DEBUG, "gateway.server"):
+        with caplog.at_level(logging.DEBUG, "seqgate.gateway.server"):
             dispatcher.begin(frame, node.peer)
     assert any(
         message.startswith("127.0.0.1:50312 (client id ") and message.endswith("asks ApiVersions v3")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.server.dispatcher import Finished, Timed, Waiting, begin
+from seqgate.gateway.server.dispatcher import Finished, Timed, Waiting, begin
 
 
 async def resume(work: Waiting[Any] | Timed[Any]) -> Any:

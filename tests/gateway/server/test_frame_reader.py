@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.frames import MalformedRequest
-from gateway.server import intake
-from gateway.server.intake import FrameReader
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.server import intake
+from seqgate.gateway.server.intake import FrameReader
 
 
 def feed(reader: FrameReader, piece: bytes) -> list[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from gateway.server.handshake_turns import HandshakeTurns
+from seqgate.gateway.server.handshake_turns import HandshakeTurns
 
 SLICE_S = 0.005
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from gateway.server.connection import Connection
+from seqgate.gateway.server.connection import Connection
 from tests.gateway.server.test_connection import FakeServer, FakeTransport, connect, frames, receive
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from gateway.server.connection import Outbox
+from seqgate.gateway.server.connection import Outbox
 
 
 class FakeTransport:

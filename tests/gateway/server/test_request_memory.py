@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.server.intake import RequestMemory
+from seqgate.gateway.server.intake import RequestMemory
 
 
 class Scene:

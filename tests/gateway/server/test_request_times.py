@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import NOT_REPEATED, CloseConnection, Deferred
-from gateway.protocol.frames import MalformedRequest
-from gateway.server.dispatcher import ChargedAnswer, Dispatcher, RequestTimes, TimedRepeats
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import NOT_REPEATED, CloseConnection, Deferred
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.server.dispatcher import ChargedAnswer, Dispatcher, RequestTimes, TimedRepeats
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import FakePeer, open_node
 from tests.gateway.server.quota_client import Client, limit

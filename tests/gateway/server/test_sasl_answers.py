@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import CloseConnection
-from gateway.protocol.frames import MalformedRequest, parse_request_header
-from gateway.server.sasl import REFUSED_BYTES, REFUSED_ROWS, illegal_state_answer
+from seqgate.gateway.handlers.answering.api import CloseConnection
+from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header
+from seqgate.gateway.server.sasl import REFUSED_BYTES, REFUSED_ROWS, illegal_state_answer
 from tests.support.wire import Plain, decode, encode
 
 VERSIONS_99 = b"\0\x12\0\x63\0\0\0\1\0\1c\0\1\1\0"

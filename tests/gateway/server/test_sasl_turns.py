@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gateway.config import load_config
-from gateway.handlers.answering.api import Answer, Deferred
-from gateway.runtime.loop.audit import AuditLog
-from gateway.security.principals import ANONYMOUS
-from gateway.security.sasl.users_file import FixedUsers, Plain
-from gateway.server.handshake_turns import HandshakeTurns
-from gateway.server.intake import RequestMemory
-from gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
+from seqgate.gateway.config import load_config
+from seqgate.gateway.handlers.answering.api import Answer, Deferred
+from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.security.principals import ANONYMOUS
+from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.server.handshake_turns import HandshakeTurns
+from seqgate.gateway.server.intake import RequestMemory
+from seqgate.gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.gateway.handlers.support import FixedClock
 from tests.support.wire import decode, encode
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config import Listener, load_config
-from gateway.runtime.loop.machine import SPARE_HANDLES
-from gateway.server.server import KEEPALIVE_IDLE_S, STALLED_S, Server
+from seqgate.gateway.config import Listener, load_config
+from seqgate.gateway.runtime.loop.machine import SPARE_HANDLES
+from seqgate.gateway.server.server import KEEPALIVE_IDLE_S, STALLED_S, Server
 
 
 class FakeLoop:

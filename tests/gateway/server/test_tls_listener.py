@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Config, load_config
-from gateway.runtime.loop.clock import SystemClock
-from gateway.security.errors import StoreError
-from gateway.server.tls import TlsListener
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.runtime.loop.clock import SystemClock
+from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.server.tls import TlsListener
 from tests.support.certificates import Authority
 
 DAY_MS = 86_400_000

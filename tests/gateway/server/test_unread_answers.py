@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.server.connection import UnreadAnswers
+from seqgate.gateway.server.connection import UnreadAnswers
 
 
 class FakeReader:

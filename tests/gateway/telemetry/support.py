@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from gateway.telemetry.subscriptions import ClientDescription
+from seqgate.gateway.telemetry.subscriptions import ClientDescription
 
 CLIENT_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 CLIENT = ClientDescription(CLIENT_ID, "loader", "apache-kafka-java", "4.3.1", "10.0.0.7", 40123)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.telemetry.subscriptions import (
+from seqgate.gateway.telemetry.subscriptions import (
     MAX_EXPRESSION_CHARACTERS,
     SELECTORS,
     InvalidMatch,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from gateway.telemetry.payload import (
+from seqgate.gateway.telemetry.payload import (
     MAX_ATTRIBUTES,
     MAX_LABEL_NAME_CHARACTERS,
     MAX_LABELS,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.telemetry.payload import MAX_FIELDS, FieldBudget, MalformedMessage, nested
+from seqgate.gateway.telemetry.payload import MAX_FIELDS, FieldBudget, MalformedMessage, nested
 from tests.gateway.telemetry.support import field, varint
 
 

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from gateway.telemetry.payload import HistogramValue, Kind, PushedSeries, SeriesLimits, SeriesStore, decode
+from seqgate.gateway.telemetry.payload import (
+    HistogramValue,
+    Kind,
+    PushedSeries,
+    SeriesLimits,
+    SeriesStore,
+    decode,
+)
 from tests.gateway.telemetry.support import (
     CLIENT,
     CUMULATIVE,

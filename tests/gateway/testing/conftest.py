@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.testing import Broker
+from seqgate.gateway.testing import Broker
 
 
 @pytest.fixture

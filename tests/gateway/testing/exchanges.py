@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gateway.testing import Broker
+from seqgate.gateway.testing import Broker
 from tests.support.batches import Batch, Record
 from tests.support.wire import Plain, Wire
 

@@ -27,7 +27,7 @@ def run_pytest(
         path.write_text(text)
     paths = [str(REPOSITORY)]
     # this environment may have the entry point, too
-    named = ["-p", "no:seqgate", "-p", "gateway.pytest_plugin"]
+    named = ["-p", "no:seqgate", "-p", "seqgate.gateway.pytest_plugin"]
     if installed:
         paths.append(str(_installed(directory / "site")))
         named: list[str] = []
@@ -47,5 +47,5 @@ def _installed(site: Path) -> Path:
     information = site / "seqgate-0.dist-info"
     information.mkdir(parents=True, exist_ok=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: seqgate\nVersion: 0\n")
-    (information / "entry_points.txt").write_text("[pytest11]\nseqgate = gateway.pytest_plugin\n")
+    (information / "entry_points.txt").write_text("[pytest11]\nseqgate = seqgate.gateway.pytest_plugin\n")
     return site

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError
-from gateway.homes.home import StartFailed
-from gateway.testing import Broker
-from gateway.testing.data_directory import VARIABLE
+from seqgate.gateway.config import ConfigError
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.testing import Broker
+from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.gateway.testing.exchanges import batch, produce, produce_on, values
 from tests.support.wire import Closed, Wire
 

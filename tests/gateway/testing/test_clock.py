@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.testing import Broker
+from seqgate.gateway.testing import Broker
 from tests.gateway.testing.exchanges import batch, eventually, initialise, produce, produce_on, values
 from tests.support.wire import Wire
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.testing import Broker, StoredRecord
-from gateway.testing.stored import explain_differences
+from seqgate.gateway.testing import Broker, StoredRecord
+from seqgate.gateway.testing.stored import explain_differences
 from tests.gateway.testing.exchanges import produce
 
 

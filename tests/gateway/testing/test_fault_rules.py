@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.testing.faults import Choice, Effect, Fault, Faults, Kind, RequestFacts, error_code
+from seqgate.gateway.testing.faults import Choice, Effect, Fault, Faults, Kind, RequestFacts, error_code
 from tests.models.faults import ModelFault, ModelRequest, struck_by
 
 

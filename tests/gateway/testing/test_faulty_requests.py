@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.handlers import APIS
-from gateway.testing import Broker, Fault
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.testing import Broker, Fault
 from tests.gateway.testing.exchanges import batch, eventually, produce, produce_on, values
 from tests.support.batches import read_batches
 from tests.support.full_requests import full_request

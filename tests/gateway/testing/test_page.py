@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.testing import Broker, Faults
+from seqgate.gateway.testing import Broker, Faults
 from tests.support.gateway_process import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "testing.md").read_text()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing import Broker
-from gateway.testing.inside import DurablePart
+from seqgate.gateway.testing import Broker
+from seqgate.gateway.testing.inside import DurablePart
 from tests.gateway.testing.exchanges import batch, eventually, initialise, produce, produce_on, values
 from tests.support.wire import Closed, Wire
 

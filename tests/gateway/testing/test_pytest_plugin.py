@@ -19,7 +19,7 @@ def produce(bootstrap, topic, *values):
 """
 PLAIN = """
 import pytest
-from gateway.testing import Broker
+from seqgate.gateway.testing import Broker
 from producing import produce
 
 def test_one(seqgate, seqgate_topic):
@@ -106,7 +106,7 @@ def test_with_unittest(tmp_path: Path) -> None:
     test = """
 import unittest
 import pytest
-from gateway.testing import Broker
+from seqgate.gateway.testing import Broker
 from producing import produce
 
 class WithFixture(unittest.TestCase):
@@ -176,7 +176,7 @@ import sys
 
 def test_it():
     loaded = [name for name in sys.modules if name.partition(".")[0] in ("gateway", "log", "kio", "kafka")]
-    assert sorted(loaded) == ["gateway", "gateway.pytest_plugin"]
+    assert sorted(loaded) == ["gateway", "seqgate.gateway.pytest_plugin"]
 """
     outcome, output = run_pytest(tmp_path, {"test_it.py": test})
     assert outcome == {"passed": 1}, output
@@ -192,6 +192,6 @@ OWN = {
 def test_a_project_with_a_package_of_this_name_must_block_the_plugin(tmp_path: Path) -> None:
     """docs/testing.md says so: two packages of one name can't be in one process."""
     _, output = run_pytest(tmp_path, OWN, installed=True)
-    assert "No module named 'gateway.pytest_plugin'" in output
+    assert "No module named 'seqgate.gateway.pytest_plugin'" in output
     outcome, output = run_pytest(tmp_path, {}, ["-p", "no:seqgate"], installed=True)
     assert outcome == {"passed": 1}, output

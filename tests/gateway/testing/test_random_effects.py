@@ -6,7 +6,14 @@ from itertools import groupby
 
 import pytest
 
-from gateway.testing.faults import MOST_IN_A_ROW, Effect, Kind, RandomEffects, RequestFacts, possible_effects
+from seqgate.gateway.testing.faults import (
+    MOST_IN_A_ROW,
+    Effect,
+    Kind,
+    RandomEffects,
+    RequestFacts,
+    possible_effects,
+)
 
 PRODUCE = RequestFacts("Produce", "c", ("t",))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing import Broker, data_directory
-from gateway.testing.data_directory import (
+from seqgate.gateway.testing import Broker, data_directory
+from seqgate.gateway.testing.data_directory import (
     MEMORY,
     MIN_FREE_BYTES,
     VARIABLE,
@@ -23,7 +23,7 @@ from gateway.testing.data_directory import (
 
 MAKES_ONE_AND_IS_KILLED = """
 import os, signal
-from gateway.testing.data_directory import TemporaryDirectory
+from seqgate.gateway.testing.data_directory import TemporaryDirectory
 kept = TemporaryDirectory()
 print(kept.path, flush=True)
 (kept.path / "data").mkdir()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.partition import Recoveries
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from gateway.workers import shared_charge
-from log import StorageFailed
+from seqgate.gateway.runtime.partitions.partition import Recoveries
+from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from seqgate.gateway.workers import shared_charge
+from seqgate.log import StorageFailed
 from tests.gateway.workers.two_workers import TwoWorkers, two_workers, until
 
 OLD, NEW, NEWEST = 5, 6, 7

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from gateway.metadata.image import PartitionImage, TopicImage
-from gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
+from seqgate.gateway.metadata.image import PartitionImage, TopicImage
+from seqgate.gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
 
 TOPIC_ID = uuid.UUID(int=7)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.workers.link import (
+from seqgate.gateway.workers.link import (
     Alive,
     BadFrame,
     Change,

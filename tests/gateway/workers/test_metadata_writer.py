@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.metadata.records import TopicRecord, decode_record, encode_record
-from gateway.runtime.topics.metadata_log import open_metadata_log
-from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
-from log import (
+from seqgate.gateway.metadata.records import TopicRecord, decode_record, encode_record
+from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
+from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
+from seqgate.log import (
     CorruptRecord,
     DirectoryShare,
     LocalDurability,
@@ -17,11 +17,11 @@ from log import (
     StorageFailed,
     known_cut_bytes,
 )
-from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from log.files.disk import SystemDisk
-from log.format.record_batch import whole_batches
-from log.segments.damage import DamageRegister
-from log.stopped import durable_ends
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from seqgate.log.files.disk import SystemDisk
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.segments.damage import DamageRegister
+from seqgate.log.stopped import durable_ends
 
 NOW_MS = 1_000
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.metadata.records import PartitionRecord, TopicRecord
-from gateway.workers.metadata_writer import MetadataWriter
-from gateway.workers.seating import registration
-from gateway.workers.shared_charge import RETRY_S, STOP_LIMIT_S, Moves, ordered
-from log import StorageFailed
+from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord
+from seqgate.gateway.workers.metadata_writer import MetadataWriter
+from seqgate.gateway.workers.seating import registration
+from seqgate.gateway.workers.shared_charge import RETRY_S, STOP_LIMIT_S, Moves, ordered
+from seqgate.log import StorageFailed
 from tests.gateway.workers.test_metadata_writer import created, writer
 
 TOPIC_ID = uuid.UUID(int=7)

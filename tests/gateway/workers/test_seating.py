@@ -4,9 +4,9 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from gateway.workers.seating import died, leader_of, registration, seats, serves, spread, unregistered
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+from seqgate.gateway.workers.seating import died, leader_of, registration, seats, serves, spread, unregistered
 from tests.gateway.metadata.clusters import add_topic, cluster, leaders
 
 

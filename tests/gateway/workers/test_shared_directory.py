@@ -3,9 +3,9 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from gateway.workers.seating import registration
-from gateway.workers.shared_directory import SharedDirectory, share_of
-from log import Storage
+from seqgate.gateway.workers.seating import registration
+from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
+from seqgate.log import Storage
 
 
 def test_strays_are_those_of_the_moment_when_no_worker_ran(tmp_path: Path) -> None:

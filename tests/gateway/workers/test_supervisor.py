@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load_config
-from gateway.config.workers import worker_config
-from gateway.metadata.records import PartitionRecord, TopicRecord, decode_record, encode_record
-from gateway.stop_signals import STOPPING
-from gateway.workers.link import (
+from seqgate.gateway.config import load_config
+from seqgate.gateway.config.workers import worker_config
+from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord, decode_record, encode_record
+from seqgate.gateway.stop_signals import STOPPING
+from seqgate.gateway.workers.link import (
     Alive,
     Change,
     Commit,
@@ -26,11 +26,11 @@ from gateway.workers.link import (
     encode,
     from_supervisor,
 )
-from gateway.workers.shared_charge import SharedCharge
-from gateway.workers.shared_directory import SharedDirectory
-from gateway.workers.supervisor import Supervisor
-from gateway.workers.worker_process import WorkerProcess
-from log import Storage
+from seqgate.gateway.workers.shared_charge import SharedCharge
+from seqgate.gateway.workers.shared_directory import SharedDirectory
+from seqgate.gateway.workers.supervisor import Supervisor
+from seqgate.gateway.workers.worker_process import WorkerProcess
+from seqgate.log import Storage
 from tests.gateway.workers.test_metadata_writer import FailingDisk, topic
 
 READY = Ready({"PLAINTEXT": ("h", 1)}, ["h:1"])

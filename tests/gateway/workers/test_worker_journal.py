@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord, TopicRecord, encode_record
-from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.workers.link import (
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import MetadataRecord, TopicRecord, encode_record
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.workers.link import (
     GONE,
     Alive,
     Change,
@@ -29,7 +29,7 @@ from gateway.workers.link import (
     encode,
     from_worker,
 )
-from log import StorageFailed
+from seqgate.log import StorageFailed
 
 
 class Supervisor:

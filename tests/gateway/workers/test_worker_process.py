@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.stop_signals import STOPPING
-from gateway.workers import worker_process
-from gateway.workers.link import Alive, Change, Commit, Ping, Ready, encode
-from gateway.workers.supervisor import fork_worker
-from gateway.workers.worker_process import WorkerProcess
+from seqgate.gateway.stop_signals import STOPPING
+from seqgate.gateway.workers import worker_process
+from seqgate.gateway.workers.link import Alive, Change, Commit, Ping, Ready, encode
+from seqgate.gateway.workers.supervisor import fork_worker
+from seqgate.gateway.workers.worker_process import WorkerProcess
 
 READY = Ready({"PLAINTEXT": ("h", 1)}, ["h:1"])
 

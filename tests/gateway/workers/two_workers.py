@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.config import load_config
-from gateway.config.workers import worker_config
-from gateway.gateway import Gateway
-from gateway.metadata.decision import Decision
-from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from gateway.runtime.partitions.partition import Partition
-from gateway.workers.link import Commit, FromSupervisor, FromWorker, Left
-from gateway.workers.seating import Seat, registration
-from gateway.workers.shared_charge import Commits
-from gateway.workers.shared_directory import SharedDirectory, share_of
-from gateway.workers.worker_process import WorkerProcess
-from log import Storage
-from log.files.checkpoints import decode_partition_metadata
+from seqgate.gateway.config import load_config
+from seqgate.gateway.config.workers import worker_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.workers.link import Commit, FromSupervisor, FromWorker, Left
+from seqgate.gateway.workers.seating import Seat, registration
+from seqgate.gateway.workers.shared_charge import Commits
+from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
+from seqgate.gateway.workers.worker_process import WorkerProcess
+from seqgate.log import Storage
+from seqgate.log.files.checkpoints import decode_partition_metadata
 from tests.support.batches import Batch, records
 
 PATIENCE_S = 120.0

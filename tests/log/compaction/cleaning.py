@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-from log import PartitionLog, Storage
-from log.cleaning import (
+from seqgate.log import PartitionLog, Storage
+from seqgate.log.cleaning import (
     Cleaning,
     abandon_swap,
     begin_cleaning,
@@ -16,11 +16,11 @@ from log.cleaning import (
     finish_swap,
     replace_sources,
 )
-from log.compaction.cleaner import Throttle, clean
-from log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
-from log.compaction.swap import SwapTicket
-from log.format.record_batch import BatchHeader, parse_header, whole_batches
-from log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.log.compaction.cleaner import Throttle, clean
+from seqgate.log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
+from seqgate.log.compaction.swap import SwapTicket
+from seqgate.log.format.record_batch import BatchHeader, parse_header, whole_batches
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 from tests.log.support import persist
 
 LIMITS = JobLimits(map_bytes=1 << 20, map_load_factor=0.9, read_bytes=4096, bytes_per_s=0)

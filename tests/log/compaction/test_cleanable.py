@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from log.compaction.cleaner import SourceSegment, grouped_segments
-from log.compaction.job import Cleanable, CompactionRules, SegmentAge, cleanable
+from seqgate.log.compaction.cleaner import SourceSegment, grouped_segments
+from seqgate.log.compaction.job import Cleanable, CompactionRules, SegmentAge, cleanable
 
 NOW_MS = 1_000_000
 FOREVER = 2**63 - 1

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from log import CorruptRecord, LogConfig, Storage
-from log.compaction.job import JobLimits
-from log.files.data_file import DataFile, Place
-from log.format.record_batch import DELETE_HORIZON_FLAG
+from seqgate.log import CorruptRecord, LogConfig, Storage
+from seqgate.log.compaction.job import JobLimits
+from seqgate.log.files.data_file import DataFile, Place
+from seqgate.log.format.record_batch import DELETE_HORIZON_FLAG
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, flush, open_log
 

@@ -5,8 +5,14 @@ import io
 import msgspec
 import pytest
 
-from log.compaction.cleaner import serve
-from log.compaction.job import JOB_VERSION, CleaningFailed, UnknownJobVersion, decode_job, decode_report
+from seqgate.log.compaction.cleaner import serve
+from seqgate.log.compaction.job import (
+    JOB_VERSION,
+    CleaningFailed,
+    UnknownJobVersion,
+    decode_job,
+    decode_report,
+)
 
 
 @pytest.mark.parametrize("fields", [{}, {"version": JOB_VERSION + 1, "logs": []}])

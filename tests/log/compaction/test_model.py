@@ -12,13 +12,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import LogConfig, PartitionLog, Storage
-from log.cleaning import cleanable
-from log.compaction.job import JobLimits
-from log.files.file_names import SNAPSHOT_SUFFIX
-from log.format.records import iterate_records
-from log.segments.transaction_index import aborted_between
-from seq_validator import ProducerEntry
+from seqgate.log import LogConfig, PartitionLog, Storage
+from seqgate.log.cleaning import cleanable
+from seqgate.log.compaction.job import JobLimits
+from seqgate.log.files.file_names import SNAPSHOT_SUFFIX
+from seqgate.log.format.records import iterate_records
+from seqgate.log.segments.transaction_index import aborted_between
+from seqgate.seq_validator import ProducerEntry
 from tests.log.compaction.cleaning import LIMITS, Kept, compact, keyed, stored, stored_batches
 from tests.log.support import NOW_MS, append_end_marker, flush, open_log
 

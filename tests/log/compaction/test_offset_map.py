@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log.compaction.cleaner import ENTRY_BYTES, NOT_FOUND, OffsetMap
+from seqgate.log.compaction.cleaner import ENTRY_BYTES, NOT_FOUND, OffsetMap
 
 keys = st.binary(max_size=3)
 

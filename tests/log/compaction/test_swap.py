@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from log.environment import LogEnvironment
-from log.files.file_names import (
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log.compaction.cleaner import Throttle
+from seqgate.log.compaction.cleaner import Throttle
 
 
 class Time:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log import (
+from seqgate.log import (
     DirectoryLocked,
     DirectoryShare,
     IncompatibleFormat,
@@ -20,11 +20,11 @@ from log import (
     known_damage,
     retention,
 )
-from log.directory import recovery_points
-from log.directory.log_directory import FILES_PER_STEP
-from log.directory.stored_logs import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
-from log.files.checkpoints import encode_partition_metadata
-from log.files.sparse_disk import META
+from seqgate.log.directory import recovery_points
+from seqgate.log.directory.log_directory import FILES_PER_STEP
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
+from seqgate.log.files.checkpoints import encode_partition_metadata
+from seqgate.log.files.sparse_disk import META
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 

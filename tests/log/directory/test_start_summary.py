@@ -9,7 +9,7 @@ import pytest
 
 from tests.log.directory.test_log_directory import created, open_directory
 
-LOGGER = "log.directory.log_directory"
+LOGGER = "seqgate.log.directory.log_directory"
 
 
 def test_each_kind_of_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage
-from log.directory.damage_scan import stored_batches
-from log.files.file_names import LOG_SUFFIX, offset_name
+from seqgate.log import Storage
+from seqgate.log.directory.damage_scan import stored_batches
+from seqgate.log.files.file_names import LOG_SUFFIX, offset_name
 from tests.support.batches import Batch, records
 
 FIRST, SECOND = (Batch(records(count)).encode() for count in (2, 3))

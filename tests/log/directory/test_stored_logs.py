@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from log import IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage
-from log.directory import log_directory, recovery_points
-from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS, StoredLog
-from log.files.disk import FileSystemFlush
-from log.format.records import NewRecord, build_batch
-from log.recovery.load import CleanStop
-from log.segments import segment as segment_index_files
+from seqgate.log import IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage
+from seqgate.log.directory import log_directory, recovery_points
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS, StoredLog
+from seqgate.log.files.disk import FileSystemFlush
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.recovery.load import CleanStop
+from seqgate.log.segments import segment as segment_index_files
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
 
 TOPIC_ID = uuid.UUID(int=5)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from log import CachedDurability, FlushTicket, Storage, retention
-from log.environment import LogEnvironment
-from log.files.data_file import DataFile
-from log.files.durable_files import NoRoom
+from seqgate.log import CachedDurability, FlushTicket, Storage, retention
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.durable_files import NoRoom
 from tests.log.support import NOW_MS, fill, open_log
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from log import LocalDurability, Storage
-from log.files.data_file import DataFile
+from seqgate.log import LocalDurability, Storage
+from seqgate.log.files.data_file import DataFile
 from tests.faults.directory_life import ROOT, new_disk
 
 

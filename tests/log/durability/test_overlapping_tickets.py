@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log import CachedDurability, FileRange, FlushTicket, PartitionLog, Storage, StorageFailed
-from log.environment import LogEnvironment
-from log.format.record_batch import whole_batches
+from seqgate.log import CachedDurability, FileRange, FlushTicket, PartitionLog, Storage, StorageFailed
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.format.record_batch import whole_batches
 from tests.log.support import NOW_MS, batch, delete_records, fill, open_log
 
 STEPS: Final = st.lists(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage, StorageFailed
-from log.files.data_file import DataFile
-from log.format.record_batch import Buffer
-from log.segments.segment import Segment
-from seq_validator import ProducerTable
+from seqgate.log import Storage, StorageFailed
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.format.record_batch import Buffer
+from seqgate.log.segments.segment import Segment
+from seqgate.seq_validator import ProducerTable
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import (
     NOW_MS,

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from log import IncompatibleFormat
-from log.files.checkpoints import (
+from seqgate.log import IncompatibleFormat
+from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
     decode_leader_epochs,
     decode_offsets,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage
-from log.environment import LogEnvironment
-from log.files.deletion_queue import RETRY_MS, DeletionTicket
+from seqgate.log import Storage
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.files.deletion_queue import RETRY_MS, DeletionTicket
 from tests.log.support import NOW_MS
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from log import Storage
-from log.files.data_file import DataFile
-from log.files.disk import SystemDisk
+from seqgate.log import Storage
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.disk import SystemDisk
 
 
 def files(tmp_path: Path, count: int) -> list[DataFile]:

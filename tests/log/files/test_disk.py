@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import log
-from log.files.disk import Disk, FileEntry, SystemDisk
+from seqgate import log
+from seqgate.log.files.disk import Disk, FileEntry, SystemDisk
 
 SOURCES = sorted(Path(log.__file__).parent.rglob("*.py"))
 MAY_CALL_THE_SYSTEM = {"disk.py", "page_cache.py"}

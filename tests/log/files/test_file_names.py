@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from log.files.file_names import offset_name, parse_offset_name
+from seqgate.log.files.file_names import offset_name, parse_offset_name
 
 
 def test_round_trip() -> None:

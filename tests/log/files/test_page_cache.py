@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from log import NotCached, Place, Storage
-from log.files import page_cache
-from log.files.data_file import DataFile
+from seqgate.log import NotCached, Place, Storage
+from seqgate.log.files import page_cache
+from seqgate.log.files.data_file import DataFile
 
 SIZE = 300_000
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from log import DirectoryLocked, Storage
-from log.files.data_file import DataFile
-from log.files.disk import SystemDisk
+from seqgate.log import DirectoryLocked, Storage
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.disk import SystemDisk
 
 
 def files(tmp_path: Path, count: int) -> list[DataFile]:
@@ -60,7 +60,7 @@ class TestLock:
         Storage().lock(path)
         held = Storage()
         held.lock(str(tmp_path / ".other"))
-        code = f"from log import Storage; Storage().lock({str(tmp_path / '.other')!r})"
+        code = f"from seqgate.log import Storage; Storage().lock({str(tmp_path / '.other')!r})"
         root = Path(__file__).parents[3]
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False, timeout=30

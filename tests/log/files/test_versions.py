@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from log import IncompatibleFormat, Storage
-from log.files.file_names import DELAYED_RECORDS, LEADER_EPOCHS, LOG_START_OFFSET
-from log.files.sparse_disk import META, read_properties
-from log.recovery.load import check_partition
-from seq_validator import ProducerTable
+from seqgate.log import IncompatibleFormat, Storage
+from seqgate.log.files.file_names import DELAYED_RECORDS, LEADER_EPOCHS, LOG_START_OFFSET
+from seqgate.log.files.sparse_disk import META, read_properties
+from seqgate.log.recovery.load import check_partition
+from seqgate.seq_validator import ProducerTable
 
 SNAPSHOT = f"{7:020}.snapshot"
 

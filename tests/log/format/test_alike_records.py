@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import InvalidRecord
-from log.format.batch_validation import plain_records, rewritten_batch, stored_records
-from log.format.named_records import NameHeaders, named_records
-from log.format.record_batch import HEADER_BYTES, parse_header
-from log.format.records import NewRecord, build_batch, iterate_records
-from seq_validator.names import NamedRecord
+from seqgate.log import InvalidRecord
+from seqgate.log.format.batch_validation import plain_records, rewritten_batch, stored_records
+from seqgate.log.format.named_records import NameHeaders, named_records
+from seqgate.log.format.record_batch import HEADER_BYTES, parse_header
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.seq_validator.names import NamedRecord
 
 HEADERS = NameHeaders(b"dedup.name", b"dedup.sequence", b"dedup.epoch", 256)
 LIMIT_BYTES = 1 << 20
@@ -121,7 +121,7 @@ def test_gaps_that_compaction_left_are_kept() -> None:
 
 def test_large_headers_are_neither_made_a_pattern_nor_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern of megabytes takes seconds to compile, and each partition keeps one set of headers."""
-    monkeypatch.setattr("log.format.named_records.read_alike", no_pattern)
+    monkeypatch.setattr("seqgate.log.format.named_records.read_alike", no_pattern)
     headers = NameHeaders(b"dedup.name", b"dedup.sequence", b"dedup.epoch", 256)
     batch = build_batch([record(number, other_bytes=1024) for number in range(100)])
     found = named_records(parse_header(batch), memoryview(batch), headers, LIMIT_BYTES)

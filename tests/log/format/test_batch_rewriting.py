@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import InvalidRecord
-from log.format.batch_validation import (
+from seqgate.log import InvalidRecord
+from seqgate.log.format.batch_validation import (
     delete_horizon_ms,
     empty_batch,
     plain_records,
     rewritten_batch,
     stored_records,
 )
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
-from log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 from tests.support.batches import Batch, Record
 
 LIMIT_BYTES = 1 << 20

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from log import (
+from seqgate.log import (
     CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
@@ -15,7 +15,7 @@ from log import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from log.format.batch_validation import check_batch
+from seqgate.log.format.batch_validation import check_batch
 from tests.log.support import NOW_MS
 from tests.support.batches import Batch, Record, records
 

@@ -7,8 +7,8 @@ import cramjam
 import pytest
 import zstandard
 
-from log import InvalidRecord, UnsupportedCompressionType
-from log.format.compression import CODEC_IDS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from seqgate.log import InvalidRecord, UnsupportedCompressionType
+from seqgate.log.format.compression import CODEC_IDS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 
 BOMB = b"\0" * 30_000_000
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)

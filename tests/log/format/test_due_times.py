@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log.errors import LogError
-from log.format import records
-from log.format.due_times import due_values, parse_due_ms
-from log.format.record_batch import parse_header
-from log.format.records import NewRecord, build_batch
+from seqgate.log.errors import LogError
+from seqgate.log.format import records
+from seqgate.log.format.due_times import due_values, parse_due_ms
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.support.batches import CODECS, Batch, Record
 
 LIMIT = 1 << 20

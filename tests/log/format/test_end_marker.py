@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from log.format.end_marker import EndMarker, build_end_marker, read_end_marker
-from log.format.records import NewRecord, build_batch
+from seqgate.log.format.end_marker import EndMarker, build_end_marker, read_end_marker
+from seqgate.log.format.records import NewRecord, build_batch
 
 
 @pytest.mark.parametrize("commit", [True, False])

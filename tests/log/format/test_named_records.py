@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from log import InvalidRecord
-from log.format import records as records_module
-from log.format.named_records import NameHeaders, named_records
-from log.format.record_batch import CRC_COVERS_FROM, HEADER_BYTES, parse_header
-from log.format.records import NewRecord, Record, build_batch, iterate_records
-from seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
+from seqgate.log import InvalidRecord
+from seqgate.log.format import records as records_module
+from seqgate.log.format.named_records import NameHeaders, named_records
+from seqgate.log.format.record_batch import CRC_COVERS_FROM, HEADER_BYTES, parse_header
+from seqgate.log.format.records import NewRecord, Record, build_batch, iterate_records
+from seqgate.seq_validator.names import MAX_SEQUENCE_ID, NO_NAME_EPOCH, NamedRecord
 
 HEADERS = NameHeaders("dédup.name".encode(), b"seq", b"epoch", 20)
 LIMIT_BYTES = 1 << 20

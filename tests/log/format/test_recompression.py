@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log import (
+from seqgate.log import (
     CorruptRecord,
     InvalidRecord,
     InvalidTimestamp,
@@ -17,10 +17,10 @@ from log import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from log.format.compression import CODEC_IDS, GZIP, LZ4, NONE, SNAPPY, ZSTD, Compression, compress
-from log.format.recompression import recompressed
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
-from log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.log.format.compression import CODEC_IDS, GZIP, LZ4, NONE, SNAPPY, ZSTD, Compression, compress
+from seqgate.log.format.recompression import recompressed
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, Record, decompress, read_batches, records
 
 CONFIG = LogConfig()

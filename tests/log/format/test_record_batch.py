@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from log import CorruptRecord
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, stamped_head
+from seqgate.log import CorruptRecord
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, stamped_head
 from tests.support.batches import Batch, Record, read_batches, records
 
 

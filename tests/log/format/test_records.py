@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from log import CorruptRecord, InvalidRecord
-from log.format import records
-from log.format.records import (
+from seqgate.log import CorruptRecord, InvalidRecord
+from seqgate.log.format import records
+from seqgate.log.format.records import (
     NewRecord,
     build_batch,
     iterate_records,

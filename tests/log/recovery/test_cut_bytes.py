@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log.format.record_batch import whole_batches
+from seqgate.log.format.record_batch import whole_batches
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from log import (
+from seqgate.log import (
     CorruptRecord,
     DamagedRange,
     IncompatibleFormat,
@@ -24,10 +24,10 @@ from log import (
     Storage,
     known_damage,
 )
-from log.environment import LogEnvironment
-from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
-from log.format.records import NewRecord, build_batch
-from log.segments.damage import DAMAGED_BATCHES, DamageRegister
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.segments.damage import DAMAGED_BATCHES, DamageRegister
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 
 BATCHES = 7

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage
-from log.files.checkpoints import encode_offsets
-from log.files.data_file import DataFile
-from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
-from log.recovery.load import CleanStop
-from log.state.leader_epochs import LeaderEpochs
+from seqgate.log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage
+from seqgate.log.files.checkpoints import encode_offsets
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
+from seqgate.log.recovery.load import CleanStop
+from seqgate.log.state.leader_epochs import LeaderEpochs
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import (

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog
-from log.recovery import transaction_checks
-from log.recovery.transaction_checks import not_borne_out
-from log.segments.transaction_index import ENTRY, aborted_between
+from seqgate.log import PartitionLog
+from seqgate.log.recovery import transaction_checks
+from seqgate.log.recovery.transaction_checks import not_borne_out
+from seqgate.log.segments.transaction_index import ENTRY, aborted_between
 from tests.log.state.test_transactions import NOW_MS, ROOMY, end, send
 from tests.log.support import batch, open_log
 

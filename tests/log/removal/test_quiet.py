@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log import PartitionLog, Storage, retention
-from log.log_lists import RetentionTimes
-from log.retention import SEGMENTS_AT_ONCE
+from seqgate.log import PartitionLog, Storage, retention
+from seqgate.log.log_lists import RetentionTimes
+from seqgate.log.retention import SEGMENTS_AT_ONCE
 from tests.log.compaction.cleaning import compact, keyed
 from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, flush, open_log
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog
-from log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
+from seqgate.log import PartitionLog
+from seqgate.log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 from tests.log.support import NOW_MS, batch, fill, flush, offsets_read, open_log
 
 

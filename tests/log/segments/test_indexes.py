@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from log.segments.indexes import IndexCache, SegmentIndexes
+from seqgate.log.segments.indexes import IndexCache, SegmentIndexes
 
 
 def filled() -> SegmentIndexes:

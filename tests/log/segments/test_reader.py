@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import pytest
 
-from log import LogConfig, PartitionLog
-from log.segments import reader
-from log.segments.segment import Segment
+from seqgate.log import LogConfig, PartitionLog
+from seqgate.log.segments import reader
+from seqgate.log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, flush, open_log, persist
 
 SIZE_BYTES = len(batch())

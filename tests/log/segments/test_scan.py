@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from log.errors import IncompatibleFormat
-from log.segments.damage import DamagedRange
-from log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
+from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.segments.damage import DamagedRange
+from seqgate.log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
 from tests.support.batches import HEAD, Batch, records
 
 

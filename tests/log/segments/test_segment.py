@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from log import CorruptRecord, Storage
-from log.environment import LogEnvironment
-from log.removal.retention_rules import remove_segments
-from log.segments.indexes import offset_after, position_before, position_of
-from log.segments.segment import Segment
+from seqgate.log import CorruptRecord, Storage
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.removal.retention_rules import remove_segments
+from seqgate.log.segments.indexes import offset_after, position_before, position_of
+from seqgate.log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, fill, open_log
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from log import LogConfig, PartitionLog
+from seqgate.log import LogConfig, PartitionLog
 from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log.segments.transaction_index import TransactionIndex
+from seqgate.log.segments.transaction_index import TransactionIndex
 
 
 def index(*entries: tuple[int, int, int, int]) -> TransactionIndex:

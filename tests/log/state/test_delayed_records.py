@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from log.environment import DelayedLimit
-from log.removal.retention_rules import NOT_HELD
-from log.state.delays import NEVER_DUE, RELEASED_AT_ONCE, DelayedRecords
+from seqgate.log.environment import DelayedLimit
+from seqgate.log.removal.retention_rules import NOT_HELD
+from seqgate.log.state.delays import NEVER_DUE, RELEASED_AT_ONCE, DelayedRecords
 
 HOLD_MS = 600
 STEP_MS = HOLD_MS // 60

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, PartitionLog, Storage
-from log.environment import LogEnvironment
-from log.errors import DelayedLimitReached, InvalidRecord
-from log.files.file_names import DELAYED_RECORDS
-from log.format.records import NewRecord, build_batch
-from log.recovery.load import CleanStop
-from log.removal.retention_rules import NOT_HELD
-from log.state.delays import Delays
+from seqgate.log import LogConfig, PartitionLog, Storage
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import DelayedLimitReached, InvalidRecord
+from seqgate.log.files.file_names import DELAYED_RECORDS
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.recovery.load import CleanStop
+from seqgate.log.removal.retention_rules import NOT_HELD
+from seqgate.log.state.delays import Delays
 from tests.log.support import (
     NOW_MS,
     append_end_marker,

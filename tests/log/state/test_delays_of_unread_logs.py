@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from log import NotCached, Place, Storage, StorageFailed
-from log.environment import LogEnvironment
-from log.files.data_file import DataFile
+from seqgate.log import NotCached, Place, Storage, StorageFailed
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.files.data_file import DataFile
 from tests.log.state.test_delays import CONFIG, again, batch, waiting
 from tests.log.support import NOW_MS, open_log
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from log.state.leader_epochs import LeaderEpochs
+from seqgate.log.state.leader_epochs import LeaderEpochs
 
 
 def test_end_offsets() -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, LogDirectory, PartitionLog, Storage, retention
-from log.environment import LogEnvironment
-from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
-from log.files.file_names import DEDUPLICATION_START, LEADER_EPOCHS, NAMES_SUFFIX, offsets_of
-from log.format.records import NewRecord, build_batch
-from seq_validator.names import NameBudget
+from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage, retention
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
+from seqgate.log.files.file_names import DEDUPLICATION_START, LEADER_EPOCHS, NAMES_SUFFIX, offsets_of
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.deduplicated import LARGE, OFF, again, known, send
 from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log, persist

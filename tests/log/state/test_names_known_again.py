@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog, Storage, retention
-from log.errors import (
+from seqgate.log import PartitionLog, Storage, retention
+from seqgate.log.errors import (
     NameFenced,
     NamesNotReady,
     StorageFailed,
 )
-from log.files.file_names import DEDUPLICATION_START, LOG_SUFFIX, NAMES_SUFFIX, offset_name, offsets_of
+from seqgate.log.files.file_names import (
+    DEDUPLICATION_START,
+    LOG_SUFFIX,
+    NAMES_SUFFIX,
+    offset_name,
+    offsets_of,
+)
 from tests.log.deduplicated import (
     CONFIG,
     LARGE,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log.state.transactions import OffsetRanges
+from seqgate.log.state.transactions import OffsetRanges
 
 OFFSETS = st.integers(0, 40)
 

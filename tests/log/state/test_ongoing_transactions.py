@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from log.state.transactions import OngoingTransactions
+from seqgate.log.state.transactions import OngoingTransactions
 
 
 def test_none_is_nothing_to_wait_for() -> None:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from log import PartitionLog
-from log.environment import LogEnvironment
-from log.errors import (
+from seqgate.log import PartitionLog
+from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import (
     InvalidRecord,
     NameFenced,
     NameLimitReached,
     NamesNotReady,
     NameUndecided,
 )
-from log.format.record_batch import parse_header
-from log.format.records import NewRecord, build_batch
-from log.segments.scan import Appended
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.segments.scan import Appended
 from tests.log.deduplicated import (
     LARGE,
     again,

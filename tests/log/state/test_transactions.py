@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from log import (
+from seqgate.log import (
     InvalidProducerEpoch,
     InvalidRecord,
     InvalidTxnState,
     PartitionLog,
     TransactionCoordinatorFenced,
 )
-from log.format.end_marker import build_end_marker
-from log.format.record_batch import parse_header
-from log.format.records import iterate_records
-from log.recovery.load import CleanStop
-from log.segments.transaction_index import aborted_between
+from seqgate.log.format.end_marker import build_end_marker
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.format.records import iterate_records
+from seqgate.log.recovery.load import CleanStop
+from seqgate.log.segments.transaction_index import aborted_between
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 
 ROOMY = replace(SMALL, segment_bytes=100_000)

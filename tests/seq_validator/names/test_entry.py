@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq_validator.names.entry import NO_OFFSET, NO_SEQUENCE_ID, NameEntry
+from seqgate.seq_validator.names.entry import NO_OFFSET, NO_SEQUENCE_ID, NameEntry
 
 steps = st.lists(
     st.one_of(

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from seq_validator.names import (
+from seqgate.seq_validator.names import (
     NameBudget,
     NamedRecord,
     NamesAccepted,

@@ -7,9 +7,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.cluster.parts.manifest import PREFIX, PartitionKey, decode_manifest, part_key, partition_of
-from gateway.cluster.wal.sessions import decode_boundary
-from gateway.cluster.wal.wal_object import Seal, boundary_key, decode
+from seqgate.gateway.cluster.parts.manifest import (
+    PREFIX,
+    PartitionKey,
+    decode_manifest,
+    part_key,
+    partition_of,
+)
+from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import Seal, boundary_key, decode
 from tests.support.simulated_objects import SimulatedBucket
 
 MOST_SURPLUS: Final = 1.2

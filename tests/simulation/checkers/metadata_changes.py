@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gateway.cluster.metadata.change import CorruptChange, StoredChange
-from gateway.cluster.metadata.shared_log import decode_entry
-from gateway.cluster.wal.wal_object import registration_key
-from gateway.metadata.records import (
+from seqgate.gateway.cluster.metadata.change import CorruptChange, StoredChange
+from seqgate.gateway.cluster.metadata.shared_log import decode_entry
+from seqgate.gateway.cluster.wal.wal_object import registration_key
+from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -24,7 +24,7 @@ from gateway.metadata.records import (
     UnregisterBrokerRecord,
     decode_record,
 )
-from log.format.records import iterate_records
+from seqgate.log.format.records import iterate_records
 from tests.simulation.checkers.shortened_metadata import first_objects
 from tests.support.simulated_objects import SimulatedBucket
 

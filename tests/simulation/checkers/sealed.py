@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from gateway.cluster.wal.sessions import decode_boundary
-from gateway.cluster.wal.wal_object import Seal, boundary_key, decode
+from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import Seal, boundary_key, decode
 from tests.support.simulated_objects import SimulatedBucket
 
 _WAL: Final = re.compile(r"wal/\d+/\d+/\d{20}")

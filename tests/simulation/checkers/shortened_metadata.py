@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
-from gateway.cluster.metadata.change import StoredChange
-from gateway.cluster.metadata.shared_log import Entry, SharedLog, decode_entry
-from gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
-from gateway.cluster.wal.sessions import CorruptRegistration
-from gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import decode_record
-from log.format.records import iterate_records
+from seqgate.gateway.cluster.metadata.change import StoredChange
+from seqgate.gateway.cluster.metadata.shared_log import Entry, SharedLog, decode_entry
+from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
+from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
+from seqgate.gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import decode_record
+from seqgate.log.format.records import iterate_records
 from tests.support.simulated_objects import SimulatedBucket
 
 _META: Final = "meta/"

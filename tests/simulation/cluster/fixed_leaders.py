@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gateway.metadata.decision import Decision
-from gateway.metadata.records import (
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     ConfigRecord,
     PartitionRecord,

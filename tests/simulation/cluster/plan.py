@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from gateway.config.cluster import SPREADING_SELECTOR
+from seqgate.gateway.config.cluster import SPREADING_SELECTOR
 from tests.simulation.cluster.profiles import ClusterProfile, cluster_profile_of
 from tests.simulation.plan import FAULTY_STORES, Plan, plan_of
 from tests.support.simulated_objects import CALM

@@ -8,24 +8,24 @@ from typing import Any
 
 import msgspec
 
-from gateway.cluster.membership import silence
-from gateway.cluster.membership.silence import Lease
-from gateway.cluster.uploads import uploads
-from gateway.cluster.uploads.partition_uploads import Partitions
-from gateway.cluster.wal import ended as sealing
-from gateway.cluster.wal import session_wal
-from gateway.cluster.wal.ended import StoredSessions
-from gateway.cluster.wal.session_wal import Outcome, Step
-from gateway.cluster.wal.wal_object import Seal
-from gateway.coordinator.places import TopicPartition
-from gateway.homes import bucket_home
-from gateway.homes.bucket_home import uploaded_partitions
-from gateway.metadata import leadership
-from gateway.metadata.records import MetadataRecord
-from gateway.runtime.coordinators.transaction_markers import RemoteMarkers
-from gateway.runtime.services import Services
-from gateway.runtime.topics.metadata_news import MetadataNews
-from gateway.runtime.topics.shared_journal import SharedJournal
+from seqgate.gateway.cluster.membership import silence
+from seqgate.gateway.cluster.membership.silence import Lease
+from seqgate.gateway.cluster.uploads import uploads
+from seqgate.gateway.cluster.uploads.partition_uploads import Partitions
+from seqgate.gateway.cluster.wal import ended as sealing
+from seqgate.gateway.cluster.wal import session_wal
+from seqgate.gateway.cluster.wal.ended import StoredSessions
+from seqgate.gateway.cluster.wal.session_wal import Outcome, Step
+from seqgate.gateway.cluster.wal.wal_object import Seal
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.homes import bucket_home
+from seqgate.gateway.homes.bucket_home import uploaded_partitions
+from seqgate.gateway.metadata import leadership
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.runtime.coordinators.transaction_markers import RemoteMarkers
+from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
+from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
 from tests.simulation.planted.fault import Change, cluster_fault_in
 
 

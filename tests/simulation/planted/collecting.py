@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.parts.manifest import (
     Known,
     Manifest,
     Manifests,
@@ -15,11 +15,11 @@ from gateway.cluster.parts.manifest import (
     encode_manifest,
     manifest_key,
 )
-from gateway.cluster.uploads import collection, uploads
-from gateway.cluster.uploads.collection import Coverage
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
-from gateway.cluster.uploads.uploads import Uploads
-from log import PartitionLog
+from seqgate.gateway.cluster.uploads import collection, uploads
+from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
+from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault, fault_in
 from tests.simulation.worlds import World
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from gateway.coordinator.group import consumer_group, shard
-from gateway.coordinator.group.consumer_group import ConsumerMember
-from gateway.coordinator.group.offsets import GroupOffsets
-from gateway.coordinator.transactional import Pending, TransactionEnd
-from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from gateway.runtime.operations.operations import LoadedShard, Operations
-from gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.coordinator.group import consumer_group, shard
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerMember
+from seqgate.gateway.coordinator.group.offsets import GroupOffsets
+from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from seqgate.gateway.runtime.operations.operations import LoadedShard, Operations
+from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 

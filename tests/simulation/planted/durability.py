@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from gateway.handlers.records import produce
-from gateway.runtime.partitions.partition import Partition
-from log import Appended, FlushTicket, LocalDurability, Storage, retention
-from log.durability.log_start import LogStart
-from log.log_writer import LogWriter
-from log.partition_log import PartitionLog
+from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import Appended, FlushTicket, LocalDurability, Storage, retention
+from seqgate.log.durability.log_start import LogStart
+from seqgate.log.log_writer import LogWriter
+from seqgate.log.partition_log import PartitionLog
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from log.files.page_cache import SparseFile
-from log.files.sparse_disk import SparseDisk
+from seqgate.log.files.page_cache import SparseFile
+from seqgate.log.files.sparse_disk import SparseDisk
 from tests.faults.holes import Holes
 from tests.simulation.planted.fault import Change, bucket_fault, fault_in
 from tests.simulation.worlds import World

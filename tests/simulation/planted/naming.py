@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import LocalDurability
-from log.files.file_names import NAMES_SUFFIX
-from log.format.named_records import named_records
-from log.recovery.load import _Loader
-from log.state import names as names_state
-from log.state.names import Names, ReadNames, newest_names
-from log.state.record_states import Found, RecordRules, RecordStates
-from seq_validator.names import NO_OFFSET, NamedRecord, NameTable
-from seq_validator.names.entry import NameEntry
-from seq_validator.names.limit import TopicNames
+from seqgate.log import LocalDurability
+from seqgate.log.files.file_names import NAMES_SUFFIX
+from seqgate.log.format.named_records import named_records
+from seqgate.log.recovery.load import _Loader
+from seqgate.log.state import names as names_state
+from seqgate.log.state.names import Names, ReadNames, newest_names
+from seqgate.log.state.record_states import Found, RecordRules, RecordStates
+from seqgate.seq_validator.names import NO_OFFSET, NamedRecord, NameTable
+from seqgate.seq_validator.names.entry import NameEntry
+from seqgate.seq_validator.names.limit import TopicNames
 from tests.simulation.planted.fault import Change, fault_in
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import EMPTY
-from gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.producer_ids import claim_block
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.producer_ids import EmbeddedBlockStore, block_of
-from log import Appended, StorageFailed
-from pid_allocator import ProducerIdBlock
-from seq_validator import ACCEPTED, Duplicate, ProducerTable, RefusedBatches, Rejected, RejectionReason
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import EMPTY
+from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.producer_ids import claim_block
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore, block_of
+from seqgate.log import Appended, StorageFailed
+from seqgate.pid_allocator import ProducerIdBlock
+from seqgate.seq_validator import (
+    ACCEPTED,
+    Duplicate,
+    ProducerTable,
+    RefusedBatches,
+    Rejected,
+    RejectionReason,
+)
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 

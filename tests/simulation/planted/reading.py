@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FileRegion, PartitionLog
-from log.segments import indexes, transaction_index
-from log.segments.indexes import OFFSET_ENTRY
-from log.segments.reader import SegmentList
-from log.segments.segment import Segment
+from seqgate.log import FileRegion, PartitionLog
+from seqgate.log.segments import indexes, transaction_index
+from seqgate.log.segments.indexes import OFFSET_ENTRY
+from seqgate.log.segments.reader import SegmentList
+from seqgate.log.segments.segment import Segment
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.cluster.reading.bucket_reads import Contents
-from gateway.cluster.uploads import partition_uploads
+from seqgate.gateway.cluster.reading.bucket_reads import Contents
+from seqgate.gateway.cluster.uploads import partition_uploads
 from tests.simulation.planted.fault import Change, cluster_fault_in
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from log.partition_log import PartitionLog
-from log.recovery import load as recovery
-from log.recovery.checking import Checking
-from log.recovery.load import _Loader
-from log.recovery.producer_recovery import Undecided, load_producers
-from log.segments import scan
-from log.segments.scan import EVERYWHERE
-from log.segments.segment import Segment
-from seq_validator import ProducerTable
+from seqgate.log.partition_log import PartitionLog
+from seqgate.log.recovery import load as recovery
+from seqgate.log.recovery.checking import Checking
+from seqgate.log.recovery.load import _Loader
+from seqgate.log.recovery.producer_recovery import Undecided, load_producers
+from seqgate.log.segments import scan
+from seqgate.log.segments.scan import EVERYWHERE
+from seqgate.log.segments.segment import Segment
+from seqgate.seq_validator import ProducerTable
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 

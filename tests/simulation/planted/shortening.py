@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gateway.cluster.metadata import shared_log
-from gateway.cluster.uploads.collection import Collection
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import SharedLogContent
-from gateway.homes import metadata_snapshots
-from log.format.records import iterate_records
+from seqgate.gateway.cluster.metadata import shared_log
+from seqgate.gateway.cluster.uploads.collection import Collection
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import SharedLogContent
+from seqgate.gateway.homes import metadata_snapshots
+from seqgate.log.format.records import iterate_records
 from tests.simulation.planted.fault import Change, cluster_fault_in
 
 

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.cluster.metadata import shared_log
-from gateway.cluster.metadata.change import StoredChange, decode_change
-from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
-from gateway.cluster.wal import ended, session_wal
-from gateway.cluster.wal.ended import SealedWal
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
-from gateway.cluster.wal.sessions import RegisteredSession, Session
-from gateway.cluster.wal.wal_object import Seal
-from gateway.homes import bucket_start
-from gateway.homes.bucket_start import BucketStart
-from gateway.runtime.partitions.object_flusher import RoundReader
-from log.stopped import stored_batches
+from seqgate.gateway.cluster.metadata import shared_log
+from seqgate.gateway.cluster.metadata.change import StoredChange, decode_change
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
+from seqgate.gateway.cluster.wal import ended, session_wal
+from seqgate.gateway.cluster.wal.ended import SealedWal
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Session
+from seqgate.gateway.cluster.wal.wal_object import Seal
+from seqgate.gateway.homes import bucket_start
+from seqgate.gateway.homes.bucket_start import BucketStart
+from seqgate.gateway.runtime.partitions.object_flusher import RoundReader
+from seqgate.log.stopped import stored_batches
 from tests.simulation.planted.fault import Change, bucket_fault
 
 

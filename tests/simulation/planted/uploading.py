@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.cluster.objects.objects import Missing, ObjectStore
-from gateway.cluster.parts.manifest import PREFIX, PartitionKey
-from gateway.cluster.rebuild import history
-from gateway.cluster.uploads.collection import Collection, Coverage
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
-from gateway.cluster.wal import ended
-from gateway.cluster.wal.wal_object import Row, object_key
-from gateway.homes import bucket_start
-from log import PartitionLog
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore
+from seqgate.gateway.cluster.parts.manifest import PREFIX, PartitionKey
+from seqgate.gateway.cluster.rebuild import history
+from seqgate.gateway.cluster.uploads.collection import Collection, Coverage
+from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
+from seqgate.gateway.cluster.wal import ended
+from seqgate.gateway.cluster.wal.wal_object import Row, object_key
+from seqgate.gateway.homes import bucket_start
+from seqgate.log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault
 
 

@@ -15,8 +15,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.certify.scripts import SCRIPTS
-from gateway.cli import app
+from seqgate.gateway.certify.scripts import SCRIPTS
+from seqgate.gateway.cli import app
 
 LIMIT_S = 120.0
 PROGRAM = Path(__file__).with_name("producer.py")
@@ -29,7 +29,7 @@ def certify(*options: str) -> Result:
 
 def words(*options: str) -> list[str]:
     """Return the words that run the command in a process of its own."""
-    return [sys.executable, "-m", "gateway", "certify", *options]
+    return [sys.executable, "-m", "seqgate.gateway", "certify", *options]
 
 
 def command(mode: str) -> str:

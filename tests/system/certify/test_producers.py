@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.certify.certification import NotReady, certify
-from gateway.certify.judgement import Verdict
-from gateway.certify.run import Outcome, Setup
-from gateway.certify.scripts import SCRIPTS, named
+from seqgate.gateway.certify.certification import NotReady, certify
+from seqgate.gateway.certify.judgement import Verdict
+from seqgate.gateway.certify.run import Outcome, Setup
+from seqgate.gateway.certify.scripts import SCRIPTS, named
 from tests.support.gateway_process import REPOSITORY
 
 PROGRAM = Path(__file__).with_name("producer.py")

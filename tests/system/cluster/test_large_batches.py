@@ -12,8 +12,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gateway.cluster.wal.wal_object import WalObject, decode
-from gateway.server.server import RECEIVE_BUFFER_BYTES
+from seqgate.gateway.cluster.wal.wal_object import WalObject, decode
+from seqgate.gateway.server.server import RECEIVE_BUFFER_BYTES
 from tests.support.gateway_process import GatewayProcess
 
 TOPIC = "large"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.share_member import ACCEPT, REJECT, ShareMember, fill, said, share_group
 from tests.support.batches import Batch, Record

@@ -26,7 +26,16 @@ def store() -> Iterator[MotoServer]:
 
 def end_of(cluster: str, endpoint: str, tmp_path: Path) -> tuple[int, str]:
     """Run a gateway that can't start; return its exit code and its last line on stderr."""
-    command = [sys.executable, "-m", "gateway", "serve", "--listen", "127.0.0.1:0", "--cluster", cluster]
+    command = [
+        sys.executable,
+        "-m",
+        "seqgate.gateway",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--cluster",
+        cluster,
+    ]
     command += ["--data-dir", str(tmp_path / "cache"), "--set", f"seqgate.cluster.endpoint={endpoint}"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=os.environ | KEYS
@@ -103,7 +112,7 @@ def test_a_start_that_waits_for_its_store_can_be_stopped(tmp_path: Path) -> None
     command = [
         sys.executable,
         "-m",
-        "gateway",
+        "seqgate.gateway",
         "serve",
         "--listen",
         "127.0.0.1:0",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gateway.cli import app
+from seqgate.gateway.cli import app
 from tests.support.gateway_process import REPOSITORY
 
 
@@ -50,7 +50,7 @@ def seqgate(*arguments: str | Path, code: int | None = 0, stdin: bytes | None = 
 def seqgate_process(*arguments: str | Path) -> Outcome:
     """Run a command as a user does, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "gateway", *map(str, arguments)],
+        [sys.executable, "-m", "seqgate.gateway", *map(str, arguments)],
         cwd=REPOSITORY,
         env={**os.environ, "COLUMNS": "100"},
         capture_output=True,

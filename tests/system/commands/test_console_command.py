@@ -37,7 +37,7 @@ def test_the_port_of_another_server_is_refused(shared_gateway: GatewayProcess) -
 def test_without_its_packages_the_console_names_them() -> None:
     script = (
         "import sys; sys.modules['starlette'] = None\n"
-        "from gateway.cli import app\n"
+        "from seqgate.gateway.cli import app\n"
         "app(['console', '--listen', '127.0.0.1:0'], prog_name='seqgate')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -47,7 +47,7 @@ def test_without_its_packages_the_console_names_them() -> None:
 
 def test_other_commands_load_nothing_of_the_console() -> None:
     script = (
-        "import sys; import gateway.cli\n"
+        "import sys; import seqgate.gateway.cli\n"
         "print([name for name in ('starlette', 'uvicorn', 'jinja2', 'kafka') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

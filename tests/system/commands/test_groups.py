@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from gateway.admin.client import ask
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.groups.messages import (
     DescribeGroupRequest,
     ListGroupsRequest,
     ResetOffsetsRequest,
     TopicSelection,
 )
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, records
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from gateway.cli import app
+from seqgate.gateway.cli import app
 from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
 from tests.system.commands.conftest import seqgate, seqgate_process
 
@@ -50,7 +50,7 @@ def test_version() -> None:
 def test_completion_of_subcommands() -> None:
     words = {"COMP_WORDS": "seqgate topics de", "COMP_CWORD": "2", "_SEQGATE_COMPLETE": "complete_bash"}
     done = subprocess.run(
-        [sys.executable, "-m", "gateway"],
+        [sys.executable, "-m", "seqgate.gateway"],
         cwd=REPOSITORY,
         env={**os.environ, **words},
         capture_output=True,
@@ -165,7 +165,7 @@ def test_an_advertised_address_that_cannot_be_reached(tmp_path: Path) -> None:
 def test_following_ends_with_ctrl_c(gateway: GatewayProcess) -> None:
     there = ("--bootstrap", gateway.bootstrap)
     seqgate("topics", "create", "orders", *there)
-    follow = [sys.executable, "-m", "gateway", "consume", "orders", "--follow", *there]
+    follow = [sys.executable, "-m", "seqgate.gateway", "consume", "orders", "--follow", *there]
     with subprocess.Popen(
         # a test run in the background of a shell ignores the signal, and without `env` the command would, too
         ["env", "--default-signal=INT", *follow],
@@ -186,7 +186,7 @@ def test_following_ends_with_ctrl_c(gateway: GatewayProcess) -> None:
 def test_a_reader_that_has_enough(gateway: GatewayProcess) -> None:
     there = ("--bootstrap", gateway.bootstrap)
     seqgate("produce", "orders", "--create", *there, stdin=b"x\n" * 50_000)
-    consume = [sys.executable, "-m", "gateway", "consume", "orders", *there]
+    consume = [sys.executable, "-m", "seqgate.gateway", "consume", "orders", *there]
     with subprocess.Popen(
         consume, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -200,7 +200,7 @@ def test_a_reader_that_has_enough(gateway: GatewayProcess) -> None:
 
 
 def test_serving_imports_no_kafka_client_and_no_tables() -> None:
-    loaded = "import sys, gateway.cli, gateway.gateway; print(sorted({'kafka', 'rich'} & set(sys.modules)))"
+    loaded = "import sys, seqgate.gateway.cli, seqgate.gateway.gateway; print(sorted({'kafka', 'rich'} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", loaded], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True
     )
@@ -208,7 +208,7 @@ def test_serving_imports_no_kafka_client_and_no_tables() -> None:
 
 
 def test_the_demo_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.demo.find_spec", lambda name: None if name == "pyspark" else name)
+    monkeypatch.setattr("seqgate.gateway.demo.find_spec", lambda name: None if name == "pyspark" else name)
     assert seqgate("demo", code=1).stderr == (
         "seqgate: the package pyspark, which the demo needs, is not installed; run: pip install 'seqgate[demo]'\n"
     )

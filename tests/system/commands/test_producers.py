@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.runtime.loop.machine import Machine
-from log import Storage
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.log import Storage
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.clients import create_topic, described_producers, next_producer_id, produce
 from tests.system.commands.conftest import seqgate

@@ -21,7 +21,15 @@ TIMEOUT_S = 60
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A gateway with its console."""
-    command = [sys.executable, "-m", "gateway", "serve", "--console", "--listen", f"127.0.0.1:{free_port()}"]
+    command = [
+        sys.executable,
+        "-m",
+        "seqgate.gateway",
+        "serve",
+        "--console",
+        "--listen",
+        f"127.0.0.1:{free_port()}",
+    ]
     with subprocess.Popen(
         [*command, "--data-dir", str(tmp_path / "data")],
         cwd=REPOSITORY,
@@ -58,7 +66,7 @@ def test_the_console_shows_the_gateway_and_ends_with_it(serving: subprocess.Pope
 
 
 def test_several_workers_are_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gateway", "serve", "--console", "--workers", "2"]
+    command = [sys.executable, "-m", "seqgate.gateway", "serve", "--console", "--workers", "2"]
     done = subprocess.run(
         [*command, "--data-dir", str(tmp_path / "data")],
         cwd=REPOSITORY,

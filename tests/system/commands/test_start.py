@@ -18,10 +18,10 @@ UNUSED = {
     "rich",
     "pydantic",
     "kafka",
-    "gateway.cli",
-    "gateway.demo",
+    "seqgate.gateway.cli",
+    "seqgate.gateway.demo",
     "redis",
-    "gateway.config.kept_brokers",
+    "seqgate.gateway.config.kept_brokers",
 }
 """The modules that a gateway must not import when it serves, because only commands or certain settings need them."""
 
@@ -30,7 +30,7 @@ def test_serve_imports_only_what_a_gateway_needs(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data", environment={"PYTHONPROFILEIMPORTTIME": "1"}) as gateway:
         lines = gateway.stderr_text().splitlines()
     imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-    assert {"gateway.gateway", "uvloop"} <= imported
+    assert {"seqgate.gateway.gateway", "uvloop"} <= imported
     assert UNUSED & imported == set()
 
 
@@ -40,7 +40,7 @@ def test_a_hidden_package_is_told_in_one_sentence(tmp_path: Path, words: list[st
     (tmp_path / hiding).parent.mkdir(exist_ok=True)
     (tmp_path / hiding).write_text("raise RuntimeError\n")
     done = subprocess.run(
-        [sys.executable, "-m", "gateway", *words],
+        [sys.executable, "-m", "seqgate.gateway", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from typer.testing import CliRunner
 
-from gateway.admin.client import ask
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.transactions.messages import (
     DescribeTransactionRequest,
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from gateway.cli import app
+from seqgate.gateway.cli import app
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire

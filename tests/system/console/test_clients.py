@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, expect
 
-from gateway.console.metrics.listener import MetricsListener
-from gateway.console.metrics.rates import clients_of
+from seqgate.gateway.console.metrics.listener import MetricsListener
+from seqgate.gateway.console.metrics.rates import clients_of
 from tests.support.chromium import NARROW, WIDE, watched
 from tests.support.console_process import console_process
 from tests.support.gateway_cluster import await_true

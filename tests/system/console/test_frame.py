@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gateway.console.pages import PAGES
+from seqgate.gateway.console.pages import PAGES
 from tests.support.chromium import NARROW, WIDE, Watched, watched
 from tests.tiers import in_tiers
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_compat.session import JARS_VARIABLE
+from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 from tests.support.gateway_process import REPOSITORY
 from tests.support.setup_peers import spark_connector_libs
 
-SCRIPT = "import sys; from pathlib import Path; from gateway.demo import run_demo; sys.exit(run_demo({}))"
+SCRIPT = (
+    "import sys; from pathlib import Path; from seqgate.gateway.demo import run_demo; sys.exit(run_demo({}))"
+)
 
 
 def demo(arguments: str) -> subprocess.CompletedProcess[str]:

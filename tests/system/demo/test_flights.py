@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gateway.demo.processes import write_flights
-from gateway.demo.producers import Task, flights
+from seqgate.gateway.demo.processes import write_flights
+from seqgate.gateway.demo.producers import Task, flights
 
 
 def test_lines_carry_row_numbers_keys_and_typed_values(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from gateway.config import load_config
-from gateway.config.exposure import exposure_complaint
-from gateway.serving import parse
+from seqgate.gateway.config import load_config
+from seqgate.gateway.config.exposure import exposure_complaint
+from seqgate.gateway.serving import parse
 from tests.support.container import USER_ID
 from tests.support.dockerfile import read_stages
 from tests.support.gateway_process import REPOSITORY

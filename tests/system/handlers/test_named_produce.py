@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.records.produce import MANY_TO_OPEN
+from seqgate.gateway.handlers.records.produce import MANY_TO_OPEN
 from tests.compat.topics import fresh_topic, stored_batches
 from tests.support.batches import Batch
 from tests.support.gateway_process import GatewayProcess

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
-from gateway.admin.client import ask
+from seqgate.gateway.admin.backlog.messages import BacklogPage, BacklogRequest
+from seqgate.gateway.admin.client import ask
 from tests.compat.clients.test_backlog_quota import Reader, reading
 from tests.compat.groups.members import await_that
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches

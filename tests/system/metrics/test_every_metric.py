@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.metrics.metric import Kind, Metric
-from gateway.metrics.table import METRICS
+from seqgate.gateway.metrics.metric import Kind, Metric
+from seqgate.gateway.metrics.table import METRICS
 from tests.support.batches import Batch, records
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port

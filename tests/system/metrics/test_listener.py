@@ -124,8 +124,8 @@ def test_a_gateway_without_the_setting_imports_none_of_it(tmp_path: Path) -> Non
     with GatewayProcess(tmp_path / "data", environment={"PYTHONPROFILEIMPORTTIME": "1"}) as gateway:
         pass
     imported = gateway.stderr_text()
-    assert "gateway.server.dispatcher" in imported
-    for module in ("gateway.metrics", "prometheus_client", "h11"):
+    assert "seqgate.gateway.server.dispatcher" in imported
+    for module in ("seqgate.gateway.metrics", "prometheus_client", "h11"):
         assert f"{module}\n" not in imported
 
 

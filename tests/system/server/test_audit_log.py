@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.client import ask
-from gateway.admin.pids.messages import ClaimBlockRequest
-from gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.pids.messages import ClaimBlockRequest
+from seqgate.gateway.admin.status.messages import StatusRequest
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.homes.home import StartFailed
-from gateway.testing import BrokerProcess
-from gateway.testing.data_directory import VARIABLE
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.testing import BrokerProcess
+from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.gateway.testing.exchanges import batch, initialise, produce_on
 from tests.support.wire import Closed, Plain, Wire
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway.documentation import pages
-from gateway.testing import BrokerProcess, Kind
-from gateway.testing.control.routes import ROUTES
-from gateway.testing.control.serving import address_complaint
+from seqgate.gateway.documentation import pages
+from seqgate.gateway.testing import BrokerProcess, Kind
+from seqgate.gateway.testing.control.routes import ROUTES
+from seqgate.gateway.testing.control.serving import address_complaint
 from tests.gateway.testing.exchanges import batch, initialise, produce_on
 from tests.support.wire import Closed, Wire
 
@@ -175,7 +175,7 @@ def test_only_the_loopback_interface_is_listened_on(address: str, is_allowed: bo
 
 
 def seqgate(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", *words]
+    command = [sys.executable, "-m", "seqgate.gateway", *words]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -14,16 +14,25 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.faults.control_client import ask
-from gateway.testing import BrokerProcess
-from gateway.testing.data_directory import VARIABLE
+from seqgate.gateway.admin.faults.control_client import ask
+from seqgate.gateway.testing import BrokerProcess
+from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.support.wire import Wire
 
-SERVE = [sys.executable, "-m", "gateway", "serve", "--listen", "127.0.0.1:0", "--test-control", "127.0.0.1:0"]
+SERVE = [
+    sys.executable,
+    "-m",
+    "seqgate.gateway",
+    "serve",
+    "--listen",
+    "127.0.0.1:0",
+    "--test-control",
+    "127.0.0.1:0",
+]
 LIMIT_S = 60.0
 PARENT = """
 import os, signal, sys
-from gateway.testing import BrokerProcess
+from seqgate.gateway.testing import BrokerProcess
 broker = BrokerProcess()
 broker.start()
 print(broker._process.pid, broker.directory, flush=True)
@@ -160,13 +169,13 @@ def test_a_broker_imports_only_what_it_needs(place: Path) -> None:
         pass
     lines = place.with_suffix(".errors").read_text().splitlines()
     imported = {line.rpartition("|")[2].strip() for line in lines}
-    assert "gateway.testing.control.serving" in imported
+    assert "seqgate.gateway.testing.control.serving" in imported
     needless = {
         "hypothesis",
         "http.client",
         "typer",
         "kafka",
-        "gateway.testing.broker_process",
-        "gateway.console",
+        "seqgate.gateway.testing.broker_process",
+        "seqgate.gateway.console",
     }
     assert imported & needless == set()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.protocol.error_answers import NOT_MADE
-from gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.protocol.error_answers import NOT_MADE
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.compat.differential.logins.visit import Table, Visit, authenticate, is_open, is_served, shake
 from tests.compat.differential.peer import Peer
 from tests.support.full_requests import full_request, versions_of

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.compat.differential.logins.visit import (
     Table,
     Visit,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from gateway.security.sasl.scram_credential import ScramHash, salt_password
+from seqgate.gateway.security.sasl.scram_credential import ScramHash, salt_password
 from tests.compat.differential.logins.endpoints import SESSION_MS, SUPER_USER, Endpoint, password_of
 from tests.compat.differential.peer import Peer, Refused, Transcript, Unsettled
 from tests.compat.differential.settling import await_applied

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.rights.scenes import AS_SUPER_USER
 from tests.support.wire import Plain

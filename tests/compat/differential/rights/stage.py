@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from tests.compat.differential.peer import Peer, Topic, Transcript
 from tests.compat.differential.rights.endpoints import Endpoint
 from tests.compat.differential.settling import await_applied

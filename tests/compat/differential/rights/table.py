@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.compat.differential.peer import Refused, Transcript, Unsettled
 from tests.compat.differential.rights.endpoints import Endpoint
 from tests.compat.differential.rights.stage import Ask, Right, Stage, steps

@@ -9,7 +9,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from typing import Any
 
-from log.format.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
+from seqgate.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.gateway.telemetry.support import counter, gauge, payload

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from log.format.record_batch import DELETE_HORIZON_FLAG, parse_header, whole_batches
-from log.format.records import iterate_records
+from seqgate.log.format.record_batch import DELETE_HORIZON_FLAG, parse_header, whole_batches
+from seqgate.log.format.records import iterate_records
 from tests.compat.differential.peer import Peer, Topic, Unsettled, fetch_request
 from tests.compat.differential.scenario import scenario
 from tests.compat.differential.transactional import ABORT, COMMIT, TransactionalProducer

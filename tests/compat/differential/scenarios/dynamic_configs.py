@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gateway.config.kept_brokers import BY_KEPT_NAME, READ_ONLY
-from gateway.config.setting import render
+from seqgate.gateway.config.kept_brokers import BY_KEPT_NAME, READ_ONLY
+from seqgate.gateway.config.setting import render
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.support.wire import Plain

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.tokens import Issuer, key_set

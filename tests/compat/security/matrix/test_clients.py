@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.compat.security.matrix.client import Client, Refusal, Refused
 from tests.compat.security.matrix.endpoint import Account, Endpoint, Way, running_endpoint
 from tests.compat.security.matrix.jvm import Jvm, stopped

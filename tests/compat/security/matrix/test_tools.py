@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.compat.security.matrix.endpoint import Account, Endpoint, Way, running_endpoint
 from tests.compat.security.matrix.jvm import write_properties
 from tests.compat.security.test_delegation_token_tools import CREATED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.compat.security.matrix.client import Client, Refusal, Refused
 from tests.compat.security.matrix.endpoint import Endpoint, Way, running_endpoint
 from tests.compat.security.matrix.jvm import stopped

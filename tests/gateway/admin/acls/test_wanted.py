@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.acls.command import (
+from seqgate.gateway.admin.acls.command import (
     Actions,
     Holders,
     WrongOptions,
@@ -13,7 +13,7 @@ from gateway.admin.acls.command import (
     filters,
     parse_operation,
 )
-from gateway.security.acls.access import AclFilter, Operation, PatternType, ResourceType
+from seqgate.gateway.security.acls.access import AclFilter, Operation, PatternType, ResourceType
 
 TOPIC, GROUP, TX = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 ALICE = Holders(allowed=["User:alice"])

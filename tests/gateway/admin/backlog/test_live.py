@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.backlog.messages import BacklogRequest
-from gateway.admin.request import ControlError
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.admin.backlog.messages import BacklogRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -15,15 +15,15 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.admin.cluster.messages import Imported, Verification
-from gateway.cli import app
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import Buffer, ObjectStore, Refused, StoreFailed, joined
-from gateway.cluster.wal.sessions import CHANGE_MAGIC
-from gateway.config import Config, load_config
-from gateway.gateway import Gateway
-from gateway.homes.home import StartFailed
-from gateway.runtime.loop.machine import Machine
+from seqgate.gateway.admin.cluster.messages import Imported, Verification
+from seqgate.gateway.cli import app
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import Buffer, ObjectStore, Refused, StoreFailed, joined
+from seqgate.gateway.cluster.wal.sessions import CHANGE_MAGIC
+from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.runtime.loop.machine import Machine
 from tests.gateway.homes.test_uploads import TOPIC, Running, running
 from tests.support.batches import Batch, records
 
@@ -275,7 +275,7 @@ async def test_an_import_is_resumed_amid_the_metadata(
     data: Path, changing: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as small:
-        small.setattr("gateway.cluster.metadata.shared_log.PIECE_BYTES", 1)
+        small.setattr("seqgate.gateway.cluster.metadata.shared_log.PIECE_BYTES", 1)
         changing(refuse_changes_after(1))
         assert "the store is full" in await asyncio.to_thread(refusal, data)
     monkeypatch.undo()

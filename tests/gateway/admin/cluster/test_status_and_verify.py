@@ -13,13 +13,13 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.admin.cluster.messages import ClusterState, Verification
-from gateway.admin.cluster.verification import verify as verified
-from gateway.cli import app
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.wal.sessions import encode_boundary
-from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, boundary_key
+from seqgate.gateway.admin.cluster.messages import ClusterState, Verification
+from seqgate.gateway.admin.cluster.verification import verify as verified
+from seqgate.gateway.cli import app
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.wal.sessions import encode_boundary
+from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, boundary_key
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.homes.test_uploads import running
 from tests.support.simulated_objects import ROUGH, SimulatedBucket, SimulatedObjects

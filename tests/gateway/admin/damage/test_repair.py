@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from gateway.admin.damage.messages import Repair
-from gateway.admin.status.messages import StatusRequest
-from gateway.cli import app
-from gateway.runtime.partitions.partition import Partition
-from log import LogDirectory, Storage
-from log.directory.stored_logs import RECOVERY_POINTS
-from log.format.record_batch import whole_batches
+from seqgate.gateway.admin.damage.messages import Repair
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.cli import app
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import LogDirectory, Storage
+from seqgate.log.directory.stored_logs import RECOVERY_POINTS
+from seqgate.log.format.record_batch import whole_batches
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

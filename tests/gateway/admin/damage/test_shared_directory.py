@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from gateway.admin.damage.messages import Repair
-from gateway.cli import app
-from gateway.metadata.records import PartitionRecord, TopicRecord
-from gateway.workers.metadata_writer import METADATA_DIRECTORY
-from gateway.workers.seating import registration
-from gateway.workers.shared_directory import SharedDirectory, recover_whole, share_of
-from log import CorruptRecord, LogConfig, LogDirectory, Storage
-from log.format.record_batch import whole_batches
-from log.sharing import is_shared, release
+from seqgate.gateway.admin.damage.messages import Repair
+from seqgate.gateway.cli import app
+from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord
+from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY
+from seqgate.gateway.workers.seating import registration
+from seqgate.gateway.workers.shared_directory import SharedDirectory, recover_whole, share_of
+from seqgate.log import CorruptRecord, LogConfig, LogDirectory, Storage
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.sharing import is_shared, release
 from tests.log.support import NOW_MS, batch, flush
 
 TOPIC_ID = uuid.UUID(int=7)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.gateways.messages import (
+from seqgate.gateway.admin.gateways.messages import (
     Drained,
     DrainRequest,
     GatewayRow,
@@ -15,7 +15,7 @@ from gateway.admin.gateways.messages import (
     Moved,
     MoveRequest,
 )
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, commit, node_of_two, partition

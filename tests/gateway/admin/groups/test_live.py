@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupRow,
@@ -15,8 +15,8 @@ from gateway.admin.groups.messages import (
     ResetOffsetsRequest,
     TopicSelection,
 )
-from gateway.admin.request import ControlError
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admin.groups.messages import ResetTarget
-from gateway.admin.groups.new_offset import (
+from seqgate.gateway.admin.groups.messages import ResetTarget
+from seqgate.gateway.admin.groups.new_offset import (
     NOTHING_SO_LATE,
     TO_HIGH_WATERMARK,
     TO_LOG_START,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.groups.command import reset_target, topic_selections
-from gateway.admin.groups.messages import TopicSelection
-from gateway.admin.times import timestamp_ms
+from seqgate.gateway.admin.groups.command import reset_target, topic_selections
+from seqgate.gateway.admin.groups.messages import TopicSelection
+from seqgate.gateway.admin.times import timestamp_ms
 
 NONE: dict[str, Any] = {
     "earliest": False,

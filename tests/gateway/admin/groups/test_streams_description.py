@@ -9,9 +9,9 @@ from kio.schema.streams_group_describe.v0 import response as described
 from kio.schema.types import GroupId
 from kio.static.constants import EntityType
 
-from gateway.admin.groups.command import print_description
-from gateway.admin.groups.messages import GroupDescription, StreamsState, StreamsTasks
-from gateway.admin.groups.remote import streams_description
+from seqgate.gateway.admin.groups.command import print_description
+from seqgate.gateway.admin.groups.messages import GroupDescription, StreamsState, StreamsTasks
+from seqgate.gateway.admin.groups.remote import streams_description
 from tests.support.wire import Plain, build, entity
 
 RESPONSE = entity("streams_group_describe", 0, EntityType.response)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.logs.command import _print
-from gateway.admin.logs.messages import LogLine
+from seqgate.gateway.admin.logs.command import _print
+from seqgate.gateway.admin.logs.messages import LogLine
 
 
 def test_no_text_of_a_client_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

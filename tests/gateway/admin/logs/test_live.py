@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.logs.messages import LogLinesRequest
-from gateway.admin.request import ControlError
-from gateway.runtime.loop.recent_lines import LINES_KEPT, RecentLine
+from seqgate.gateway.admin.logs.messages import LogLinesRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.runtime.loop.recent_lines import LINES_KEPT, RecentLine
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
 
@@ -17,7 +17,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     lines = [
         RecentLine(number, 99, "INFO", "gateway", f"line {number}", None) for number in range(1, count + 1)
     ]
-    monkeypatch.setattr("gateway.admin.logs.live.recent_lines", lambda: tuple(lines))
+    monkeypatch.setattr("seqgate.gateway.admin.logs.live.recent_lines", lambda: tuple(lines))
 
 
 async def test_the_newest_lines_the_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

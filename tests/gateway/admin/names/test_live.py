@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.names import live as live_names
-from gateway.admin.names.messages import NameRow, NamesRequest
-from gateway.admin.request import ControlError
-from gateway.runtime.upkeep import name_keeping
+from seqgate.gateway.admin.names import live as live_names
+from seqgate.gateway.admin.names.messages import NameRow, NamesRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.runtime.upkeep import name_keeping
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.groups.test_name_offsets import append, be_behind, partition_of, write
 from tests.gateway.handlers.requests import create

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.partitions.messages import Reopened, ReopenRequest
-from gateway.admin.request import ControlError
-from gateway.runtime.partitions.partition import Partition
-from log import Storage
+from seqgate.gateway.admin.partitions.messages import Reopened, ReopenRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.pids.stopped import (
+from seqgate.gateway.admin.pids.stopped import (
     BY_HAND,
     CLAIMED,
     GIVEN_UP,
@@ -21,8 +21,8 @@ from gateway.admin.pids.stopped import (
     list_blocks_blocks,
     move_next_blocks,
 )
-from gateway.admin.request import ControlError
-from pid_allocator import ProducerIdAllocator, ProducerIdBlock
+from seqgate.gateway.admin.request import ControlError
+from seqgate.pid_allocator import ProducerIdAllocator, ProducerIdBlock
 from tests.pid_allocator.memory_store import MemoryStore
 
 NOW_MS = 1_700_000_000_000

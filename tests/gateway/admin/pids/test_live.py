@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.pids.messages import (
+from seqgate.gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
     MoveNextRequest,
 )
-from gateway.admin.pids.stopped import BY_HAND, IN_USE
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.pids.stopped import BY_HAND, IN_USE
+from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.support import NOW_MS, open_node
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.producers.messages import ListProducersRequest, ProducerRow
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerRow
+from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

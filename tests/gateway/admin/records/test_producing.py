@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.admin.records.producing import produce
-from gateway.admin.records.texts import ProducedRecord
-from gateway.admin.remote.cluster import connected
-from gateway.admin.request import ControlError
-from gateway.testing import Broker
+from seqgate.gateway.admin.records.producing import produce
+from seqgate.gateway.admin.records.texts import ProducedRecord
+from seqgate.gateway.admin.remote.cluster import connected
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.testing import Broker
 
 WRONG = "line 2: no key separator ':' in the line"
 WHOLE = ProducedRecord(b"whole")

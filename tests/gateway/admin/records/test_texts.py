@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.admin.records.texts import (
+from seqgate.gateway.admin.records.texts import (
     LineFormat,
     ProducedRecord,
     json_line,

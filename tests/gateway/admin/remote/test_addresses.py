@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.remote.addresses import parse_addresses, shown_address
+from seqgate.gateway.admin.remote.addresses import parse_addresses, shown_address
 
 
 @pytest.mark.parametrize(

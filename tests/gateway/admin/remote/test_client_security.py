@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.remote.client_security import OPEN, client_security, read_client_security
-from gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.client_security import OPEN, client_security, read_client_security
+from seqgate.gateway.admin.request import ControlError
 from tests.support.certificates import Authority
 
 SECRET = "p4ss-w0rd"

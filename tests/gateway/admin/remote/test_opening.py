@@ -13,8 +13,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from gateway.admin.remote.cluster import opened
-from gateway.testing import Broker
+from seqgate.gateway.admin.remote.cluster import opened
+from seqgate.gateway.testing import Broker
 
 TIMEOUT_S = 120.0
 

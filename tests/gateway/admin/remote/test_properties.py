@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admin.remote.client_security import parse_properties
+from seqgate.gateway.admin.remote.client_security import parse_properties
 
 
 @pytest.mark.parametrize(

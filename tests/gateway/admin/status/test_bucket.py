@@ -10,10 +10,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.admin.status.messages import BucketState, Status
-from gateway.cli import app
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.uploads.progress import UploadProgress
+from seqgate.gateway.admin.status.messages import BucketState, Status
+from seqgate.gateway.cli import app
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.uploads.progress import UploadProgress
 from tests.gateway.homes.test_uploads import Running, running
 
 CACHE_BYTES = 1 << 30

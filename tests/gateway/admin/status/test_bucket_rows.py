@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.status.command import FIRST_ESTIMATE_MS, bucket_rows
-from gateway.admin.status.messages import BucketState
+from seqgate.gateway.admin.status.command import FIRST_ESTIMATE_MS, bucket_rows
+from seqgate.gateway.admin.status.messages import BucketState
 
 DAY_MS = 24 * 3_600_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.admin.status.command import cluster_rows
-from gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.status.command import cluster_rows
+from seqgate.gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
 
 DIRECTORY = LogDir("/data", None, 10, 1_000, 900)
 BROKER = Broker(1, "one:9092", "r1", None, [DIRECTORY], {0: (3, 13), 1: (4, 18)})

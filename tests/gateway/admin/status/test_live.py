@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.admin.status.command import _is_wrong, _rows, joined_status
-from gateway.admin.status.messages import StatusRequest
-from gateway.config import Config
+from seqgate.gateway.admin.status.command import _is_wrong, _rows, joined_status
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, open_node

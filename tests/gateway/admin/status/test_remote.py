@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.connection import BrokerAddress
-from gateway.admin.request import ControlError
-from gateway.admin.status import remote
-from gateway.admin.status.messages import ClusterStatus
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.connection import BrokerAddress
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.status import remote
+from seqgate.gateway.admin.status.messages import ClusterStatus
 
 SILENT = 9
 """The port of a broker that does not answer."""

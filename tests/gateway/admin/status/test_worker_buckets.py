@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.admin.status.command import joined_bucket
-from gateway.admin.status.messages import BucketState
-from gateway.cluster.cache.cache_state import CacheState
-from gateway.cluster.uploads.progress import UploadProgress
+from seqgate.gateway.admin.status.command import joined_bucket
+from seqgate.gateway.admin.status.messages import BucketState
+from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.uploads.progress import UploadProgress
 
 CACHE = CacheState(local_bytes=10, max_bytes=100, blocks_fetched=1, blocks_waited_for=2, bytes_evicted=3)
 UPLOADS = UploadProgress(

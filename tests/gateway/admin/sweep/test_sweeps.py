@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.request import ControlError
-from gateway.admin.sweep.messages import LeakRow, SweepPage, SweepRequest, SweepResultRequest
-from gateway.admin.sweep.sweeps import Sweeps
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.transaction.rules import Producer
-from gateway.runtime.upkeep.background_jobs import FileDeletion
-from log.stopped import LeakKind
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.sweep.messages import LeakRow, SweepPage, SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.runtime.upkeep.background_jobs import FileDeletion
+from seqgate.log.stopped import LeakKind
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch, delete_records

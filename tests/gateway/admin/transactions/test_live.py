@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.request import MAX_PAGE_ROWS, ControlError, Request
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, Request
+from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,
@@ -18,11 +18,11 @@ from gateway.admin.transactions.messages import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from gateway.coordinator.transaction.rules import TransactionLimits
-from gateway.metadata.image import TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators import transaction_coordinator
-from gateway.runtime.partitions.partition import Partition
-from log import Storage
+from seqgate.gateway.coordinator.transaction.rules import TransactionLimits
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators import transaction_coordinator
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 import typer
 
-from gateway.admin.operations import answer_stopped
-from gateway.admin.request import ControlError, Request
-from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.users.command import credential_for, read_password
-from gateway.admin.users.messages import (
+from seqgate.gateway.admin.operations import answer_stopped
+from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.users.command import credential_for, read_password
+from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
     ChangedUser,
     CredentialRow,
@@ -22,10 +22,10 @@ from gateway.admin.users.messages import (
     RemoveUserRequest,
     UserRow,
 )
-from gateway.config import load_config
-from gateway.security.sasl.scram_credential import ScramHash
-from log import Storage
-from log.stopped import LOCK
+from seqgate.gateway.config import load_config
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
+from seqgate.log import Storage
+from seqgate.log.stopped import LOCK
 from tests.gateway.admin.answers import all_pages
 from tests.gateway.admin.answers import answer as live_answer
 from tests.gateway.handlers.support import NOW_MS, open_node

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.request import MAX_ANSWER_BYTES, ControlError
-from gateway.admin.verdicts.messages import ListVerdictsRequest
-from gateway.runtime.partitions.verdicts import VERDICTS_KEPT
+from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, ControlError
+from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest
+from seqgate.gateway.runtime.partitions.verdicts import VERDICTS_KEPT
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.batches import Batch, records

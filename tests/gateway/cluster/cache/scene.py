@@ -6,8 +6,8 @@ import asyncio
 import random
 import uuid
 
-from log import Place, Storage
-from log.sparse import BLOCK_BYTES, SegmentKey, SparseDisk, SparseFile
+from seqgate.log import Place, Storage
+from seqgate.log.sparse import BLOCK_BYTES, SegmentKey, SparseDisk, SparseFile
 from tests.faults.simulated_disk import SimulatedDisk
 
 TOPIC_ID = uuid.UUID(int=7)

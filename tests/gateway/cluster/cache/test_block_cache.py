@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from gateway.cluster.cache.block_cache import HELD_AT_ONCE, BlockCache
-from log.sparse import BLOCK_BYTES
+from seqgate.gateway.cluster.cache.block_cache import HELD_AT_ONCE, BlockCache
+from seqgate.log.sparse import BLOCK_BYTES
 from tests.gateway.cluster.cache.scene import CachedDirectory
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.cache import part_reader
-from gateway.cluster.cache.bucket import BucketSource, BucketThread, WaitingSource
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import Missing, ObjectStore
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.cache import part_reader
+from seqgate.gateway.cluster.cache.bucket import BucketSource, BucketThread, WaitingSource
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore
+from seqgate.gateway.cluster.parts.manifest import (
     Manifest,
     PartitionKey,
     PartRef,
@@ -25,8 +25,8 @@ from gateway.cluster.parts.manifest import (
     part_key,
     part_name,
 )
-from gateway.cluster.parts.part_object import BLOCK_BYTES, PartHead, encode_part
-from log.sparse import SegmentKey
+from seqgate.gateway.cluster.parts.part_object import BLOCK_BYTES, PartHead, encode_part
+from seqgate.log.sparse import SegmentKey
 
 PARTITION = PartitionKey(uuid.UUID(int=7), 3)
 KEY = SegmentKey(*PARTITION, 100)

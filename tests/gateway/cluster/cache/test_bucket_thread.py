@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.cache.bucket import BucketThread
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import Missing, ObjectStore
+from seqgate.gateway.cluster.cache.bucket import BucketThread
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore
 
 
 class Store(DirectoryObjects):

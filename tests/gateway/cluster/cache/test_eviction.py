@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from gateway.cluster.cache.block_cache import BlockCache
-from gateway.cluster.cache.eviction import NO_LIMIT, SHARE_EVICTED, Eviction
-from log.sparse import BLOCK_BYTES, SegmentKey
+from seqgate.gateway.cluster.cache.block_cache import BlockCache
+from seqgate.gateway.cluster.cache.eviction import NO_LIMIT, SHARE_EVICTED, Eviction
+from seqgate.log.sparse import BLOCK_BYTES, SegmentKey
 from tests.gateway.cluster.cache.scene import TOPIC_ID, CachedDirectory
 
 BLOCKS = 8

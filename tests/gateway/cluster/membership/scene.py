@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from gateway.cluster.membership.silence import Lease, Watched, Watcher
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import Session
-from gateway.cluster.wal.wal_object import NONCE_BYTES
+from seqgate.gateway.cluster.membership.silence import Lease, Watched, Watcher
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import Session
+from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES
 from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, SimulatedObjects
 
 LEASE_S = 6.0

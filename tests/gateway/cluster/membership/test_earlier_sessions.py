@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway.cluster.membership.silence import conviction_s, end_earlier
-from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, register, sessions
+from seqgate.gateway.cluster.membership.silence import conviction_s, end_earlier
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, register, sessions
 from tests.gateway.cluster.membership.scene import LEASE_S
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, SimulatedBucket, SimulatedObjects

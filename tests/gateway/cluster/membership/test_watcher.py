@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gateway.cluster.membership import silence as watcher_module
-from gateway.cluster.membership.silence import (
+from seqgate.gateway.cluster.membership import silence as watcher_module
+from seqgate.gateway.cluster.membership.silence import (
     LOOKS_PER_LEASE,
     Lease,
     Verdict,
@@ -17,11 +17,11 @@ from gateway.cluster.membership.silence import (
     Watcher,
     conviction_s,
 )
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.wal.ended import SealedWal, seal
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import encode_boundary
-from gateway.cluster.wal.wal_object import WalObject, boundary_key, encode, object_key
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.wal.ended import SealedWal, seal
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import encode_boundary
+from seqgate.gateway.cluster.wal.wal_object import WalObject, boundary_key, encode, object_key
 from tests.gateway.cluster.membership.scene import BEAT_S, LEASE_S, Member, Scene, watched
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, SimulatedObjects
@@ -261,7 +261,9 @@ def test_a_lease_from_the_time_of_the_confirmation_would_be_found() -> None:
 
 
 def test_a_conviction_without_waiting_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cluster.membership.silence.conviction_s", lambda lease_s: lease_s / 2)
+    monkeypatch.setattr(
+        "seqgate.gateway.cluster.membership.silence.conviction_s", lambda lease_s: lease_s / 2
+    )
     monkeypatch.setattr(watcher_module, "conviction_s", lambda lease_s: lease_s / 2)
     assert [breach for seed in SEEDS for breach in late_lives(seed)]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.cluster.metadata.shared_log import SharedLog
-from gateway.cluster.metadata.snapshot import encode_snapshot, image_batches
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog
+from seqgate.gateway.cluster.metadata.snapshot import encode_snapshot, image_batches
+from seqgate.gateway.cluster.wal.sessions import (
     RegisteredSession,
     SessionFacts,
     SharedLogContent,
@@ -12,8 +12,8 @@ from gateway.cluster.wal.sessions import (
     encode_boundary,
     register,
 )
-from gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 
 FACTS = SessionFacts("cluster-a", 1_000, "host-1", "0.1.0")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.metadata.change import (
+from seqgate.gateway.cluster.metadata.change import (
     CHANGE,
     PIECE,
     CorruptChange,
@@ -15,8 +15,8 @@ from gateway.cluster.metadata.change import (
     encode_change,
     placed_batch,
 )
-from log import IncompatibleFormat
-from log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.log import IncompatibleFormat
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 
 NONCE = bytes(range(16))
 BATCH = placed_batch(build_batch([NewRecord(b"one", timestamp=5), NewRecord(b"two", timestamp=6)]), 7)

@@ -7,16 +7,16 @@ import logging
 
 import pytest
 
-from gateway.cluster.metadata.shared_log import metadata_batches, read_all_metadata, read_metadata
-from gateway.cluster.metadata.snapshot import CorruptSnapshot
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.metadata.shared_log import metadata_batches, read_all_metadata, read_metadata
+from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot
+from seqgate.gateway.cluster.wal.sessions import (
     CorruptRegistration,
     LogShortened,
     SharedLogContent,
     register_next,
 )
-from gateway.cluster.wal.wal_object import registration_key, snapshot_key
-from log.format.records import iterate_records
+from seqgate.gateway.cluster.wal.wal_object import registration_key, snapshot_key
+from seqgate.log.format.records import iterate_records
 from tests.gateway.cluster.metadata.shortened_logs import FACTS, batch, shorten, snapshot, written
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, SimulatedBucket, SimulatedObjects

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cluster.metadata.shared_log import SharedLog
-from gateway.cluster.wal.sessions import LogShortened
-from gateway.cluster.wal.wal_object import registration_key
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog
+from seqgate.gateway.cluster.wal.sessions import LogShortened
+from seqgate.gateway.cluster.wal.wal_object import registration_key
 from tests.gateway.cluster.metadata.shortened_logs import batch, shorten, snapshot, written
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects

@@ -9,18 +9,18 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.metadata import snapshot as codec
-from gateway.cluster.metadata.change import placed_batch
-from gateway.cluster.metadata.snapshot import (
+from seqgate.gateway.cluster.metadata import snapshot as codec
+from seqgate.gateway.cluster.metadata.change import placed_batch
+from seqgate.gateway.cluster.metadata.snapshot import (
     CorruptSnapshot,
     decode_snapshot,
     encode_snapshot,
     image_batches,
 )
-from gateway.cluster.wal.sessions import RegisteredSession, Snapshot
-from log import IncompatibleFormat
-from log.format.record_batch import parse_header
-from log.format.records import NewRecord, build_batch, iterate_records
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Snapshot
+from seqgate.log import IncompatibleFormat
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 
 NONCE = bytes(range(16))
 SESSION = RegisteredSession(3, 1, NONCE, "cluster-a", 4, 1_000, "host-1", "0.1.0")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.address import StoreOptions, _s3_settings, open_objects, store_opener
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.objects.obstore_objects import ObstoreObjects
-from gateway.config import load_config
-from gateway.runtime.loop.machine import Machine
+from seqgate.gateway.cluster.objects.address import StoreOptions, _s3_settings, open_objects, store_opener
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects
+from seqgate.gateway.config import load_config
+from seqgate.gateway.runtime.loop.machine import Machine
 from tests.support.certificates import Authority
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -73,7 +73,7 @@ def test_a_variable_that_obstore_does_not_understand(monkeypatch: pytest.MonkeyP
 def test_without_the_package() -> None:
     program = (
         "import sys; sys.modules['obstore'] = None\n"
-        "from gateway.cluster.objects.address import StoreOptions, open_objects\n"
+        "from seqgate.gateway.cluster.objects.address import StoreOptions, open_objects\n"
         "open_objects('file:///tmp', StoreOptions(), {})\n"
         "open_objects('s3://bucket', StoreOptions(), {})\n"
     )
@@ -81,7 +81,7 @@ def test_without_the_package() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ
     )
     assert done.stderr.splitlines()[-1] == (
-        "gateway.cluster.objects.objects.Refused: the package obstore, which a cluster in a bucket needs, is not installed; "
+        "seqgate.gateway.cluster.objects.objects.Refused: the package obstore, which a cluster in a bucket needs, is not installed; "
         "run: pip install 'seqgate[cluster]'"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cluster.objects.objects import AlreadyThere, CountedObjects, Counts, Missing, StoreFailed
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, CountedObjects, Counts, Missing, StoreFailed
 from tests.support.simulated_objects import Fate, Faults, SimulatedObjects
 
 QUICK = Faults(latency_s=(0, 0))

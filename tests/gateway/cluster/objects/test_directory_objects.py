@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.directory_objects import ABANDONED_AFTER_S, LOCK, TEMPORARY, DirectoryObjects
-from gateway.cluster.objects.objects import AlreadyThere, Changed, Missing, Refused, StoreFailed
+from seqgate.gateway.cluster.objects.directory_objects import (
+    ABANDONED_AFTER_S,
+    LOCK,
+    TEMPORARY,
+    DirectoryObjects,
+)
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Changed, Missing, Refused, StoreFailed
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import AlreadyThere, Changed, Entry, Refused, StoreFailed
-from gateway.cluster.objects.probe import RACERS, probe
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Changed, Entry, Refused, StoreFailed
+from seqgate.gateway.cluster.objects.probe import RACERS, probe
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import (
     ROUGH,

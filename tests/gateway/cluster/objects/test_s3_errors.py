@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cluster.objects.objects import Refused, StoreFailed
-from gateway.cluster.objects.s3_errors import Answer, answer_in, meaning
+from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed
+from seqgate.gateway.cluster.objects.s3_errors import Answer, answer_in, meaning
 
 BUSY = (
     "Generic S3 error: Error performing PUT http://127.0.0.1:7070/seqgate/a in 1.5ms - Server returned non-2xx status code: "

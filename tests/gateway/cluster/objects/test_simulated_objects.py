@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gateway.cluster.objects.objects import AlreadyThere, Changed, Entry, Missing, Refused, StoreFailed
+from seqgate.gateway.cluster.objects.objects import (
+    AlreadyThere,
+    Changed,
+    Entry,
+    Missing,
+    Refused,
+    StoreFailed,
+)
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.process import Process
 from tests.support.simulated_objects import (

@@ -4,7 +4,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.parts.part_object import joined_crc
+from seqgate.gateway.cluster.parts.part_object import joined_crc
 
 
 @given(st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 5000).map(bytes))))

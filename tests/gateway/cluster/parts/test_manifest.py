@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.parts.manifest import (
     UNKNOWN,
     FileRef,
     Manifest,
@@ -21,8 +21,8 @@ from gateway.cluster.parts.manifest import (
     part_name,
     partition_of,
 )
-from gateway.cluster.parts.part_object import CorruptPart
-from log import IncompatibleFormat
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.log import IncompatibleFormat
 
 PARTS = (PartRef("a", 0, 100, 5, 1), PartRef("b", 100, 50, 8, 2))
 MANIFEST = Manifest(

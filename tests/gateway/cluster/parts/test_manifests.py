@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.parts.manifest import (
     Manifest,
     Manifests,
     NoLongerLed,

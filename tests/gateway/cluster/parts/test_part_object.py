@@ -7,8 +7,14 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.parts.part_object import BLOCK_BYTES, CorruptPart, PartHead, decode_part, encode_part
-from log import IncompatibleFormat
+from seqgate.gateway.cluster.parts.part_object import (
+    BLOCK_BYTES,
+    CorruptPart,
+    PartHead,
+    decode_part,
+    encode_part,
+)
+from seqgate.log import IncompatibleFormat
 
 KEY = "parts/x"
 

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
-from gateway.cluster.reading.bucket_reads import NEVER, BucketReads, Found, Loading, NotConfirmed
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from log import LogConfig, LogDirectory, PartitionLog, Storage
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
+from seqgate.gateway.cluster.reading.bucket_reads import NEVER, BucketReads, Found, Loading, NotConfirmed
+from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, flush
 from tests.support.batches import BatchView, read_batches
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.objects import Missing
-from gateway.cluster.parts.manifest import manifest_key
-from gateway.cluster.reading import bucket_reads
-from gateway.cluster.reading.bucket_reads import Found, Loading, NotConfirmed
-from log import LogConfig
+from seqgate.gateway.cluster.objects.objects import Missing
+from seqgate.gateway.cluster.parts.manifest import manifest_key
+from seqgate.gateway.cluster.reading import bucket_reads
+from seqgate.gateway.cluster.reading.bucket_reads import Found, Loading, NotConfirmed
+from seqgate.log import LogConfig
 from tests.gateway.cluster.reading.scene import PARTITION, WHOLE, Scene, live
 from tests.log.support import delete_records, flush
 from tests.support.batches import read_batches

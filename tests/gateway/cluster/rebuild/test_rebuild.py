@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 from crc32c import crc32c
 
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.parts.manifest import (
     FileRef,
     Manifest,
     PartitionKey,
@@ -21,16 +21,23 @@ from gateway.cluster.parts.manifest import (
     part_key,
     part_name,
 )
-from gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
-from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild
-from gateway.cluster.wal.ended import WalRange, seal
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import Session, encode_boundary
-from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, FileRow, Row, boundary_key, object_key
-from log import CachedDurability, CorruptRecord, LogDirectory, Storage
-from log.files.file_names import LOG_START_OFFSET
-from log.rebuilding import RebuiltDirectory
-from log.uploading import log_start_content
+from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
+from seqgate.gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild
+from seqgate.gateway.cluster.wal.ended import WalRange, seal
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import Session, encode_boundary
+from seqgate.gateway.cluster.wal.wal_object import (
+    CorruptWalObject,
+    DataRow,
+    FileRow,
+    Row,
+    boundary_key,
+    object_key,
+)
+from seqgate.log import CachedDurability, CorruptRecord, LogDirectory, Storage
+from seqgate.log.files.file_names import LOG_START_OFFSET
+from seqgate.log.rebuilding import RebuiltDirectory
+from seqgate.log.uploading import log_start_content
 from tests.log.support import NOW_MS, SMALL
 from tests.simulation.loop import SimulatedLoop
 from tests.support.batches import Batch, records

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.rebuild.history import Restored, restore
-from gateway.cluster.wal.ended import EndedSession
-from gateway.cluster.wal.sessions import encode_boundary
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.rebuild.history import Restored, restore
+from seqgate.gateway.cluster.wal.ended import EndedSession
+from seqgate.gateway.cluster.wal.sessions import encode_boundary
+from seqgate.gateway.cluster.wal.wal_object import (
     CorruptWalObject,
     DataRow,
     FileRow,
@@ -24,9 +24,9 @@ from gateway.cluster.wal.wal_object import (
     encode,
     object_key,
 )
-from log import Storage
-from log.files.file_names import LOG_SUFFIX, offset_name
-from log.rebuilding import StagedPartitions
+from seqgate.log import Storage
+from seqgate.log.files.file_names import LOG_SUFFIX, offset_name
+from seqgate.log.rebuilding import StagedPartitions
 from tests.gateway.cluster.rebuild.test_rebuild import FLIGHTS, GONE, appended, batch, manifest, run
 from tests.support.batches import Batch, Record
 from tests.support.simulated_objects import SimulatedObjects

@@ -5,9 +5,9 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.parts.manifest import Manifest, PartRef, SegmentRef
-from gateway.cluster.rebuild.segment_ends import Place, SegmentEnds
-from gateway.cluster.wal.wal_object import DataRow
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartRef, SegmentRef
+from seqgate.gateway.cluster.rebuild.segment_ends import Place, SegmentEnds
+from seqgate.gateway.cluster.wal.wal_object import DataRow
 
 TOPIC = uuid.UUID(int=5)
 RECORD_BYTES = 100

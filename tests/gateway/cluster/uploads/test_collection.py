@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.uploads.collection import DELETED_AT_ONCE, Collection
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.uploads.collection import DELETED_AT_ONCE, Collection
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import SimulatedObjects
 

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey
-from gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import
-from gateway.cluster.uploads.collection import Collection
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import decode_boundary
-from gateway.cluster.wal.wal_object import boundary_key
-from log import PartitionLog, Storage
+from seqgate.gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey
+from seqgate.gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import
+from seqgate.gateway.cluster.uploads.collection import Collection
+from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import boundary_key
+from seqgate.log import PartitionLog, Storage
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import Fate, SimulatedObjects
 

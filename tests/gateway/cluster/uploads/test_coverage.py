@@ -4,10 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.uploads.collection import MOST_ROWS, Coverage
-from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
-from log.uploading import LOG_START_OFFSET, log_start_content
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.uploads.collection import MOST_ROWS, Coverage
+from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row
+from seqgate.log.uploading import LOG_START_OFFSET, log_start_content
 
 A, B = PartitionKey(UUID(int=1), 0), PartitionKey(UUID(int=2), 1)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.parts.manifest import Manifest
-from log import CorruptRecord, PartitionLog
-from log.format.record_batch import whole_batches
+from seqgate.gateway.cluster.parts.manifest import Manifest
+from seqgate.log import CorruptRecord, PartitionLog
+from seqgate.log.format.record_batch import whole_batches
 from tests.gateway.cluster.uploads.test_partition_uploads import Scene
 
 LENGTH_AT, OFFSET_AT = 8, 0

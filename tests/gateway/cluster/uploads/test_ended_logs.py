@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.uploads.collection import EndedLogs
-from gateway.cluster.wal.ended import EndedSession
-from gateway.cluster.wal.sessions import decode_boundary
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.uploads.collection import EndedLogs
+from seqgate.gateway.cluster.wal.ended import EndedSession
+from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.wal.wal_object import (
     SESSIONS_BOUNDARY_KEY,
     DataRow,
     FileRow,
@@ -25,7 +25,7 @@ from gateway.cluster.wal.wal_object import (
     encode_seal,
     object_key,
 )
-from log.uploading import LOG_START_OFFSET, log_start_content
+from seqgate.log.uploading import LOG_START_OFFSET, log_start_content
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 

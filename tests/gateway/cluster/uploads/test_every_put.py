@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from log import StorageFailed
+from seqgate.log import StorageFailed
 from tests.gateway.cluster.uploads.test_every_step import EVENTS, MOST_STEPS, PARTS, STRIDE, failing
 from tests.gateway.cluster.uploads.walk import TROUBLE_S, Walk
 from tests.tiers import in_tiers

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from gateway.cluster.cache.bucket import BucketSource
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from log.sparse import SegmentKey
+from seqgate.gateway.cluster.cache.bucket import BucketSource
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.log.sparse import SegmentKey
 from tests.gateway.cluster.uploads.walk import PLAIN, TROUBLE_S, Walk, manifests_in, missing_of
 from tests.support.simulated_objects import Fate, SimulatedBucket, SimulatedObjects
 from tests.tiers import in_tiers

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from gateway.cluster.cache.bucket import BucketSource
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.parts.manifest import UNKNOWN, Manifests, PartitionKey, SegmentRef
-from gateway.cluster.rebuild.history import History
-from gateway.cluster.uploads import partition_uploads
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from log import LocalDurability, LogDirectory, PartitionLog, Storage
-from log.format.record_batch import whole_batches
-from log.rebuilding import RebuiltDirectory
-from log.sparse import SegmentKey
-from log.uploading import TransactionIndex
+from seqgate.gateway.cluster.cache.bucket import BucketSource
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.parts.manifest import UNKNOWN, Manifests, PartitionKey, SegmentRef
+from seqgate.gateway.cluster.rebuild.history import History
+from seqgate.gateway.cluster.uploads import partition_uploads
+from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from seqgate.log import LocalDurability, LogDirectory, PartitionLog, Storage
+from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.rebuilding import RebuiltDirectory
+from seqgate.log.sparse import SegmentKey
+from seqgate.log.uploading import TransactionIndex
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, fill, flush, offsets_read
 
 TOPIC_ID = uuid.UUID(int=5)

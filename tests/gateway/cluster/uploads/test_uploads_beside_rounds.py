@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from tests.gateway.cluster.uploads.walk import PLAIN, Walk, manifests_in, missing_of
 
 KEY = PartitionKey(PLAIN, 0)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.uploads.partition_uploads import UploadLimits
-from gateway.cluster.uploads.uploads import ADOPTED_AFTER_S
-from gateway.cluster.wal.ended import EndedSession
-from gateway.cluster.wal.wal_object import DataRow, WalObject, encode, object_key
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.uploads.partition_uploads import UploadLimits
+from seqgate.gateway.cluster.uploads.uploads import ADOPTED_AFTER_S
+from seqgate.gateway.cluster.wal.ended import EndedSession
+from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, encode, object_key
 from tests.gateway.cluster.uploads.walk import PLAIN, Walk
 
 INTERVAL_S = 600.0

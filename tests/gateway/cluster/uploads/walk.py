@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from gateway.cluster.objects.objects import Refused, StoreFailed
-from gateway.cluster.parts.manifest import (
+from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed
+from seqgate.gateway.cluster.parts.manifest import (
     PREFIX,
     Manifest,
     Overtaken,
@@ -21,21 +21,21 @@ from gateway.cluster.parts.manifest import (
     decode_manifest,
     part_key,
 )
-from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
-from gateway.cluster.uploads.collection import Coverage
-from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
-from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.ended import EndedSession, WalRange, seal_earlier
-from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, register
-from gateway.cluster.wal.wal_object import Seal, boundary_key, encode_seal, object_key
-from gateway.runtime.partitions.object_flusher import ObjectFlusher
-from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition, remove
-from gateway.runtime.partitions.unwritten import PutLimits
-from log import CachedDurability, LogConfig, LogDirectory, PartitionLog, Storage, retention
-from log.cleaning import begin_swap, finish_swap, replace_sources
-from log.rebuilding import RebuiltDirectory
+from seqgate.gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
+from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
+from seqgate.gateway.cluster.uploads.recording_wal import RecordingWal
+from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.gateway.cluster.wal.ended import EndedSession, WalRange, seal_earlier
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, register
+from seqgate.gateway.cluster.wal.wal_object import Seal, boundary_key, encode_seal, object_key
+from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
+from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition, remove
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
+from seqgate.log import CachedDurability, LogConfig, LogDirectory, PartitionLog, Storage, retention
+from seqgate.log.cleaning import begin_swap, finish_swap, replace_sources
+from seqgate.log.rebuilding import RebuiltDirectory
 from tests.log.compaction.cleaning import begin, compact, keyed, stored
 from tests.log.compaction.cleaning import run as cleaned_by
 from tests.log.support import NOW_MS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, StoreFailed
-from gateway.cluster.wal.wal_object import object_key
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, StoreFailed
+from seqgate.gateway.cluster.wal.wal_object import object_key
 
 
 class HeldCall:

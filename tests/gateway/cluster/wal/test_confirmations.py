@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step, judge
-from gateway.cluster.wal.wal_object import END_BYTES, FOOTER_BYTES, Seal, WalObject, encode, encode_seal
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step, judge
+from seqgate.gateway.cluster.wal.wal_object import (
+    END_BYTES,
+    FOOTER_BYTES,
+    Seal,
+    WalObject,
+    encode,
+    encode_seal,
+)
 
 NONCE = bytes(16)
 KEY = "wal/1/4/00000000000000000009"

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.cluster.wal.ended import ABANDONED_AFTER_MS, SessionState, StoredSessions, seal
-from gateway.cluster.wal.sessions import RegisteredSession, SessionFacts, encode_boundary, register, sessions
-from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, object_key
+from seqgate.gateway.cluster.wal.ended import ABANDONED_AFTER_MS, SessionState, StoredSessions, seal
+from seqgate.gateway.cluster.wal.sessions import (
+    RegisteredSession,
+    SessionFacts,
+    encode_boundary,
+    register,
+    sessions,
+)
+from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, object_key
 from tests.support.simulated_objects import SimulatedObjects
 
 NOW_MS = 10_000_000

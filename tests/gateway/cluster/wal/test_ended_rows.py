@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from gateway.cluster.objects.objects import Missing
-from gateway.cluster.wal.ended import INDEXES_AT_ONCE, READ_AT_ONCE, Collected, EndedRows, WalRange
-from gateway.cluster.wal.sessions import encode_boundary
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.objects.objects import Missing
+from seqgate.gateway.cluster.wal.ended import INDEXES_AT_ONCE, READ_AT_ONCE, Collected, EndedRows, WalRange
+from seqgate.gateway.cluster.wal.sessions import encode_boundary
+from seqgate.gateway.cluster.wal.wal_object import (
     CorruptWalObject,
     DataRow,
     Row,

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.wal.ended import seal_earlier
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
+from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
+from seqgate.gateway.cluster.wal.ended import seal_earlier
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
+from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
 
 FACTS = SessionFacts("cluster-a", 1_700_000_000_000, "host-1", "0.1.0")
 ROW = DataRow(UUID(int=7), 0, 0, 0, 1, 0, 0, 5)

@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from gateway.cluster.objects.objects import ObjectStore, Refused
-from gateway.cluster.wal.ended import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier, sealed_at
-from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, decode_boundary, encode_boundary, register
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
+from seqgate.gateway.cluster.wal.ended import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier, sealed_at
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, decode_boundary, encode_boundary, register
+from seqgate.gateway.cluster.wal.wal_object import (
     SESSIONS_BOUNDARY_KEY,
     CorruptWalObject,
     Seal,
@@ -19,7 +19,7 @@ from gateway.cluster.wal.wal_object import (
     encode,
     object_key,
 )
-from log import IncompatibleFormat
+from seqgate.log import IncompatibleFormat
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, Fate, Faults, SimulatedBucket, SimulatedObjects
 

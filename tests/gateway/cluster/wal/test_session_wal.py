@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from gateway.cluster.objects.objects import Refused, StoreFailed
-from gateway.cluster.wal.session_wal import CALL_LIMIT_S, NEVER_S, SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import Session
-from gateway.cluster.wal.wal_object import DataRow, Seal, WalObject, decode, encode, encode_seal
+from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed
+from seqgate.gateway.cluster.wal.session_wal import CALL_LIMIT_S, NEVER_S, SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import Session
+from seqgate.gateway.cluster.wal.wal_object import DataRow, Seal, WalObject, decode, encode, encode_seal
 from tests.gateway.cluster.wal.held_objects import HeldObjects
 from tests.simulation.loop import SimulatedLoop
 

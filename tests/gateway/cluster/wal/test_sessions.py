@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.objects.objects import Refused
-from gateway.cluster.wal.sessions import (
+from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.wal.sessions import (
     CLUSTER_VERSION,
     CorruptRegistration,
     RegisteredSession,
@@ -18,7 +18,7 @@ from gateway.cluster.wal.sessions import (
     register,
     sessions,
 )
-from log import IncompatibleFormat
+from seqgate.log import IncompatibleFormat
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, Fate, Faults, SimulatedBucket, SimulatedObjects
 

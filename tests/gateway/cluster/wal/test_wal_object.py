@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.wal import wal_object
-from gateway.cluster.wal.wal_object import (
+from seqgate.gateway.cluster.wal import wal_object
+from seqgate.gateway.cluster.wal.wal_object import (
     FOOTER_BYTES,
     MAX_REASON_BYTES,
     NONCE_BYTES,
@@ -24,7 +24,7 @@ from gateway.cluster.wal.wal_object import (
     encode_seal,
     index_bytes,
 )
-from log import IncompatibleFormat
+from seqgate.log import IncompatibleFormat
 
 NONCE = bytes(range(NONCE_BYTES))
 TOPIC = UUID(int=7)

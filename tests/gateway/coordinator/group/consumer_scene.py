@@ -10,23 +10,23 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.group.consumer_group import (
     ConsumerGroup,
     ConsumerGroupState,
     ConsumerMember,
     ConsumerRecord,
 )
-from gateway.coordinator.group.consumer_heartbeat import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
     check,
 )
-from gateway.coordinator.group.events import Effects
-from gateway.coordinator.group.records import decode, encode
-from gateway.coordinator.group.stored_groups import ConsumerGroups
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.records import decode, encode
+from seqgate.gateway.coordinator.group.stored_groups import ConsumerGroups
+from seqgate.gateway.coordinator.places import Place
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000

@@ -9,15 +9,20 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import Protocols
-from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
-from gateway.coordinator.group.consumer_group import ConsumerGroup
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply, check
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, decode, encode
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.group.classic_group import Protocols
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
+    ConsumerLimits,
+    Heartbeat,
+    HeartbeatReply,
+    check,
+)
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, decode, encode
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.scene import GROUP, LIMITS, REBALANCE_MS, Scene, Who
 
 TOPIC: Final = "t"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.events import JoinReply
+from seqgate.gateway.coordinator.group.events import JoinReply
 from tests.gateway.coordinator.group.scene import Scene, Who
 
 

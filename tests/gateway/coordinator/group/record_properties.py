@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.records import GroupRecord, UnreadableRecord, decode, encode
+from seqgate.gateway.coordinator.group.records import GroupRecord, UnreadableRecord, decode, encode
 
 
 def check_cut(record: GroupRecord, data: st.DataObject) -> None:

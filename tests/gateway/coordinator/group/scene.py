@@ -8,19 +8,19 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
-from gateway.coordinator.group.classic_rebalance import GroupLimits, Join
-from gateway.coordinator.group.events import Effects, JoinReply, Reply, SyncReply
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from seqgate.gateway.coordinator.group.events import Effects, JoinReply, Reply, SyncReply
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import (
     GroupMetadata,
     GroupMetadataRecord,
     GroupRecord,
     OffsetCommitRecord,
 )
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.transactional import Pending
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.transactional import Pending
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.group.any_group import STATES, Group
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
-from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.share_group import ShareGroup, ShareMember
-from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from seqgate.gateway.coordinator.group.any_group import STATES, Group
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
+from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 
 
 def classic() -> ClassicGroup:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.consumer_assignors import assigned_partitions
+from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions
 
 
 def encoded(

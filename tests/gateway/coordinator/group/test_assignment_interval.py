@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.group.consumer_group import AssignmentEpochRecord, ConsumerGroupState, MemberState
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits
-from gateway.coordinator.group.share_group import ShareAssignmentEpochRecord, ShareGroup, ShareGroupRecord
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, heartbeat
+from seqgate.gateway.coordinator.group.consumer_group import (
+    AssignmentEpochRecord,
+    ConsumerGroupState,
+    MemberState,
+)
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits
+from seqgate.gateway.coordinator.group.share_group import (
+    ShareAssignmentEpochRecord,
+    ShareGroup,
+    ShareGroupRecord,
+)
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, heartbeat
 from tests.gateway.coordinator.group.consumer_scene import (
     SESSION_MS,
     START_MS,

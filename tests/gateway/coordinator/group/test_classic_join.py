@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group import classic_rebalance
-from gateway.coordinator.group.classic_group import GroupState
-from gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group import classic_rebalance
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from tests.gateway.coordinator.group.scene import (
     DELAY_MS,
     LIMITS,

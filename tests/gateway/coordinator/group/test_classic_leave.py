@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import GroupState
-from gateway.coordinator.group.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, NOBODY_JOINED_DELAY_MS
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.classic_rebalance import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    NOBODY_JOINED_DELAY_MS,
+)
 from tests.gateway.coordinator.group.scene import DELAY_MS, REBALANCE_MS, SESSION_MS, Scene, Who
 
 LONG_MS = 2 * REBALANCE_MS

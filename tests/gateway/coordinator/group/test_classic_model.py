@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group import classic_members
-from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
-from gateway.coordinator.group.events import Effects, SyncReply
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group import classic_members
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from seqgate.gateway.coordinator.group.events import Effects, SyncReply
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from tests.gateway.coordinator.group.model_client import Client, Phase
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, LIMITS, Scene, Who
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import GroupState
-from gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.offsets import Committer
 from tests.gateway.coordinator.group.scene import REBALANCE_MS, SESSION_MS, START_MS, Scene, Who
 
 NEW = (("range", b"new"),)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.consumer_assignors import (
+from seqgate.gateway.coordinator.group.consumer_assignors import (
     ASSIGNORS,
     Assignment,
     Subscriber,
     assign_range,
     assign_uniform,
 )
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.places import Place
 
 T, U, V = (uuid.UUID(int=number) for number in (1, 2, 3))
 TOPICS = (T, U, V)

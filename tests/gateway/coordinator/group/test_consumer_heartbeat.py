@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.consumer_group import (
     ConsumerGroupState,
     CurrentRecord,
     GroupEpochRecord,
     MemberState,
 )
-from gateway.coordinator.group.consumer_heartbeat import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_EXPIRED_AT_ONCE,
     MAX_ID_BYTES,
     MAX_REGEX_CHARACTERS,
@@ -25,7 +25,7 @@ from gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
     ConsumerLimits,
 )
-from gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.events import Effects
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,
     REBALANCE_MS,

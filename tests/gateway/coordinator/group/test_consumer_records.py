@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.consumer_group import (
+from seqgate.gateway.coordinator.group.consumer_group import (
     KINDS,
     AssignmentEpochRecord,
     ClassicMember,
@@ -21,7 +21,7 @@ from gateway.coordinator.group.consumer_group import (
     MemberValue,
     TargetRecord,
 )
-from gateway.coordinator.group.records import UnreadableRecord, decode, encode
+from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
 from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)

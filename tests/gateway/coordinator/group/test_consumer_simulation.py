@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gateway.coordinator.group.consumer_group import ConsumerGroupState
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroupState
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
+from seqgate.gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,
     REBALANCE_MS,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat
-from gateway.coordinator.group.events import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat
+from seqgate.gateway.coordinator.group.events import (
     Effects,
     Emptied,
     EpochRaised,
@@ -16,8 +16,8 @@ from gateway.coordinator.group.events import (
     Stabilized,
     Who,
 )
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups, ShareHeartbeat
-from gateway.coordinator.group.stored_groups import ConsumerGroups
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups, ShareHeartbeat
+from seqgate.gateway.coordinator.group.stored_groups import ConsumerGroups
 from tests.gateway.coordinator.group import scene as classic
 from tests.gateway.coordinator.group.consumer_scene import SESSION_MS as CONSUMER_SESSION_MS
 from tests.gateway.coordinator.group.consumer_scene import Cluster, joining, request

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.coordinator.group.member_bytes import MemberBytes
+from seqgate.gateway.coordinator.group.member_bytes import MemberBytes
 
 
 def test_members_are_admitted_up_to_the_limit_and_again_when_others_left() -> None:

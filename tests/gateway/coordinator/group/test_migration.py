@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_group import GroupState
-from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
-from gateway.coordinator.group.consumer_group import ConsumerGroupState
-from gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused, MigrationPolicy
-from gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroupState
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
+    ConsumerLimits,
+    HeartbeatRefused,
+    MigrationPolicy,
+)
+from seqgate.gateway.coordinator.group.offsets import Committer
 from tests.gateway.coordinator.group.mixed_scene import ALL, TOPIC, MixedScene, classic, owning, places
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Who, subscription
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.coordinator.group.classic_group import GroupState
-from gateway.coordinator.group.offsets import GroupOffsets
-from gateway.coordinator.group.records import (
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.offsets import GroupOffsets
+from seqgate.gateway.coordinator.group.records import (
     CommittedOffset,
     GroupMetadata,
     GroupMetadataRecord,

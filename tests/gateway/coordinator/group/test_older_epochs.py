@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from tests.gateway.coordinator.group.consumer_scene import GROUP, Client, ConsumerScene, settle, snapshot
 
 NONE = ErrorCode.none

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.records import (
+from seqgate.gateway.coordinator.group.records import (
     CommittedOffset,
     GroupMetadata,
     GroupMetadataRecord,

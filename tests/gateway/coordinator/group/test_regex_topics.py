@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.coordinator.group.consumer_assignors import EVERYTHING, REFRESH_INTERVAL_MS, RegexTopics, Sight
+from seqgate.gateway.coordinator.group.consumer_assignors import (
+    EVERYTHING,
+    REFRESH_INTERVAL_MS,
+    RegexTopics,
+    Sight,
+)
 
 NOW_MS = 1_000_000
 TOPICS = ["mine", "hidden"]

@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.classic_group import GroupState
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, GroupMetadataRecord, OffsetCommitRecord
-from gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, GroupMetadataRecord, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from tests.gateway.coordinator.group.scene import (
     GROUP,
     LIMITS,

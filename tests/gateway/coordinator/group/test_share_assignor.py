@@ -9,8 +9,8 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.share_group import Targets, assign
-from gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.group.share_group import Targets, assign
+from seqgate.gateway.coordinator.places import Place
 
 TOPICS = [uuid.UUID(int=number) for number in range(1, 5)]
 topic_sets = st.frozensets(st.sampled_from(TOPICS))

@@ -7,10 +7,15 @@ import uuid
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group import share_heartbeat as protocol
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord, ShareMemberRecord, encode
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
+from seqgate.gateway.coordinator.group import share_heartbeat as protocol
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.share_group import (
+    ShareGroup,
+    ShareGroupRecord,
+    ShareMemberRecord,
+    encode,
+)
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
 
 ALONE = 3
 """The group epoch after the first member has joined and its partitions' share state exists."""

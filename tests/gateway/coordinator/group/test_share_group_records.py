@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.records import UnreadableRecord, decode, encode
-from gateway.coordinator.group.share_group import (
+from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
+from seqgate.gateway.coordinator.group.share_group import (
     KINDS,
     BegunTopic,
     ShareAssignmentEpochRecord,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from gateway.coordinator.group.events import Effects
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.group.share_group import ShareMemberRecord
-from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.share_group import ShareMemberRecord
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import ALONE, FLIGHTS_ID, GROUP, FakeTopics, asking
 

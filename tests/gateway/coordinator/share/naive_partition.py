@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.share.share_partition import (
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.share.share_partition import (
     DONE,
     Acknowledgement,
     AcknowledgeType,

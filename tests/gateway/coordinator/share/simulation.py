@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.coordinator.group import records as group_records
-from gateway.coordinator.group import share_heartbeat
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord
-from gateway.coordinator.group.share_heartbeat import JOINING, ShareGroupLimits, ShareHeartbeat
-from gateway.coordinator.places import Place
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.coordinator.group import share_heartbeat
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord
+from seqgate.gateway.coordinator.group.share_heartbeat import JOINING, ShareGroupLimits, ShareHeartbeat
+from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
@@ -30,7 +30,7 @@ from gateway.coordinator.share.records import (
     decode,
     encode,
 )
-from gateway.coordinator.share.share_partition import (
+from seqgate.gateway.coordinator.share.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     InvalidRecordState,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.share.share_partition import (
+from seqgate.gateway.coordinator.share.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     InvalidRecordState,

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
@@ -23,7 +23,7 @@ from gateway.coordinator.share.records import (
     decode,
     encode,
 )
-from gateway.coordinator.share.share_partition import (
+from seqgate.gateway.coordinator.share.share_partition import (
     DONE,
     Acknowledgement,
     AcknowledgeType,
@@ -32,8 +32,8 @@ from gateway.coordinator.share.share_partition import (
     SharePartition,
     StateBatch,
 )
-from log.environment import DelayedLimit
-from log.state.delays import DelayedRecords
+from seqgate.log.environment import DelayedLimit
+from seqgate.log.state.delays import DelayedRecords
 
 KEY: Final = SharePartitionKey("readers", uuid.UUID(int=7), 3)
 LIMITS: Final = ShareLimits(

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
@@ -23,7 +23,7 @@ from gateway.coordinator.share.records import (
     decode,
     encode,
 )
-from gateway.coordinator.share.share_partition import (
+from seqgate.gateway.coordinator.share.share_partition import (
     DONE,
     Acknowledgement,
     AcknowledgeType,

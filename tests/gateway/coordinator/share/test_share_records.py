@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.share.records import (
     NOT_BEGUN,
     SharePartitionKey,
     ShareRecord,
@@ -22,7 +22,7 @@ from gateway.coordinator.share.records import (
     decode,
     encode,
 )
-from gateway.coordinator.share.share_partition import StateBatch
+from seqgate.gateway.coordinator.share.share_partition import StateBatch
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 KEY = SharePartitionKey("gé", TOPIC_ID, 3)

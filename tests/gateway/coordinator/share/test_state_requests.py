@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.share.records import (
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.share.records import (
     NOT_BEGUN,
     READ_TOO_EARLY,
     Refusal,
@@ -28,7 +28,7 @@ from gateway.coordinator.share.records import (
     summarize,
     write,
 )
-from gateway.coordinator.share.share_partition import DeliveryState, ShareLimits, StateBatch
+from seqgate.gateway.coordinator.share.share_partition import DeliveryState, ShareLimits, StateBatch
 
 KEY = SharePartitionKey("g", uuid.UUID(int=7), 0)
 ACKNOWLEDGED, AVAILABLE = DeliveryState.ACKNOWLEDGED, DeliveryState.AVAILABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 
-from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 
 
 class FakeTopics:

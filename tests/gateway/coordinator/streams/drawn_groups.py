@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from gateway.coordinator.streams.task_assignor import (
+from seqgate.gateway.coordinator.streams.task_assignor import (
     NO_TASKS,
     AssignmentMember,
     SubtopologyTasks,

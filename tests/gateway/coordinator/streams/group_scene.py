@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.streams import heartbeat as protocol
-from gateway.coordinator.streams.group import StreamsGroup
-from gateway.coordinator.streams.internal_topics import Status
-from gateway.coordinator.streams.records import StreamsRecord
-from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsLimits, StreamsReply, check
-from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
-from gateway.coordinator.streams.topology import Topology
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.streams import heartbeat as protocol
+from seqgate.gateway.coordinator.streams.group import StreamsGroup
+from seqgate.gateway.coordinator.streams.internal_topics import Status
+from seqgate.gateway.coordinator.streams.records import StreamsRecord
+from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsLimits, StreamsReply, check
+from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
+from seqgate.gateway.coordinator.streams.topology import Topology
 from tests.gateway.coordinator.streams.applications import PIPE, FakeTopics
 
 GROUP = "application"

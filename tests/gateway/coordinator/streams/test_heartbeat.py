@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.streams.internal_topics import Status
-from gateway.coordinator.streams.records import NOT_VALIDATED, Endpoint, StreamsGroupRecord
-from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
-from gateway.coordinator.streams.topology import CopartitionGroup, Topology
+from seqgate.gateway.coordinator.streams.internal_topics import Status
+from seqgate.gateway.coordinator.streams.records import NOT_VALIDATED, Endpoint, StreamsGroupRecord
+from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
+from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Topology
 from tests.gateway.coordinator.streams.applications import (
     COUNT,
     PIPE,

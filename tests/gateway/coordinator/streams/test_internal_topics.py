@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, configure
-from gateway.coordinator.streams.task_assignor import SubtopologyTasks
-from gateway.coordinator.streams.topology import Subtopology, Topology
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, configure
+from seqgate.gateway.coordinator.streams.task_assignor import SubtopologyTasks
+from seqgate.gateway.coordinator.streams.topology import Subtopology, Topology
 from tests.gateway.coordinator.streams.applications import (
     COUNT,
     PIPE,

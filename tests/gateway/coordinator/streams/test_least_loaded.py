@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.streams.task_assignor import LeastLoaded
+from seqgate.gateway.coordinator.streams.task_assignor import LeastLoaded
 
 
 @given(loads=st.lists(st.integers(0, 9)))

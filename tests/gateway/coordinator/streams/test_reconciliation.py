@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.streams.group import HeldByProcesses
-from gateway.coordinator.streams.heartbeat import Target, reconciled
-from gateway.coordinator.streams.records import MemberState, StreamsCurrentValue
-from gateway.coordinator.streams.task_assignor import (
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.streams.group import HeldByProcesses
+from seqgate.gateway.coordinator.streams.heartbeat import Target, reconciled
+from seqgate.gateway.coordinator.streams.records import MemberState, StreamsCurrentValue
+from seqgate.gateway.coordinator.streams.task_assignor import (
     NO_ASSIGNMENT,
     NO_TASKS,
     HeldTasks,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.group.records import UnreadableRecord, decode, encode
-from gateway.coordinator.streams.records import (
+from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
+from seqgate.gateway.coordinator.streams.records import (
     KINDS,
     Endpoint,
     MemberState,
@@ -23,8 +23,8 @@ from gateway.coordinator.streams.records import (
     StreamsTargetRecord,
     StreamsTopologyRecord,
 )
-from gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId
-from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from seqgate.gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId
+from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberLeft, MemberRemoved
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.streams.records import StreamsMemberRecord
-from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
-from gateway.coordinator.streams.topology import Topology
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberLeft, MemberRemoved
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.streams.records import StreamsMemberRecord
+from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
+from seqgate.gateway.coordinator.streams.topology import Topology
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
 from tests.gateway.coordinator.streams.applications import FakeTopics, changelog, subtopology

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskId
+from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskId
 from tests.gateway.coordinator.streams.applications import COUNT, FakeTopics
 from tests.gateway.coordinator.streams.group_scene import AT_ONCE, Scene
 

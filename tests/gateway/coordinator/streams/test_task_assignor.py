@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from hypothesis import given
 
-from gateway.coordinator.streams.task_assignor import (
+from seqgate.gateway.coordinator.streams.task_assignor import (
     AssignmentMember,
     SubtopologyTasks,
     TaskAssignment,

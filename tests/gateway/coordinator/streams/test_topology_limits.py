@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.streams.internal_topics import Status, configure
-from gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT
-from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, Topology
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.streams.internal_topics import Status, configure
+from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT
+from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, Topology
 from tests.gateway.coordinator.streams.applications import (
     PIPE,
     FakeTopics,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.coordinator.transaction.records import COMPLETE_COMMIT, ONGOING, Transaction
-from gateway.coordinator.transaction.rules import NO_DURATION, InvalidPattern, transaction_filter
+from seqgate.gateway.coordinator.transaction.records import COMPLETE_COMMIT, ONGOING, Transaction
+from seqgate.gateway.coordinator.transaction.rules import NO_DURATION, InvalidPattern, transaction_filter
 
 NOW_MS = 1_000_000
 TRANSACTIONS = {

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import (
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import (
     COMPLETED,
     DECIDED,
     ONGOING,
@@ -27,12 +27,12 @@ from gateway.coordinator.transaction.records import (
     decode,
     encode,
 )
-from gateway.coordinator.transaction.rules import (
+from seqgate.gateway.coordinator.transaction.rules import (
     EndRequest,
     Producer,
     TransactionRefused,
 )
-from gateway.coordinator.transaction.shard import TransactionShard
+from seqgate.gateway.coordinator.transaction.shard import TransactionShard
 
 NAME = "t"
 TIMEOUT_MS = 100

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.rules import NewestConnections, Producer
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.rules import NewestConnections, Producer
 
 ONE, LATER_EPOCH, OTHER = Producer(7, 0), Producer(7, 1), Producer(8, 0)
 

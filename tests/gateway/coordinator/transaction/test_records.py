@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.coordinator.transaction.records import (
+from seqgate.gateway.coordinator.transaction.records import (
     EMPTY,
     PREPARE_COMMIT,
     Transaction,

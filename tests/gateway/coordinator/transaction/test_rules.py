@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import (
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import (
     BY_NAME,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -19,7 +19,7 @@ from gateway.coordinator.transaction.records import (
     Transaction,
     TransactionState,
 )
-from gateway.coordinator.transaction.rules import (
+from seqgate.gateway.coordinator.transaction.rules import (
     ABORT,
     COMMIT,
     LAST_EPOCH_TO_BUMP,

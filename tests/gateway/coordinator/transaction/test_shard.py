@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.coordinator.transaction import rules
-from gateway.coordinator.transaction.records import (
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import (
     EMPTY,
     ONGOING,
     PREPARE_ABORT,
     Transaction,
     TransactionRecord,
 )
-from gateway.coordinator.transaction.shard import TransactionShard
+from seqgate.gateway.coordinator.transaction.shard import TransactionShard
 
 PLACES = frozenset({("topic", 0)})
 BEGUN = Transaction(7, 0, 100, EMPTY, last_update_ms=50)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin import broker_heartbeat
-from gateway.metadata.decision import Decision
-from gateway.runtime.topics import metadata_news
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.handlers.admin import broker_heartbeat
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.runtime.topics import metadata_news
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.asking import Asking, HungUp
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.several_nodes import Network

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import (
+from seqgate.gateway.handlers.admin import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     describe_quorum,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import describe_cluster, describe_topic_partitions, metadata
-from gateway.metadata.records import TopicRecord
-from gateway.protocol.messages import encode_response
-from gateway.protocol.schema import Written
-from gateway.runtime.loop import slices
+from seqgate.gateway.handlers.admin import describe_cluster, describe_topic_partitions, metadata
+from seqgate.gateway.metadata.records import TopicRecord
+from seqgate.gateway.protocol.messages import encode_response
+from seqgate.gateway.protocol.schema import Written
+from seqgate.gateway.runtime.loop import slices
 from tests.gateway.handlers.requests import ask_metadata, create
 from tests.gateway.handlers.support import Node, open_node, versions
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gateway.handlers.admin import create_topics as create_topics_handler
-from gateway.handlers.admin.mutation_quota import EXCEEDED, charge_mutations
-from gateway.handlers.answering.changes import fresh_topic_id
-from gateway.metadata.topics import NewTopic, create_topics
+from seqgate.gateway.handlers.admin import create_topics as create_topics_handler
+from seqgate.gateway.handlers.admin.mutation_quota import EXCEEDED, charge_mutations
+from seqgate.gateway.handlers.answering.changes import fresh_topic_id
+from seqgate.gateway.metadata.topics import NewTopic, create_topics
 from tests.gateway.handlers.support import open_node
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.loop.log_output import AUDIT
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.runtime.loop.log_output import AUDIT
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights

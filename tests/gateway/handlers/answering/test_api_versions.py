@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import UNKNOWN_SOFTWARE, ClientSoftware
-from gateway.handlers.answering.api_versions import API_KEY, MAX_SOFTWARE_CHARACTERS
-from gateway.protocol.messages import build
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, ClientSoftware
+from seqgate.gateway.handlers.answering.api_versions import API_KEY, MAX_SOFTWARE_CHARACTERS
+from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.support import Node, open_node
 
 (API,) = (api for api in APIS if api.key == API_KEY)

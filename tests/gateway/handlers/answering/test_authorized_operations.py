@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.admin import describe_cluster, describe_topic_partitions
-from gateway.handlers.groups import describe_groups
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.handlers.admin import describe_cluster, describe_topic_partitions
+from seqgate.gateway.handlers.groups import describe_groups
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.requests import ask_metadata, create
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import Node, open_node

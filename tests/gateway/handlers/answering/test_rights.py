@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin import metadata
-from gateway.handlers.answering.rights import (
+from seqgate.gateway.handlers.admin import metadata
+from seqgate.gateway.handlers.answering.rights import (
     cluster_refusal,
     refused_ids,
     refused_ids_now,
@@ -18,7 +18,7 @@ from gateway.handlers.answering.rights import (
     refused_topics,
     refused_topics_now,
 )
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import Node, open_node
 

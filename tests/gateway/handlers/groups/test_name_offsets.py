@@ -13,14 +13,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.handlers.groups import offset_fetch
-from gateway.runtime.loop import slices
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep import name_keeping
-from log import PartitionLog, StorageFailed
-from log.state.record_states import RecordStates
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.handlers.groups import offset_fetch
+from seqgate.gateway.runtime.loop import slices
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.upkeep import name_keeping
+from seqgate.log import PartitionLog, StorageFailed
+from seqgate.log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch

@@ -11,10 +11,15 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.groups import offset_fetch
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord, MetadataRecord, TopicRecord
+from seqgate.gateway.handlers.groups import offset_fetch
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE
+from seqgate.gateway.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    MetadataRecord,
+    TopicRecord,
+)
 from tests.gateway.handlers.groups.test_name_offsets import LOADING, NOT_AVAILABLE, offsets, write
 from tests.gateway.handlers.support import Node
 from tests.gateway.handlers.test_leases import give_lease

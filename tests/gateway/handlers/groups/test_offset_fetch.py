@@ -7,8 +7,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.groups.offset_fetch import _check_member
-from gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.handlers.groups.offset_fetch import _check_member
+from seqgate.gateway.runtime.operations.operations import Unavailable
 
 
 class LostGroups:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX
-from gateway.handlers.groups import offset_commit
-from gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX
+from seqgate.gateway.handlers.groups import offset_commit
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.groups import delete_groups, describe_groups, list_groups, streams_group
-from gateway.protocol.messages import build
+from seqgate.gateway.handlers.groups import delete_groups, describe_groups, list_groups, streams_group
+from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from gateway.runtime.loop.machine import Machine, Workers
+from seqgate.gateway.runtime.loop.machine import Machine, Workers
 
 
 class HeldWorkers:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.records import fetch
-from gateway.handlers.records.fetch import FetchContext, open_context
-from gateway.protocol.fetch_codec import FetchPosition, FetchRequest
-from gateway.runtime.partitions.fetch_sessions import SESSIONLESS, SessionPartition
+from seqgate.gateway.handlers.records import fetch
+from seqgate.gateway.handlers.records.fetch import FetchContext, open_context
+from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest
+from seqgate.gateway.runtime.partitions.fetch_sessions import SESSIONLESS, SessionPartition
 from tests.gateway.handlers.support import Node, open_node
 
 VERSION = 12

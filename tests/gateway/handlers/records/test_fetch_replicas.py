@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.config.cluster import SPREADING_SELECTOR
-from gateway.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord, TopicRecord
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics import read_replicas
-from gateway.runtime.topics.read_replicas import ReadReplicas
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.config.cluster import SPREADING_SELECTOR
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord, TopicRecord
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics import read_replicas
+from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
 from tests.gateway.cluster.reading.scene import PARTITION, Scene
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.answering.api import Deferred
-from gateway.handlers.records import produce
-from gateway.runtime.partitions.partition import Partition
-from gateway.server.dispatcher import Dispatcher
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch, records

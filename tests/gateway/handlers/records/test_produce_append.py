@@ -8,11 +8,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.handlers.records.produce_answer import PendingAnswer
-from gateway.handlers.records.produce_append import STORAGE_ERROR, appended_row
-from gateway.protocol.produce_codec import ProduceRow
-from gateway.runtime.partitions.waiting import Waiting
-from log import Appended
+from seqgate.gateway.handlers.records.produce_answer import PendingAnswer
+from seqgate.gateway.handlers.records.produce_append import STORAGE_ERROR, appended_row
+from seqgate.gateway.protocol.produce_codec import ProduceRow
+from seqgate.gateway.runtime.partitions.waiting import Waiting
+from seqgate.log import Appended
 
 
 class FakePartition:

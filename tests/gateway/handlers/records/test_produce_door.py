@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.records.produce_append import check_one_batch, refusal_of_all
-from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
-from log import CorruptRecord, LogError
-from log.errors import MalformedBatch
+from seqgate.gateway.handlers.records.produce_append import check_one_batch, refusal_of_all
+from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
+from seqgate.log import CorruptRecord, LogError
+from seqgate.log.errors import MalformedBatch
 from tests.support.batches import Batch, records
 
 PLAIN = Batch(records(1)).of(7, 0, 0)

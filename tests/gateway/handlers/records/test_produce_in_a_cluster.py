@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import Deferred
-from gateway.handlers.records import produce_answer
-from gateway.handlers.records.produce_order import Refusals
-from gateway.runtime.partitions.object_flusher import ObjectFlusher
-from gateway.runtime.partitions.partition import STRICT_MS
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.records import produce_answer
+from seqgate.gateway.handlers.records.produce_order import Refusals
+from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
+from seqgate.gateway.runtime.partitions.partition import STRICT_MS
 from tests.gateway.handlers.records.test_produce import Client
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import FixedClock, Node, open_node

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers import APIS
-from gateway.handlers.answering.api import Deferred
-from gateway.handlers.records import produce
-from gateway.handlers.records.produce_order import Refusals
-from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.protocol.produce_codec import produce_reader
-from gateway.server.dispatcher import Dispatcher
-from log.files.data_file import DataFile
-from log.format.record_batch import Buffer
+from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.handlers.records.produce_order import Refusals
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE
+from seqgate.gateway.protocol.produce_codec import produce_reader
+from seqgate.gateway.server.dispatcher import Dispatcher
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.support.batches import Batch, Record, records

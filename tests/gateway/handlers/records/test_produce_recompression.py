@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.answering.api import CloseConnection, Deferred
-from gateway.handlers.records import produce
-from gateway.handlers.records.produce_late import AT_ONCE
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.recompressor import Recompressor
-from gateway.server.dispatcher import Dispatcher
+from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred
+from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.handlers.records.produce_late import AT_ONCE
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.recompressor import Recompressor
+from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.records.held_threads import HeldMachine
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
@@ -398,7 +398,7 @@ async def test_a_thread_that_fails_refuses_the_batch(
     def fail(*_: Any) -> bytes:
         raise error("planted")
 
-    monkeypatch.setattr("gateway.runtime.partitions.recompressor.recompressed", fail)
+    monkeypatch.setattr("seqgate.gateway.runtime.partitions.recompressor.recompressed", fail)
     await bench.create("gzip")
     answer = bench.client.produce(THREE)
     await bench.work_on()

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.answering.api import CloseConnection, NotRepeated
-from gateway.handlers.records import produce
-from gateway.handlers.records.produce_repeats import ProduceRepeats
-from gateway.protocol.produce_codec import ProduceRequest
-from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.authorizer import Authorizer
+from seqgate.gateway.handlers.answering.api import CloseConnection, NotRepeated
+from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.handlers.records.produce_repeats import ProduceRepeats
+from seqgate.gateway.protocol.produce_codec import ProduceRequest
+from seqgate.gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.authorizer import Authorizer
 from tests.gateway.handlers.asking import Asking, answer_to
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights

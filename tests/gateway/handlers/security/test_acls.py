@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.answering.api import CloseConnection
-from gateway.handlers.security import acls
-from gateway.metadata import acls as stored_acls
-from gateway.runtime.loop import slices
-from gateway.runtime.loop.log_output import AUDIT
-from gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed, Operation, ResourceType
+from seqgate.gateway.handlers.answering.api import CloseConnection
+from seqgate.gateway.handlers.security import acls
+from seqgate.gateway.metadata import acls as stored_acls
+from seqgate.gateway.runtime.loop import slices
+from seqgate.gateway.runtime.loop.log_output import AUDIT
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed, Operation, ResourceType
 from tests.gateway.handlers.support import Node, open_node, versions
 
 AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.security import delegation_tokens as create_delegation_token
-from gateway.handlers.security import delegation_tokens as describe_delegation_token
-from gateway.handlers.security import delegation_tokens as expire_delegation_token
-from gateway.handlers.security import delegation_tokens as renew_delegation_token
-from gateway.handlers.security.delegation_tokens import NO_TIME
-from gateway.metadata.tokens import MAX_RENEWERS
-from gateway.runtime.topics import delegation_tokens
-from gateway.security.acls.access import Operation, ResourceType
-from gateway.security.sasl.exchange import LoggedIn, LoginRefused
-from gateway.security.sasl.scram import Scram
-from gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.handlers.security import delegation_tokens as create_delegation_token
+from seqgate.gateway.handlers.security import delegation_tokens as describe_delegation_token
+from seqgate.gateway.handlers.security import delegation_tokens as expire_delegation_token
+from seqgate.gateway.handlers.security import delegation_tokens as renew_delegation_token
+from seqgate.gateway.handlers.security.delegation_tokens import NO_TIME
+from seqgate.gateway.metadata.tokens import MAX_RENEWERS
+from seqgate.gateway.runtime.topics import delegation_tokens
+from seqgate.gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused
+from seqgate.gateway.security.sasl.scram import Scram
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

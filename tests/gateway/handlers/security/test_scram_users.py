@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.security import user_scram_credentials
-from gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.handlers.security import user_scram_credentials
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import Node, open_node
 

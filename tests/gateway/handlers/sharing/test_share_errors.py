@@ -10,8 +10,8 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from gateway.handlers.sharing import share_fetch
-from gateway.protocol.messages import build
+from seqgate.gateway.handlers.sharing import share_fetch
+from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.handlers.two_brokers import ADDRESSES, OTHER, THIS, broker, commit, partition
 from tests.gateway.runtime.share_requests import SETTINGS, acknowledge, acquired, begin, fetch, write

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import Acknowledgement
-from gateway.metadata.image import GROUP_RESOURCE
-from gateway.metadata.records import TopicRecord
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.share.share_partition import Acknowledgement
+from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.metadata.records import TopicRecord
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.support import Node
@@ -101,7 +101,7 @@ async def test_what_members_had_acquired_is_delivered_by_the_new_leader(cluster:
 async def test_progress_that_can_not_be_stored_is_not_acknowledged(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.runtime.coordinators.share_persister.RETRY_FOR_S", 0.2)
+    monkeypatch.setattr("seqgate.gateway.runtime.coordinators.share_persister.RETRY_FOR_S", 0.2)
     await write(cluster.here, 2)
     assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 1)]
     cluster.silent.add(OTHER)
@@ -235,7 +235,7 @@ class TestAdministration:
     async def test_a_group_is_not_deleted_while_its_state_can_not_be(
         self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gateway.runtime.coordinators.share_persister.RETRY_FOR_S", 0.2)
+        monkeypatch.setattr("seqgate.gateway.runtime.coordinators.share_persister.RETRY_FOR_S", 0.2)
         await beat(cluster.there, "a", LEAVING)
         cluster.silent.add(THIS)
         answer = await Asking(cluster.there).ask("delete_groups", 2, groups_names=[GROUP])

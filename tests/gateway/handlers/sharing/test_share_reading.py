@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
-from gateway.handlers.sharing import share_fetch
-from gateway.handlers.sharing.share_fetch import read_batches
-from gateway.metadata.image import GROUP_RESOURCE as GROUP
-from gateway.runtime.partitions.partition import Partition
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.coordinator.share.share_partition import ShareLimits, SharePartition
+from seqgate.gateway.handlers.sharing import share_fetch
+from seqgate.gateway.handlers.sharing.share_fetch import read_batches
+from seqgate.gateway.metadata.image import GROUP_RESOURCE as GROUP
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.faults.cold_storage import ColdStorage
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

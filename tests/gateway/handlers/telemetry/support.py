@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from gateway.handlers.telemetry import client_telemetry
+from seqgate.gateway.handlers.telemetry import client_telemetry
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.support import Node
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from log.format.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
+from seqgate.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.handlers.telemetry.support import ask, push, subscribe
 from tests.gateway.telemetry.support import counter, gauge, payload

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import ClientSoftware
+from seqgate.gateway.handlers.answering.api import ClientSoftware
 from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.gateway.handlers.telemetry.support import ask, push, subscribe
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.coordinator.transaction.records import ONGOING
-from gateway.handlers.answering.api import CloseConnection
+from seqgate.gateway.coordinator.transaction.records import ONGOING
+from seqgate.gateway.handlers.answering.api import CloseConnection
 from tests.gateway.handlers.asking import Asking, HungUp
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.request import ControlError
-from gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
-from gateway.coordinator.transaction.rules import Producer
-from gateway.handlers.answering.api import Deferred
-from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
-from gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
-from gateway.runtime.coordinators.transaction_markers import marker_request
+from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
+from seqgate.gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
+from seqgate.gateway.runtime.coordinators.transaction_markers import marker_request
 from tests.gateway.admin.answers import answer as control_answer
 from tests.gateway.handlers.asking import answer_to
 from tests.gateway.handlers.several_nodes import Cluster, cluster_of

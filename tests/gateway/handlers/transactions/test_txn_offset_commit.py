@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.transaction.rules import Producer
-from gateway.handlers.groups import delete_groups, offset_commit, offset_fetch
-from gateway.handlers.transactions import (
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.handlers.groups import delete_groups, offset_commit, offset_fetch
+from seqgate.gateway.handlers.transactions import (
     add_offsets_to_txn,
     describe_transactions,
     end_txn,
     init_producer_id,
     txn_offset_commit,
 )
-from gateway.runtime.coordinators import shards
+from seqgate.gateway.runtime.coordinators import shards
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 

@@ -15,8 +15,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from gateway.metrics.otlp import exporter
-from gateway.metrics.otlp.exporter import (
+from seqgate.gateway.metrics.otlp import exporter
+from seqgate.gateway.metrics.otlp.exporter import (
     MAX_ANSWER_BYTES,
     MAX_PAUSE_S,
     Collector,

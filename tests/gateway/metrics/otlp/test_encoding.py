@@ -6,10 +6,10 @@ import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
-from gateway.durations import BOUNDS_S, Durations
-from gateway.metrics.metric import Kind, Metric, counter, gauge, histogram
-from gateway.metrics.otlp.exporter import Moment, encoded_families, encoded_request, encoded_samples
-from gateway.metrics.table import METRICS, process_families
+from seqgate.gateway.durations import BOUNDS_S, Durations
+from seqgate.gateway.metrics.metric import Kind, Metric, counter, gauge, histogram
+from seqgate.gateway.metrics.otlp.exporter import Moment, encoded_families, encoded_request, encoded_samples
+from seqgate.gateway.metrics.table import METRICS, process_families
 from tests.support.otlp_receiver import attributes, decoded
 
 MOMENT = Moment(now_ns=2_000, started_at_ns=1_000)

@@ -14,14 +14,14 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from gateway import gateway as composition
-from gateway.admin.status.live import gateway_version
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.homes.home import StartFailed
-from gateway.metrics.otlp import exporter as module
-from gateway.metrics.otlp.exporter import OtlpExporter
-from gateway.metrics.table import METRICS, SUBJECTS, text_of
+from seqgate.gateway import gateway as composition
+from seqgate.gateway.admin.status.live import gateway_version
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.metrics.otlp import exporter as module
+from seqgate.gateway.metrics.otlp.exporter import OtlpExporter
+from seqgate.gateway.metrics.table import METRICS, SUBJECTS, text_of
 from tests.support.gateway_process import free_port
 from tests.support.otlp_receiver import Export, OtlpReceiver, Reply
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.transactional import Pending
-from gateway.handlers.answering.api import Deferred
-from gateway.handlers.records.produce import API, begin
-from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
-from gateway.quota.backlog import Limit
-from gateway.runtime.partitions.partition import Partition
-from gateway.server.intake import RequestMemory
-from log import PartitionLog
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.transactional import Pending
+from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.records.produce import API, begin
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE
+from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
+from seqgate.gateway.quota.backlog import Limit
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.server.intake import RequestMemory
+from seqgate.log import PartitionLog
+from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.log.support import delete_old_segments

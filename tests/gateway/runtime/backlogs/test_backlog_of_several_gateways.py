@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.image import GROUP_RESOURCE
-from gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
-from gateway.runtime.backlogs.backlog import KEPT_MS
-from gateway.runtime.coordinators.group_moves import MOVER
-from gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
+from seqgate.gateway.runtime.backlogs.backlog import KEPT_MS
+from seqgate.gateway.runtime.coordinators.group_moves import MOVER
+from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition

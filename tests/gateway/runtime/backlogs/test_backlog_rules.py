@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from gateway.quota.backlog import NO_LIMIT, Policy
-from gateway.runtime.backlogs.backlog import NO_RULES, TopicRules
+from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from seqgate.gateway.quota.backlog import NO_LIMIT, Policy
+from seqgate.gateway.runtime.backlogs.backlog import NO_RULES, TopicRules
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import Node, open_node
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers.sharing import share_group
-from gateway.metadata.image import GROUP_RESOURCE
-from log import PartitionLog
+from seqgate.gateway.handlers.sharing import share_group
+from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.log import PartitionLog
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.runtime.coordinators.test_share_coordinator import (

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.classic_rebalance import Join
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.metadata.image import OFFSETS_TOPIC
-from gateway.runtime.coordinators import shards
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics.topic_lifecycle import java_hash
-from log import Storage
-from log.files.data_file import DataFile
+from seqgate.gateway.coordinator.group.classic_rebalance import Join
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.runtime.coordinators import shards
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics.topic_lifecycle import java_hash
+from seqgate.log import Storage
+from seqgate.log.files.data_file import DataFile
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.held_disk import HeldDisk

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberReplaced, Who
-from gateway.runtime.coordinators.group_coordinator import log_events, log_refused
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberReplaced, Who
+from seqgate.gateway.runtime.coordinators.group_coordinator import log_events, log_refused
 from tests.gateway.handlers.support import open_node
 from tests.gateway.runtime.coordinators.test_group_coordinator import (
     AT_ONCE,
@@ -19,7 +19,7 @@ from tests.gateway.runtime.coordinators.test_group_coordinator import (
     offset_record,
 )
 
-GROUP_LOG = "gateway.runtime.coordinators.group_coordinator"
+GROUP_LOG = "seqgate.gateway.runtime.coordinators.group_coordinator"
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

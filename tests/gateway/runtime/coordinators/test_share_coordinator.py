@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.share_heartbeat import LEAVING
-from gateway.coordinator.share.records import SharePartitionKey
-from gateway.runtime.coordinators.shards import rewrite
-from gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.coordinator.group.share_heartbeat import LEAVING
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.runtime.coordinators.shards import rewrite
+from seqgate.gateway.runtime.operations.operations import Unavailable
 from tests.gateway.handlers.requests import delete
 from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.gateway.runtime.share_requests import (

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.transaction.records import (
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.transaction.records import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     ONGOING,
@@ -20,13 +20,13 @@ from gateway.coordinator.transaction.records import (
     Transaction,
     TransactionRecord,
 )
-from gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
-from gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators import transaction_coordinator
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.log_flusher import replay_batches
-from gateway.runtime.partitions.partition import Partition
-from log import Storage, StorageFailed
+from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators import transaction_coordinator
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import Storage, StorageFailed
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create, delete

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.loop import audit as audit_module
-from gateway.runtime.loop.audit import (
+from seqgate.gateway.runtime.loop import audit as audit_module
+from seqgate.gateway.runtime.loop.audit import (
     INTERVAL_S,
     KINDS,
     LONGEST_TEXT,
@@ -21,7 +21,7 @@ from gateway.runtime.loop.audit import (
     Refusal,
     Requester,
 )
-from gateway.runtime.loop.log_output import AUDIT, JSON, TEXT, begin_audit, handler_for
+from seqgate.gateway.runtime.loop.log_output import AUDIT, JSON, TEXT, begin_audit, handler_for
 
 ALICE = Requester("User:alice", "192.0.2.7", "EXTERNAL", "app-1", "Fetch")
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.coordinator.deadlines import NEVER, moved
-from gateway.coordinator.group.classic_group import ClassicGroup
-from gateway.coordinator.group.classic_rebalance import GroupLimits
-from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.share_group import ShareGroup, ShareMember
-from gateway.coordinator.group.stored_groups import StoredGroups
-from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
-from gateway.runtime.loop.clock import TOLERATED_MS, ClockChanges
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
+from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.share.share_partition import ShareLimits, SharePartition
+from seqgate.gateway.runtime.loop.clock import TOLERATED_MS, ClockChanges
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, FixedClock, Node, open_node
 from tests.gateway.runtime.coordinators.test_group_coordinator import ONE_PARTITION, TOPIC, form_group

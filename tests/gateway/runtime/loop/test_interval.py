@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.config import Config
-from gateway.runtime.loop.clock import Interval
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.clock import Interval
 
 # any alterable setting in ms serves the purpose
 NAME = "seqgate.admin.timeout.ms"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.loop import recent_lines
-from gateway.runtime.loop.log_output import JSON, TEXT, UNLIMITED, LineLimit, handler_for, name_worker
+from seqgate.gateway.runtime.loop import recent_lines
+from seqgate.gateway.runtime.loop.log_output import JSON, TEXT, UNLIMITED, LineLimit, handler_for, name_worker
 
 
 def record(message: str = "refused %s", *, error: BaseException | None = None) -> logging.LogRecord:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 
-from gateway.runtime.loop.log_output import MAX_CHARACTERS, LineLimit
+from seqgate.gateway.runtime.loop.log_output import MAX_CHARACTERS, LineLimit
 
 
 def record(line: int, level: int = logging.WARNING) -> logging.LogRecord:

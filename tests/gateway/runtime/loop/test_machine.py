@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.runtime.loop.machine import FEWEST_HANDLES, SPARE_HANDLES, split_file_handles
+from seqgate.gateway.runtime.loop.machine import FEWEST_HANDLES, SPARE_HANDLES, split_file_handles
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.runtime.loop.log_output import LINES_PER_SECOND, MAX_CHARACTERS, LineLimit
-from gateway.runtime.loop.recent_lines import LINES_KEPT, RecentLines, recent_lines
+from seqgate.gateway.runtime.loop.log_output import LINES_PER_SECOND, MAX_CHARACTERS, LineLimit
+from seqgate.gateway.runtime.loop.recent_lines import LINES_KEPT, RecentLines, recent_lines
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from gateway.runtime.loop import slices
-from gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.loop import slices
+from seqgate.gateway.runtime.loop.slices import in_slices
 
 
 async def work(number: int, done: list[int], things: int = 5) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.runtime.loop.clock import KEPT_FINISHED, LONG_MS, TaskList
+from seqgate.gateway.runtime.loop.clock import KEPT_FINISHED, LONG_MS, TaskList
 from tests.gateway.handlers.support import FixedClock
 
 

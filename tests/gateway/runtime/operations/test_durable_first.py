@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.metadata.decision import Decision
-from gateway.runtime.operations.operations import DurableFirst
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.runtime.operations.operations import DurableFirst
 
 
 class CountingJournal:

@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.change import Change
-from gateway.coordinator.group.offsets import Committer
-from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.places import TopicPartition
-from gateway.metadata.image import OFFSETS_TOPIC
-from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.log_flusher import replay_batches
-from gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
+from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch

@@ -10,12 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData, in_one_piece
-from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
-from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from gateway.runtime.partitions.unwritten import PutLimits
-from log import CachedDurability, KeptWrites, LogConfig, PartitionLog, Storage
-from log.environment import LogEnvironment
+from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData, in_one_piece
+from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
+from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
+from seqgate.log import CachedDurability, KeptWrites, LogConfig, PartitionLog, Storage
+from seqgate.log.environment import LogEnvironment
 from tests.log.support import NOW_MS, SMALL, batch
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import SimulatedClock, SimulatedMachine

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.partition import AppendTimes, Partition
-from log import OutOfOrderSequence
+from seqgate.gateway.runtime.partitions.partition import AppendTimes, Partition
+from seqgate.log import OutOfOrderSequence
 
 
 class FakePartition:

@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, FETCHED_AHEAD, FETCHES_AT_ONCE, ColdReads
-from log import NotCached, Place, Storage
+from seqgate.gateway.runtime.partitions.cold_reads import (
+    BLOCK_BYTES,
+    FETCHED_AHEAD,
+    FETCHES_AT_ONCE,
+    ColdReads,
+)
+from seqgate.log import NotCached, Place, Storage
 
 KEPT = 8
 DEADLINE_S = 120.0

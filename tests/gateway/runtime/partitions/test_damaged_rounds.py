@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.unwritten import PutLimits
-from log import LogConfig, Storage
-from log.format.record_batch import whole_batches
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
+from seqgate.log import LogConfig, Storage
+from seqgate.log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored
 from tests.log.support import NOW_MS
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from gateway.protocol.fetch_codec import FetchPosition
-from gateway.runtime.partitions.fetch_sessions import (
+from seqgate.gateway.protocol.fetch_codec import FetchPosition
+from seqgate.gateway.runtime.partitions.fetch_sessions import (
     EVICTION_AGE_MS,
     FetchSession,
     FetchSessionCache,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.flusher import TICKETS_PER_THREAD, Flusher
-from gateway.runtime.partitions.waiting import Waiting
-from log import StorageFailed
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.flusher import TICKETS_PER_THREAD, Flusher
+from seqgate.gateway.runtime.partitions.waiting import Waiting
+from seqgate.log import StorageFailed
 
 
 class FakeTicket:

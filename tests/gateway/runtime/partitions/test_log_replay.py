@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.runtime.partitions.log_flusher import replay_batches
-from log import Storage
-from log.files.data_file import DataFile
+from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
+from seqgate.log import Storage
+from seqgate.log.files.data_file import DataFile
 from tests.log.support import fill, flush, open_log
 
 

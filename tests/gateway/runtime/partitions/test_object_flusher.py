@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster.wal.wal_object import DataRow, FileRow
-from gateway.runtime.partitions.partition import persist_files, remove
-from gateway.runtime.partitions.unwritten import PutLimits
-from log import KeptWrites, LogConfig, Storage, StorageFailed, retention
-from log.format.record_batch import whole_batches
+from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow
+from seqgate.gateway.runtime.partitions.partition import persist_files, remove
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
+from seqgate.log import KeptWrites, LogConfig, Storage, StorageFailed, retention
+from seqgate.log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene
 from tests.log import deduplicated
 from tests.log.support import NOW_MS, batch

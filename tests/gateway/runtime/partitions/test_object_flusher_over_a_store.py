@@ -11,14 +11,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.cluster.wal.ended import seal
-from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import Session
-from gateway.cluster.wal.wal_object import WalObject, decode, object_key
-from gateway.runtime.partitions.object_flusher import WriteAheadLog
-from gateway.runtime.partitions.partition import remove
-from gateway.runtime.partitions.unwritten import PutLimits
-from log import KeptWrites, retention
+from seqgate.gateway.cluster.wal.ended import seal
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
+from seqgate.gateway.cluster.wal.sessions import Session
+from seqgate.gateway.cluster.wal.wal_object import WalObject, decode, object_key
+from seqgate.gateway.runtime.partitions.object_flusher import WriteAheadLog
+from seqgate.gateway.runtime.partitions.partition import remove
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
+from seqgate.log import KeptWrites, retention
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored
 from tests.log.support import NOW_MS
 from tests.simulation.loop import SimulatedLoop

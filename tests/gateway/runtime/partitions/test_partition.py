@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from log import InvalidProducerEpoch, LocalDurability, LogConfig, LogDirectory, OutOfOrderSequence, Storage
-from log.format.records import NewRecord, build_batch
+from seqgate.gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
+from seqgate.log import (
+    InvalidProducerEpoch,
+    LocalDurability,
+    LogConfig,
+    LogDirectory,
+    OutOfOrderSequence,
+    Storage,
+)
+from seqgate.log.format.records import NewRecord, build_batch
 
 
 @pytest.fixture

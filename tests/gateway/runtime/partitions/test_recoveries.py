@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.partition import Partition
-from log import LogError, Recovery, StorageFailed
-from log.files.file_names import (
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import LogError, Recovery, StorageFailed
+from seqgate.log.files.file_names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
     TRANSACTION_INDEX_SUFFIX,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.flusher import Flusher
 from tests.gateway.runtime.partitions.object_scene import Scene
 from tests.gateway.runtime.partitions.test_flusher import FakeDurability, FakeLog, begin_round
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.runtime.partitions.verdicts import DUPLICATE, VERDICTS_KEPT, Verdict, Verdicts
+from seqgate.gateway.runtime.partitions.verdicts import DUPLICATE, VERDICTS_KEPT, Verdict, Verdicts
 from tests.support.batches import Batch, records
 
 GAP = int(ErrorCode.out_of_order_sequence_number)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.runtime.telemetry.telemetry import Telemetry
-from gateway.runtime.upkeep import background_jobs
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.upkeep import background_jobs
 
 
 async def test_the_gateway_expires_clients_at_intervals(

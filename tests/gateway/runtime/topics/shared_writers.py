@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.cluster.metadata.shared_log import SharedLog
-from gateway.cluster.wal.sessions import SessionFacts, SharedLogContent, register
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import METADATA_TOPIC, TOPIC_RESOURCE, MetadataImage
-from gateway.metadata.records import ConfigRecord
-from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
-from gateway.runtime.topics.shared_journal import SharedJournal
-from log import CachedDurability, LogEnvironment, PartitionLog, Storage
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog
+from seqgate.gateway.cluster.wal.sessions import SessionFacts, SharedLogContent, register
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import METADATA_TOPIC, TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.records import ConfigRecord
+from seqgate.gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
+from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
+from seqgate.log import CachedDurability, LogEnvironment, PartitionLog, Storage
 from tests.gateway.handlers.support import NOW_MS, FixedClock
 from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, SimulatedObjects
 

@@ -4,10 +4,10 @@ import asyncio
 import uuid
 from pathlib import Path
 
-from gateway.metadata.acls import create_acls, delete_acls
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.metadata.acls import create_acls, delete_acls
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 from tests.gateway.handlers.support import Node, open_node
 
 AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.reading.bucket_reads import NotConfirmed
-from gateway.metadata.records import BrokerRegistrationChangeRecord
-from gateway.peer.peers import PeerUnavailable
-from gateway.runtime.topics.leader_starts import LeaderStarts
+from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.reading.bucket_reads import NotConfirmed
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord
+from seqgate.gateway.peer.peers import PeerUnavailable
+from seqgate.gateway.runtime.topics.leader_starts import LeaderStarts
 from tests.gateway.handlers.support import Node
 from tests.gateway.handlers.two_brokers import OTHER, TOPIC_ID, commit, node_of_two, partition
 

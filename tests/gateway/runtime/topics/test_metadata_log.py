@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from gateway.config import load_config
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
-from gateway.metadata.records import ConfigRecord, MetadataRecord
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, replay_log
-from gateway.runtime.topics.producer_ids import EmbeddedBlockStore
-from gateway.runtime.topics.topic_lifecycle import topic_policy
-from log import StorageFailed
-from pid_allocator import NextIdBehind, ProducerIdBlock, ProducerIdsExhausted, StoreUnavailable
+from seqgate.gateway.config import load_config
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
+from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, replay_log
+from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
+from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
+from seqgate.log import StorageFailed
+from seqgate.pid_allocator import NextIdBehind, ProducerIdBlock, ProducerIdsExhausted, StoreUnavailable
 from tests.gateway.handlers.requests import create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, open_node
 
@@ -116,7 +116,7 @@ class TestCommit:
     async def test_replay_crosses_segments_and_reads(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gateway.runtime.partitions.log_flusher._READ_BYTES", 300)
+        monkeypatch.setattr("seqgate.gateway.runtime.partitions.log_flusher._READ_BYTES", 300)
         async with open_node(tmp_path) as node:
             log = node.services.partitions.log_directory.get("__cluster_metadata", 0)
             assert log is not None

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway.config import load_config
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import BrokerEndpoint, RegisterBrokerRecord
-from gateway.peer.peers import ANSWER_TIMEOUT_S, Peers, PeerUnavailable
-from gateway.runtime.topics.brokers import Brokers
-from gateway.runtime.topics.metadata_news import MetadataNews
+from seqgate.gateway.config import load_config
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import BrokerEndpoint, RegisterBrokerRecord
+from seqgate.gateway.peer.peers import ANSWER_TIMEOUT_S, Peers, PeerUnavailable
+from seqgate.gateway.runtime.topics.brokers import Brokers
+from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
 from tests.gateway.peer.fake_broker import fake_broker
 
 HERE = 1

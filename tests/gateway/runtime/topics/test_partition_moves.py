@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.metadata.balance import planned_moves
-from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import move_all, order_move
-from gateway.metadata.membership import drain_broker
-from gateway.runtime.partitions.partition import HandedOver
-from gateway.runtime.topics import partition_moves
-from gateway.runtime.topics.partition_moves import PartitionMoves
-from gateway.runtime.upkeep.name_keeping import may_know_names
-from log import LogDirectory, StorageFailed
+from seqgate.gateway.metadata.balance import planned_moves
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.leadership import move_all, order_move
+from seqgate.gateway.metadata.membership import drain_broker
+from seqgate.gateway.runtime.partitions.partition import HandedOver
+from seqgate.gateway.runtime.topics import partition_moves
+from seqgate.gateway.runtime.topics.partition_moves import PartitionMoves
+from seqgate.gateway.runtime.upkeep.name_keeping import may_know_names
+from seqgate.log import LogDirectory, StorageFailed
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node
 from tests.gateway.handlers.two_brokers import (

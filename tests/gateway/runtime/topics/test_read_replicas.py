@@ -6,18 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.parts.manifest import Manifest, PartitionKey, PartRef, SegmentRef
-from gateway.config.cluster import LEADER_SELECTOR, RACK_SELECTOR, SPREADING_SELECTOR
-from gateway.metadata.records import (
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey, PartRef, SegmentRef
+from seqgate.gateway.config.cluster import LEADER_SELECTOR, RACK_SELECTOR, SPREADING_SELECTOR
+from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.topics import read_replicas
-from gateway.runtime.topics.read_replicas import LEAST_BYTES, Reader, ReadReplicas, Replica, candidates_of
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.topics import read_replicas
+from seqgate.gateway.runtime.topics.read_replicas import (
+    LEAST_BYTES,
+    Reader,
+    ReadReplicas,
+    Replica,
+    candidates_of,
+)
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.handlers.two_brokers import commit
 from tests.support.batches import Batch, records

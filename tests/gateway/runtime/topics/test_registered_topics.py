@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.runtime.topics.topic_lifecycle import RegisteredTopics
+from seqgate.gateway.runtime.topics.topic_lifecycle import RegisteredTopics
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import open_node
 

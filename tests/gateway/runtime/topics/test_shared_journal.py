@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.cluster.metadata import shared_log
-from gateway.cluster.metadata.change import decode_change
-from gateway.cluster.wal.sessions import read_shared_log
-from gateway.cluster.wal.wal_object import registration_key
-from gateway.metadata.decision import Decision
-from log import StorageFailed
+from seqgate.gateway.cluster.metadata import shared_log
+from seqgate.gateway.cluster.metadata.change import decode_change
+from seqgate.gateway.cluster.wal.sessions import read_shared_log
+from seqgate.gateway.cluster.wal.wal_object import registration_key
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.log import StorageFailed
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.runtime.topics.shared_writers import count_in, open_writer
 from tests.support.simulated_objects import CALM, ROUGH, Fate, Faults, SimulatedBucket, SimulatedObjects

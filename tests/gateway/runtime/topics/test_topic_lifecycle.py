@@ -12,13 +12,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
-from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage
-from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from log.files.checkpoints import encode_partition_metadata
-from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
-from log.state import names as names_state
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
+from seqgate.log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from seqgate.log.files.checkpoints import encode_partition_metadata
+from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from seqgate.log.state import names as names_state
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from gateway.runtime.upkeep.background_jobs import FREEZE_AFTER, LongLived
+from seqgate.gateway.runtime.upkeep.background_jobs import FREEZE_AFTER, LongLived
 
 
 def test_objects_are_frozen_whenever_many_partitions_were_opened() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.loop.clock import SystemClock, TaskList
-from gateway.runtime.upkeep import backup_staging
-from gateway.runtime.upkeep.backup_staging import BackupStaging, StagingRefused
-from log import LogDirectory, Storage
-from log.staging import STAGING, STAGING_LOCK
+from seqgate.gateway.runtime.loop.clock import SystemClock, TaskList
+from seqgate.gateway.runtime.upkeep import backup_staging
+from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging, StagingRefused
+from seqgate.log import LogDirectory, Storage
+from seqgate.log.staging import STAGING, STAGING_LOCK
 from tests.log.support import NOW_MS
 from tests.properties.backup_life import CONFIG
 

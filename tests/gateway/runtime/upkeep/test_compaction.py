@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from gateway.config import load_config
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.partitions.partition import persist_files
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.upkeep.compaction import Compaction
-from log import FlushTicket, LocalDurability, Storage
-from log.compaction.job import CleaningFailed
-from log.environment import LogEnvironment
+from seqgate.gateway.config import load_config
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.partitions.partition import persist_files
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.upkeep.compaction import Compaction
+from seqgate.log import FlushTicket, LocalDurability, Storage
+from seqgate.log.compaction.job import CleaningFailed
+from seqgate.log.environment import LogEnvironment
 from tests.gateway.handlers.support import FixedClock
 from tests.log.support import NOW_MS, batch, flush, open_log
 

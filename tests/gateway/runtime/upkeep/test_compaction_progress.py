@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.upkeep.compaction import CompactionCounts, CompactionProgress
-from log import Storage
-from log.compaction import CleaningFinished
-from log.compaction.cleaned_transactions import CLEANER_OFFSETS
+from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.runtime.upkeep.compaction import CompactionCounts, CompactionProgress
+from seqgate.log import Storage
+from seqgate.log.compaction import CleaningFinished
+from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 

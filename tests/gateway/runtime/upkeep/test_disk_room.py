@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep.disk_room import CHECKS_BETWEEN_TRIES
-from log import Recovery, Storage, StorageFailed
-from log.files.data_file import DataFile
-from log.format.record_batch import Buffer
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.upkeep.disk_room import CHECKS_BETWEEN_TRIES
+from seqgate.log import Recovery, Storage, StorageFailed
+from seqgate.log.files.data_file import DataFile
+from seqgate.log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.runtime.backlogs.test_backlog import answer, batch, open_topic, produce
@@ -111,7 +111,7 @@ async def test_a_data_directory_that_is_gone_is_reported_once_and_so_is_its_retu
         room = node.services.upkeep.disk_room
         for _ in range(2):
             caplog.clear()
-            with caplog.at_level(logging.INFO, "gateway.runtime.upkeep.disk_room"):
+            with caplog.at_level(logging.INFO, "seqgate.gateway.runtime.upkeep.disk_room"):
                 disk.is_gone = True
                 for _ in range(10):
                     room.check_free_space()

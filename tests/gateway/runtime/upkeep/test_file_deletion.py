@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from gateway.config import load_config
-from gateway.gateway import Gateway
-from gateway.runtime.loop.machine import Machine
-from gateway.runtime.upkeep.background_jobs import FileDeletion
-from log import LogDirectory, Storage
-from log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS
-from log.files.checkpoints import decode_offsets, encode_offsets
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.upkeep.background_jobs import FileDeletion
+from seqgate.log import LogDirectory, Storage
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, STORED_LOGS
+from seqgate.log.files.checkpoints import decode_offsets, encode_offsets
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, open_node
 from tests.log.support import CountingStorage, plant_segments

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.upkeep.background_jobs import GIVE_BACK_AFTER, FreedMemory, shrink
+from seqgate.gateway.runtime.upkeep.background_jobs import GIVE_BACK_AFTER, FreedMemory, shrink
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import open_node
 

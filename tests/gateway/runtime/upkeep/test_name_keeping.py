@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep import name_keeping
-from gateway.runtime.upkeep.name_keeping import NameKeeping
-from log import StorageFailed
-from log.errors import NamesNotReady
-from log.state.record_states import RecordStates
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.upkeep import name_keeping
+from seqgate.gateway.runtime.upkeep.name_keeping import NameKeeping
+from seqgate.log import StorageFailed
+from seqgate.log.errors import NamesNotReady
+from seqgate.log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.named_batches import DEDUPLICATED, named

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep.background_jobs import ProducerExpiry
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.upkeep.background_jobs import ProducerExpiry
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import FixedClock, Node, open_node
 from tests.log.support import batch

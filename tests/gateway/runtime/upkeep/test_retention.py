@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.flusher import Flusher
-from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.upkeep.retention import Retention
-from log import DeletionReason, LocalDurability, LogConfig, LogDirectory, Storage
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
+from seqgate.gateway.runtime.partitions.flusher import Flusher
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.upkeep.retention import Retention
+from seqgate.log import DeletionReason, LocalDurability, LogConfig, LogDirectory, Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.log.support import batch
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.security.acls import authorizer as authorizer_module
-from gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.authorizer import Authorizer
+from seqgate.gateway.security.acls import authorizer as authorizer_module
+from seqgate.gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.acls.authorizer import Authorizer
 from tests.models import acls
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.security.sasl.exchange import LoginRefused
-from gateway.security.sasl.oauthbearer import FirstMessage, parse_first_message
+from seqgate.gateway.security.sasl.exchange import LoginRefused
+from seqgate.gateway.security.sasl.oauthbearer import FirstMessage, parse_first_message
 
 SOUND = b"n,,\x01auth=Bearer abc.def-_g.h\x01\x01"
 

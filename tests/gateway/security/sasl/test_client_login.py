@@ -6,11 +6,11 @@ import base64
 
 import pytest
 
-from gateway.security.sasl.exchange import LoginRefused
-from gateway.security.sasl.login import client_login
-from gateway.security.sasl.scram import NoTokens, Scram
-from gateway.security.sasl.scram_credential import ScramHash
-from gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.security.sasl.exchange import LoginRefused
+from seqgate.gateway.security.sasl.login import client_login
+from seqgate.gateway.security.sasl.scram import NoTokens, Scram
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
+from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
 from tests.support.scram import credential
 
 USER, PASSWORD = "a,b=c", "a, pass=word"

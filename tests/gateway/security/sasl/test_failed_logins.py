@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.security.sasl.login import ADDRESSES, LINE_INTERVAL_S, FailedLogins
+from seqgate.gateway.security.sasl.login import ADDRESSES, LINE_INTERVAL_S, FailedLogins
 
 
 def test_failures_of_an_address_share_a_line() -> None:

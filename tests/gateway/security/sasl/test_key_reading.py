@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.security.sasl import oauthbearer
-from gateway.security.sasl.oauthbearer import MOST_BYTES, KeysUnusable, read_keys, shown_url
+from seqgate.gateway.security.sasl import oauthbearer
+from seqgate.gateway.security.sasl.oauthbearer import MOST_BYTES, KeysUnusable, read_keys, shown_url
 from tests.support.certificates import Authority
 from tests.support.tokens import Issuer, key_set
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.security.sasl.oauthbearer import (
+from seqgate.gateway.security.sasl.oauthbearer import (
     UNKNOWN_KEY_INTERVAL_S,
     KeySet,
     KeySource,

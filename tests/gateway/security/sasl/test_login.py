@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.security.sasl.exchange import LoggedIn, LoginRefused
-from gateway.security.sasl.login import (
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused
+from seqgate.gateway.security.sasl.login import (
     API_VERSIONS,
     LONGEST_SESSION_MS,
     SASL_AUTHENTICATE,
@@ -18,7 +18,7 @@ from gateway.security.sasl.login import (
     Phase,
     Route,
 )
-from gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
 
 METADATA = 3
 ALICE = LoggedIn("User:alice")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import BY_NAME, Config
-from gateway.config.oauthbearer import token_settings_complaint
-from gateway.config.setting import InvalidValueError, SettingValue
-from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from gateway.security.sasl.oauthbearer import INVALID_TOKEN, OAuthBearer, oauthbearer
+from seqgate.gateway.config import BY_NAME, Config
+from seqgate.gateway.config.oauthbearer import token_settings_complaint
+from seqgate.gateway.config.setting import InvalidValueError, SettingValue
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.oauthbearer import INVALID_TOKEN, OAuthBearer, oauthbearer
 from tests.support.tokens import Issuer, first_message, key_set, unsecured_token
 
 KEYS_URL = "sasl.oauthbearer.jwks.endpoint.url"
@@ -126,6 +126,6 @@ def test_tokens_need_keys_or_the_word_insecure() -> None:
 
 
 def test_a_gateway_without_oauthbearer_imports_no_token_library() -> None:
-    program = "import sys; import gateway.gateway; print('jwt' in sys.modules, 'gateway.config.oauthbearer' in sys.modules)"
+    program = "import sys; import seqgate.gateway.gateway; print('jwt' in sys.modules, 'seqgate.gateway.config.oauthbearer' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from gateway.security.sasl.users_file import INVALID, FixedUsers, Plain
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.users_file import INVALID, FixedUsers, Plain
 
 MECHANISM = Plain(FixedUsers({"alice": "secret", "": "never", "é": "pässword"}))
 

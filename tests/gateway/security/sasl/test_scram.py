@@ -4,9 +4,14 @@ import base64
 
 import pytest
 
-from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from gateway.security.sasl.scram import MAX_MESSAGE_BYTES, NoTokens, Scram, TokenLogin
-from gateway.security.sasl.scram_credential import ScramCredential, ScramHash, credential_of, salt_password
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.scram import MAX_MESSAGE_BYTES, NoTokens, Scram, TokenLogin
+from seqgate.gateway.security.sasl.scram_credential import (
+    ScramCredential,
+    ScramHash,
+    credential_of,
+    salt_password,
+)
 from tests.support.scram import ScramClient, credential
 
 SHA_256, SHA_512 = ScramHash.SHA_256, ScramHash.SHA_512

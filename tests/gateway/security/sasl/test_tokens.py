@@ -17,15 +17,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.security.sasl import oauthbearer
-from gateway.security.sasl.oauthbearer import (
+from seqgate.gateway.security.sasl import oauthbearer
+from seqgate.gateway.security.sasl.oauthbearer import (
     KeySet,
     KeysUnusable,
     SignedTokens,
     UnsecuredTokens,
     parse_key_set,
 )
-from gateway.security.sasl.tokens import LONGEST_TOKEN, ClaimRules, Token, TokenRefused, Tokens
+from seqgate.gateway.security.sasl.tokens import LONGEST_TOKEN, ClaimRules, Token, TokenRefused, Tokens
 from tests.support.tokens import Issuer, encoded, key_set, part, unsecured_token
 
 NOW_S = 1_800_000_000

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.security.errors import LoginSettingsError
-from gateway.security.sasl.users_file import LARGEST_FILE_BYTES, UsersFile, digest, parse_users
+from seqgate.gateway.security.errors import LoginSettingsError
+from seqgate.gateway.security.sasl.users_file import LARGEST_FILE_BYTES, UsersFile, digest, parse_users
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> str:

@@ -1,0 +1,1 @@
+"""Seqgate: a Kafka-compatible gateway for idempotent producers."""
