@@ -9,7 +9,8 @@ FROM python:${PYTHON}-slim-trixie AS build
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
+COPY src src
 COPY gateway gateway
 COPY log log
 COPY pid_allocator pid_allocator

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from seqgate import __version__
 from seqgate.gateway.admin.acls import command as acls
 from seqgate.gateway.admin.backlog import command as backlog
 from seqgate.gateway.admin.backup import command as backup
@@ -124,9 +125,7 @@ Settings = Annotated[
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib import metadata
-
-        print(f"seqgate {metadata.version('seqgate')}")
+        print(f"seqgate {__version__}")
         raise typer.Exit
 
 

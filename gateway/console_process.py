@@ -47,7 +47,7 @@ class ConsoleProcess:
             sys.executable,
             "-P",  # a folder called gateway in the working directory is not the package
             "-m",
-            "seqgate.gateway",
+            "seqgate",
             "console",
             "--listen",
             listen,

@@ -70,24 +70,24 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from log import b",
-        "from log.b import B",
-        "import log.b",
+        "from seqgate.log import b",
+        "from seqgate.log.b import B",
+        "import seqgate.log.b",
         "from . import b",
         "from .b import B",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from log.b import B",
-        "def late():\n    from log.b import B",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from seqgate.log.b import B",
+        "def late():\n    from seqgate.log.b import B",
     ],
 )
 def test_a_circle_is_found(tmp_path: Path, line: str) -> None:
     folder = tmp_path / "log"
     folder.mkdir()
-    (folder / "__init__.py").write_text("from log.a import A\n")
+    (folder / "__init__.py").write_text("from seqgate.log.a import A\n")
     (folder / "a.py").write_text(f"{line}\n")
-    (folder / "b.py").write_text("from log import c\n")
-    (folder / "c.py").write_text("from log.a import A\n")
-    (folder / "d.py").write_text("from log.a import A\n")
-    assert circles(imports_under(tmp_path)) == [["log.a", "log.b", "log.c"]]
+    (folder / "b.py").write_text("from seqgate.log import c\n")
+    (folder / "c.py").write_text("from seqgate.log.a import A\n")
+    (folder / "d.py").write_text("from seqgate.log.a import A\n")
+    assert circles(imports_under(tmp_path)) == [["seqgate.log.a", "seqgate.log.b", "seqgate.log.c"]]
 
 
 def test_two_circles_are_told_apart() -> None:

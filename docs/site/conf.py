@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
-_PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))[
-    "project"
-]
+from seqgate import __version__
 
 project = "Seqgate"
 author = "The Seqgate maintainers"
-version = release = _PROJECT["version"]
+version = release = __version__
 language = "en"
 extensions = ["myst_parser", "sphinx_copybutton"]
 nitpicky = True

@@ -13,7 +13,7 @@ import shipping
 from confluent_kafka import Producer
 from shipping import AT_ONCE, ORDERS, SHIPMENTS, Shipping, shipment
 
-from seqgate.gateway.testing import Broker
+from seqgate.testing import Broker
 
 COUNT, PARTITIONS = 300, 3
 LIMIT_S = 60.0

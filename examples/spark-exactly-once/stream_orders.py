@@ -17,10 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from seqgate.spark_kafka_compat import SparkCompatError, session
-from seqgate.spark_kafka_compat.databases import Database, Transaction
-from seqgate.spark_kafka_compat.into_database import into_database
-from seqgate.spark_kafka_compat.landing import land
+from seqgate.spark import Database, SparkCompatError, Transaction, into_database, land, session
 
 TOPIC = "orders"
 ORDER = "order_id BIGINT, customer STRING, amount_cents BIGINT"

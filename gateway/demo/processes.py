@@ -57,7 +57,7 @@ class DemoGateway:
         command = [
             sys.executable,
             "-m",
-            "seqgate.gateway",
+            "seqgate",
             "serve",
             "--listen",
             f"{protocol}{self.bootstrap}",

@@ -14,10 +14,10 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from seqgate import __version__
 from seqgate.gateway.cluster.membership.silence import end_earlier
 from seqgate.gateway.cluster.metadata.change import decode_change
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied, read_metadata
@@ -147,7 +147,7 @@ class BucketStart:
         """Register the session, under a node id that is free right before it. Returns the session, and the
         epoch as `_node_id` does.
         """
-        facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
+        facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), __version__)
         session: Session | None = None
         while session is None:
             self._image = image_of(self._known)
@@ -319,13 +319,6 @@ class BucketStart:
 
 def _number(sealed: tuple[RegisteredSession, SealedWal]) -> int:
     return sealed[0].session
-
-
-def _release() -> str:
-    try:
-        return metadata.version("seqgate")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 # Makes the data directory of a gateway from its bucket: the metadata first, then all that it names.

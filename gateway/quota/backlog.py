@@ -81,7 +81,7 @@ class Reader(NamedTuple):
 
 
 class PartitionView(Protocol):
-    """The facts about a partition's log that a decision needs; see `log.measured_log`."""
+    """The facts about a partition's log that a decision needs; see `seqgate.log.measured_log`."""
 
     @property
     def log_start_offset(self) -> int:

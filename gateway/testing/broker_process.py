@@ -97,7 +97,7 @@ class BrokerProcess:
             sys.executable,
             "-P",
             "-m",
-            "seqgate.gateway",
+            "seqgate",
             "serve",
             "--listen",
             f"127.0.0.1:{self._port}",

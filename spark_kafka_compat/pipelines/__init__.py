@@ -1,4 +1,4 @@
-"""The pipelines as programs: run `python -m spark_kafka_compat.pipelines.NAME`, or pass the file to
+"""The pipelines as programs: run `python -m seqgate.spark_kafka_compat.pipelines.NAME`, or pass the file to
 `spark-submit`.
 """
 

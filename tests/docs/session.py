@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.gateway_process import AS_INSTALLED, REPOSITORY, free_port
+from tests.support.gateway_process import AS_INSTALLED, REPOSITORY, SOURCES, free_port
 from tests.support.kafka_tools import TOOL_CLASSES
 from tests.support.setup_peers import spark_connector_libs
 
@@ -92,7 +92,7 @@ class Session:
         """Write the programs that pages name: seqgate, python, and Kafka's tools."""
         folder.mkdir()
         python = shlex.quote(sys.executable)
-        programs = {"seqgate": f"{python} -m seqgate.gateway", "python": python, "python3": python}
+        programs = {"seqgate": f"{python} -m seqgate", "python": python, "python3": python}
         for tool in TOOL_CLASSES:
             programs[tool] = programs[f"{tool}.sh"] = f"{python} -m tests.docs.kafka_tool {tool}"
         for name, command in programs.items():
@@ -106,7 +106,7 @@ class Session:
             **inherited,
             "HOME": str(self.home),
             "PATH": os.pathsep.join((str(self.directory / "bin"), inherited.get("PATH", ""))),
-            "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(AS_INSTALLED))),
+            "PYTHONPATH": os.pathsep.join(map(str, (SOURCES, REPOSITORY, AS_INSTALLED))),
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "140",
             "SEQGATE_SPARK_JARS": str(spark_connector_libs()),

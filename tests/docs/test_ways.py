@@ -89,7 +89,7 @@ class TestCommandLines:
             ("seqgate topics create a --set log.dirs=x", "--set names no setting: log.dirs"),
             ("make everything", "the Makefile has no target everything"),
             ("pip install '.[consoles]'", "there is no extra consoles"),
-            ("python -m spark_kafka_compat.pipelines.nothing", "there is no module"),
+            ("python -m seqgate.spark_kafka_compat.pipelines.nothing", "there is no module"),
             ("kafka-topic.sh --list", "kafka-topic is no tool of Kafka's"),
             ("if true; then", "syntax error"),
         ],

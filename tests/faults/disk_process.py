@@ -1,4 +1,4 @@
-"""The view of one process on a simulated disk: the calls of `log.disk.Disk`, which end when the process
+"""The view of one process on a simulated disk: the calls of `seqgate.log.files.disk.Disk`, which end when the process
 dies."""
 
 from __future__ import annotations

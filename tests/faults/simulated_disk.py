@@ -69,7 +69,7 @@ class SimulatedDisk:
         self._processes: list[SimulatedProcess] = []
 
     def process(self) -> SimulatedProcess:
-        """Return the disk as a new process sees it: a `log.disk.Disk`."""
+        """Return the disk as a new process sees it: a `seqgate.log.files.disk.Disk`."""
         process = SimulatedProcess(self)
         self._processes.append(process)
         return process

@@ -20,7 +20,7 @@ import atheris
 from tests.fuzzing import corpus
 from tests.fuzzing.run import COUNTS, TELLS_WHERE
 
-PRODUCT = ["gateway", "log", "seq_validator", "pid_allocator"]
+PRODUCT = ["seqgate"]
 
 
 class Counter:

@@ -13,7 +13,7 @@ from tests.fuzzing import corpus
 from tests.fuzzing.target import Run, load
 
 ROOT = Path(__file__).parents[2]
-ROOMS = tuple(str(ROOT / room) for room in ("gateway", "log", "seq_validator", "pid_allocator"))
+PRODUCT = str(ROOT / "src" / "seqgate")
 Arc = tuple[str, int, int]
 
 
@@ -64,4 +64,4 @@ def arcs_of(run: Run, data: bytes) -> set[Arc]:
 
 
 def _is_product(code: CodeType) -> bool:
-    return code.co_filename.startswith(ROOMS)
+    return code.co_filename.startswith(PRODUCT)

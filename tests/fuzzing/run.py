@@ -99,7 +99,11 @@ def _guided(name: str, seconds: int, most_inputs: int, seed: int, directory: Pat
     command = [sys.executable, "-m", "tests.fuzzing.guided", name, str(directory)]
     command += [f"-max_total_time={seconds}", f"-runs={most_inputs}", f"-seed={seed & 0xFFFFFFFF or 1}"]
     command += ["-reload=0"]  # when libFuzzer reloads inputs depends on the time
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+        "PYTHONHASHSEED": "0",
+    }
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

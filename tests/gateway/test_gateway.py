@@ -108,7 +108,7 @@ class TestARefusedStart:
             command = [
                 sys.executable,
                 "-m",
-                "seqgate.gateway",
+                "seqgate",
                 "serve",
                 "--listen",
                 address,

@@ -9,14 +9,14 @@ import platform
 import statistics
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from seqgate import __version__
 from tests.performance.loads import Sample
-from tests.support.setup_peers import KAFKA_VERSION, PROJECT
+from tests.support.setup_peers import KAFKA_VERSION
 
 MIB = 1024 * 1024
 HEADINGS = (
@@ -59,7 +59,7 @@ def describe_run(command: str, load_program: list[str]) -> dict[str, str]:
     return {
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command,
-        "seqgate": _seqgate_version(),
+        "seqgate": __version__,
         "python": platform.python_version(),
         "kafka": KAFKA_VERSION,
         "java": _java_version(),
@@ -68,10 +68,6 @@ def describe_run(command: str, load_program: list[str]) -> dict[str, str]:
         "load": "Python" if sys.executable in load_program else "compiled",
         "kernel": platform.release(),
     }
-
-
-def _seqgate_version() -> str:
-    return str(tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def _cpu_model() -> str:

@@ -28,7 +28,7 @@ from seqgate.gateway.gateway import Gateway
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain, Wire
 
-ROOT: Final = Path(gateway.__file__).resolve().parents[1]
+ROOT: Final = Path(gateway.__file__).parents[1]
 PACKAGES: Final = ("gateway", "log", "pid_allocator", "seq_validator")
 REPETITIONS: Final = 30
 TOPIC: Final = "walks"

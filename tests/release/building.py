@@ -52,9 +52,9 @@ def export(repository: Path, folder: Path, commit: str | None = None) -> Path:
     listed = git(repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
         source, target = repository / name, folder / name
-        if source.is_file():
+        if source.is_symlink() or source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+            shutil.copy2(source, target, follow_symlinks=False)
     return folder
 
 

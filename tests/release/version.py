@@ -35,8 +35,10 @@ def check_version(sources: Path, *, is_rehearsal: bool) -> str:
 
 
 def named_versions(sources: Path) -> dict[str, set[str]]:
-    """Return the versions of Seqgate that the files for deployment name, by file."""
+    """Return the versions of Seqgate that the package and the files for deployment name, by file."""
+    package = "src/seqgate/__init__.py"
     found = {
+        package: re.findall(r'__version__ = "([^"]+)"', (sources / package).read_text()),
         "Dockerfile": re.findall(r'image\.version="([^"]+)"', (sources / "Dockerfile").read_text()),
         "compose.yaml": re.findall(r"image: seqgate:(\S+)", (sources / "compose.yaml").read_text()),
     }

@@ -268,7 +268,7 @@ class Node:
             self._process.resume()
 
     def _ends_itself(self, process: Process) -> None:
-        """End a process that has learned that it may not serve any more, as `gateway.gateway.run` does."""
+        """End a process that has learned that it may not serve any more, as `seqgate.gateway.running.run` does."""
         if process is self._process and process.alive:
             self.counts["fenced"] += 1
             self.kill()

@@ -19,7 +19,7 @@ from tests.support.imports import ROOT, circles, imports_under, modules
 from tests.support.layers import Graph, Point, Size, layers, place, reduced
 
 PICTURE: Final = ROOT / "docs" / "architecture.svg"
-OPENED: Final = ("", "gateway", "seqgate.gateway.runtime", "log")
+OPENED: Final = ("", "gateway", "gateway.runtime", "log")
 """The folders whose rooms are drawn; "" is the project."""
 FILL: Final = {
     "gateway": "#dbe9fb",
@@ -179,8 +179,13 @@ def _arrow(line: Sequence[Point], left: float, top: float, *, sideways: bool) ->
 
 def drawn_from(root: Path) -> str:
     """Return the picture of the packages under `root`."""
-    folders = {name for name, path in modules(root).items() if path.name == "__init__.py"}
-    return picture(imports_under(root), folders)
+    folders = {_drawn_name(name) for name, path in modules(root).items() if path.name == "__init__.py"}
+    imports = imports_under(root)
+    return picture({_drawn_name(name): [*map(_drawn_name, imports[name])] for name in imports}, folders)
+
+
+def _drawn_name(module: str) -> str:
+    return module.removeprefix("seqgate.")
 
 
 def main() -> int:

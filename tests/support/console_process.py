@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 120.0
 @contextmanager
 def console_process(folder: Path, bootstrap: str, *options: str) -> Iterator[str]:
     """Yield the address of a console for the cluster at `bootstrap`, such as http://127.0.0.1:40123."""
-    command = [sys.executable, "-m", "seqgate.gateway", "console", "--bootstrap", bootstrap]
+    command = [sys.executable, "-m", "seqgate", "console", "--bootstrap", bootstrap]
     command += ["--listen", "127.0.0.1:0", *options]
     with (folder / "console.stderr").open("ab") as stderr:
         process = subprocess.Popen(

@@ -16,6 +16,8 @@ from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.testing.broker_process import ServeProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCES = REPOSITORY / "src"
+"""The folder in which Python finds `seqgate`."""
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 90.0
 AS_INSTALLED = Path(__file__).with_name("as_installed")
@@ -55,8 +57,14 @@ def kept_port(port: int) -> int:
 
 
 def _python_path(sources: Path) -> str:
-    inherited = os.environ.get("PYTHONPATH") if sources == REPOSITORY else str(sources)
-    return os.pathsep.join(filter(None, (str(AS_INSTALLED), inherited)))
+    own = str(sources / "src"), str(sources)
+    inherited = (os.environ.get("PYTHONPATH"),) if sources == REPOSITORY else own
+    return os.pathsep.join(filter(None, (str(AS_INSTALLED), *inherited)))
+
+
+def module_of(sources: Path) -> str:
+    """Return the module that is the command line of a release. Earlier releases had `gateway` beside four other packages."""
+    return "gateway" if (sources / "gateway" / "__main__.py").exists() else "seqgate"
 
 
 class PortTaken(AssertionError):
@@ -64,7 +72,7 @@ class PortTaken(AssertionError):
 
 
 class GatewayProcess:
-    """`python -m seqgate.gateway serve` on a data directory; restartable on the same port, killable."""
+    """`python -m seqgate serve` on a data directory; restartable on the same port, killable."""
 
     def __init__(
         self,
@@ -128,7 +136,7 @@ class GatewayProcess:
             *self.under,
             str(self.python),
             "-m",
-            "seqgate.gateway",
+            module_of(self.sources),
             "serve",
             "--listen",
             self.bootstrap,

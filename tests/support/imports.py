@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("gateway", "log", "pid_allocator", "seq_validator", "spark_kafka_compat")
+"""The folders at the top of the repository; each is a package of `seqgate`."""
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -17,7 +18,7 @@ def modules(root: Path) -> dict[str, Path]:
     found = {}
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
-            parts = path.relative_to(root).with_suffix("").parts
+            parts = ("seqgate", *path.relative_to(root).with_suffix("").parts)
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 

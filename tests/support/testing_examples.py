@@ -73,7 +73,7 @@ class Example:
             **os.environ,
             **self.environment,
             "PATH": os.pathsep.join(places),
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": str(REPOSITORY / "src"),
         }
 
     def run(

@@ -102,8 +102,10 @@ def test_the_page_of_an_index_has_no_link_into_the_repository(built: Built) -> N
 def test_the_wheel_has_the_packages_and_their_types(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = archive.namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
-    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    installed = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert installed == {"seqgate", "spark_kafka_compat.py"}
+    assert {"seqgate/py.typed", *(f"seqgate/{package}/__init__.py" for package in PACKAGES)} <= set(names)
+    assert len(names) == len(set(names))
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")] != []
 
 
@@ -116,7 +118,7 @@ def test_the_sdist_has_the_docs_the_examples_and_the_files_for_deployment(built:
     }
     examples = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "examples").glob("*/README.md")}
     others = {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml"}
-    others |= {"Dockerfile", ".dockerignore", "compose.yaml"}
+    others |= {"Dockerfile", ".dockerignore", "compose.yaml", "hatch_build.py", "src/seqgate/__init__.py"}
     assert pages | deployed | examples | others <= names
 
 
@@ -157,6 +159,12 @@ class TestVersions:
         ("file", "was", "then", "complaint"),
         [
             ("compose.yaml", "seqgate:", "seqgate:9", r"compose\.yaml names 9\d+\.\d+\.\d+, "),
+            (
+                "src/seqgate/__init__.py",
+                '__version__ = "',
+                '__version__ = "9',
+                r"src/seqgate/__init__\.py names 9",
+            ),
             ("Dockerfile", 'image.version="', 'image.version="9', r"Dockerfile names 9"),
             ("CHANGELOG.md", "## ", "## 9", r"the first section of CHANGELOG\.md must be"),
             ("CHANGELOG.md", "(unreleased)", "(soon)", r"says \(soon\): write the day"),
@@ -180,5 +188,5 @@ def test_the_wheel_has_the_pages_of_the_console(built: Built) -> None:
         path for folder in ("static", "templates") for path in (console / folder).rglob("*") if path.is_file()
     ]
     assert len(files) > 10
-    assert {str(path.relative_to(REPOSITORY)) for path in files} - names == set()
-    assert "gateway/console/static/vendor/uplot/LICENSE" in names
+    assert {f"seqgate/{path.relative_to(REPOSITORY)}" for path in files} - names == set()
+    assert "seqgate/gateway/console/static/vendor/uplot/LICENSE" in names

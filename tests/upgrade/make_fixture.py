@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.support.gateway_process import REPOSITORY, free_port
+from tests.support.gateway_process import REPOSITORY, free_port, module_of
 from tests.upgrade.manifest import Manifest
 from tests.upgrade.writing import MAKING, Writing
 
@@ -58,7 +59,7 @@ def write(
     `page` is the release's page of settings, where the tree has none.
     """
     bootstrap, logins = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    command = [str(python), "-m", "seqgate.gateway", "serve", "--listen", bootstrap]
+    command = [str(python), "-m", module_of(tree), "serve", "--listen", bootstrap]
     command += ["--data-dir", str(data_dir)]
     settings = known_settings(page or tree / "docs" / "configuration.md")
     if LOGINS in settings:
@@ -66,7 +67,11 @@ def write(
     for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
     process = subprocess.Popen(
-        command, cwd=tree, env={"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=tree,
+        env={"PYTHONPATH": os.pathsep.join((str(tree / "src"), str(tree)))},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     try:

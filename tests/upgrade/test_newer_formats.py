@@ -195,7 +195,7 @@ def test_a_start_is_refused_in_one_sentence(name: str, current: Path, tmp_path: 
     command = [
         sys.executable,
         "-m",
-        "seqgate.gateway",
+        "seqgate",
         "serve",
         "--listen",
         "127.0.0.1:0",

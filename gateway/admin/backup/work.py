@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from seqgate import __version__
 from seqgate.gateway.admin.backup.messages import (
     BackupRow,
     CreatedBackup,
@@ -21,7 +22,6 @@ from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.pids.messages import MoveNextRequest
 from seqgate.gateway.admin.pids.stopped import move_next_stopped
 from seqgate.gateway.admin.request import ControlError, NotRunning
-from seqgate.gateway.admin.status.live import gateway_version
 from seqgate.gateway.admin.stopped_gateway import StoppedGateway
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.admin.system_errors import in_words
@@ -65,7 +65,7 @@ def create(
                     staged,
                     repository,
                     pace,
-                    release=gateway_version(),
+                    release=__version__,
                     is_full=is_full,
                     keep=keep,
                 )

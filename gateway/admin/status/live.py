@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 from pathlib import Path
 
+from seqgate import __version__
 from seqgate.gateway.admin.damage.rows import cut_row, damaged_row
 from seqgate.gateway.admin.names.live import name_counters
 from seqgate.gateway.admin.operation import LiveGateway
@@ -32,7 +32,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
     state = services.coordinators.producer_ids.state()
     prefetched = 0 if state.prefetched is None else state.prefetched.size
     return Status(
-        version=gateway_version(),
+        version=__version__,
         pid=os.getpid(),
         node_id=services.node.node_id,
         cluster_id=services.node.cluster_id,
@@ -78,17 +78,6 @@ def _certificates(node: NodeServices) -> list[Certificate]:
         Certificate(name, listener.valid_until_ms, age_warning(listener.valid_until_ms, now_ms))
         for name, listener in node.tls_listeners.items()
     ]
-
-
-@cache
-def gateway_version() -> str:
-    """Return the version of the installed package."""
-    from importlib import metadata  # noqa: PLC0415 - slow to import, and few clients ask for the status
-
-    try:
-        return metadata.version("seqgate")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _offline(partitions: Partitions) -> list[OfflinePartition]:

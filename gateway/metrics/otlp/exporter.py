@@ -24,7 +24,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from prometheus_client.core import Metric as Family
 
-from seqgate.gateway.admin.status.live import gateway_version
+from seqgate import __version__
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
 from seqgate.gateway.durations import BOUNDS_S, Durations
@@ -57,7 +57,7 @@ class OtlpExporter:
         self._attributes = {
             "service.name": "seqgate",
             "service.instance.id": str(node.node_id),
-            "service.version": gateway_version(),
+            "service.version": __version__,
             "seqgate.cluster.id": node.cluster_id,
         }
         self._failure: str | None = None

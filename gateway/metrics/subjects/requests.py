@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from seqgate.gateway.admin.status.live import gateway_version
+from seqgate import __version__
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.metrics.health import each_complaint
 from seqgate.gateway.metrics.metric import Kind, Metric, Samples, Sources, Subject, counter, gauge, histogram
@@ -112,7 +112,7 @@ CERTIFICATE: Final = gauge(
 
 def _read_node(sources: Sources) -> Samples:
     node = sources.services.node
-    yield NODE.at(1, gateway_version(), str(node.node_id), node.cluster_id)
+    yield NODE.at(1, __version__, str(node.node_id), node.cluster_id)
     yield UPTIME.at((node.clock.now_ms() - sources.gateway.started_at_ms) / 1000)
     is_ready = True
     for complaint in each_complaint(sources.gateway):

@@ -120,7 +120,7 @@ def begin_audit(file: str) -> None:
 # Keeps a hostile or broken client from filling the log, or from inserting lines of its own.
 
 LINES_PER_SECOND = 20
-UNLIMITED: Final = "gateway.changes"
+UNLIMITED: Final = "seqgate.changes"
 """The logger of administrative changes. Its lines always pass, because that record must be complete.
 
 Clients can't flood it: each line needs a durable change.

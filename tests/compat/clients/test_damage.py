@@ -98,7 +98,7 @@ def test_status_lists_bytes_that_were_cut_off_until_their_file_is_deleted(tmp_pa
 
 
 def _status(data_dir: Path, *, code: int) -> str:
-    command = [sys.executable, "-m", "seqgate.gateway", "status", "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "seqgate", "status", "--data-dir", str(data_dir)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert ended.returncode == code, ended.stderr
     return ended.stdout

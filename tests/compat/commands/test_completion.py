@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.compat.commands.conftest import Peer
-from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
+from tests.support.gateway_process import REPOSITORY, SOURCES, GatewayProcess, free_port
 
 Fresh = Callable[[str], str]
 
@@ -25,10 +25,10 @@ def offered(*words: str, cwd: Path = REPOSITORY) -> list[str]:
         "_SEQGATE_COMPLETE": "complete_bash",
         "COMP_WORDS": " ".join(line),
         "COMP_CWORD": str(len(line) - 1),
-        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONPATH": str(SOURCES),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "seqgate.gateway"],
+        [sys.executable, "-m", "seqgate"],
         cwd=cwd,
         env=environment,
         capture_output=True,

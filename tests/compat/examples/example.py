@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from tests.support.gateway_process import REPOSITORY
+from tests.support.gateway_process import REPOSITORY, SOURCES
 
 EXAMPLES = REPOSITORY / "examples"
 LIMIT_S = 120.0
@@ -106,7 +106,7 @@ class Example:
         self._environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": str(SOURCES),
             "PYTHONUNBUFFERED": "1",
             **environment,
         }

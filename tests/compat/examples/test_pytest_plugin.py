@@ -14,8 +14,8 @@ import pytest
 from tests.compat.examples.example import Example
 from tests.support.gateway_process import REPOSITORY
 
-SOURCES = ("gateway", "log", "pid_allocator", "seq_validator", "spark_kafka_compat")
-PAGES = ("pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("src", "gateway", "log", "pid_allocator", "seq_validator", "spark_kafka_compat")
+PAGES = ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
 INSTALL, TEST = "pip install ../.. -r requirements.txt", "pytest"
 
 
@@ -24,7 +24,8 @@ def example(tmp_path: Path) -> Iterator[Example]:
     """The project in a clone of its own, with an empty virtual environment first on the PATH."""
     clone, environment = tmp_path / "clone", tmp_path / "environment"
     for name in SOURCES:
-        shutil.copytree(REPOSITORY / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY / name, clone / name, symlinks=True, ignore=ignored)
     for name in PAGES:
         shutil.copy(REPOSITORY / name, clone / name)
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)

@@ -168,7 +168,7 @@ def test_what_the_gateway_prints_and_stores_hides_them(gateway: GatewayProcess) 
 
 @pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
 def test_a_failed_start_hides_them(tmp_path: Path, protocol: str) -> None:
-    command = [sys.executable, "-m", "seqgate.gateway", "serve", "--data-dir", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "seqgate", "serve", "--data-dir", str(tmp_path / "data")]
     command += ["--set", f"listeners={protocol}://127.0.0.1:{free_port()}"]
     for setting in SENSITIVE:
         if "url" not in setting.name:

@@ -28,7 +28,6 @@ def test_example(made_of: str, spark: SparkSession, topics: Topics, tmp_path: Pa
         .replace("timeout=5", "timeout=2")
         .replace('session("shop")', "spark")
     )
-    code = code.replace("from seqgate.spark_kafka_compat import session\n", "")
     done = compile(code, "effectively-once.md", "exec")
     for end in (10, 20):
         _send(topics.bootstrap, topic, range(end - 10, end))

@@ -36,7 +36,9 @@ CLAIMED = 2
 def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | None) -> None:
     """Run the process once. It must finish, or die where `death` kills it."""
     words = [bootstrap, topic, url, str(checkpoint), *map(str, death or ())]
-    paths = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(
+        filter(None, [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH")])
+    )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment |= {
         JARS_VARIABLE: str(spark_connector_libs()),

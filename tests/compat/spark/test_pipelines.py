@@ -19,7 +19,7 @@ from seqgate.spark_kafka_compat.sequence_audit import audit_producers, audit_rec
 from seqgate.spark_kafka_compat.session import JARS_VARIABLE, EndpointError, PositionError
 from tests.compat.spark.topics import Topics
 from tests.support.batches import Batch, records
-from tests.support.gateway_process import free_port
+from tests.support.gateway_process import SOURCES, free_port
 from tests.support.setup_peers import spark_connector_libs
 from tests.support.wire import Wire
 from tests.tiers import in_tiers
@@ -312,7 +312,7 @@ def test_as_programs_of_their_own(topics: Topics, tmp_path: Path, launcher: str)
         listed = ",".join(str(jar) for jar in jars.glob("*.jar"))
         command = [str(program), "--master", "local[1]", "--jars", listed, str(script)]
     command += ["--bootstrap", topics.bootstrap, "--path", str(tmp_path / "out"), topic]
-    paths = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment |= {JARS_VARIABLE: str(jars), "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=480, check=False)

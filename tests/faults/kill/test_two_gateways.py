@@ -13,7 +13,7 @@ REFUSAL_TIMEOUT_S = 120
 
 
 def _start_second(data_dir: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "seqgate.gateway", "serve", "--listen", f"127.0.0.1:{free_port()}"]
+    command = [sys.executable, "-m", "seqgate", "serve", "--listen", f"127.0.0.1:{free_port()}"]
     return subprocess.run(
         [*command, "--data-dir", str(data_dir)],
         cwd=REPOSITORY,

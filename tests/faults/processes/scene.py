@@ -165,7 +165,7 @@ def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
 def command(gateway: KillableGateway, *words: str) -> subprocess.CompletedProcess[str]:
     """Run `seqgate WORDS --data-dir ...` while the gateway runs."""
     return subprocess.run(
-        [sys.executable, "-m", "seqgate.gateway", *words, "--data-dir", str(gateway.data_dir)],
+        [sys.executable, "-m", "seqgate", *words, "--data-dir", str(gateway.data_dir)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

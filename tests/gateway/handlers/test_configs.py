@@ -255,7 +255,9 @@ class TestLoggers:
 
     async def test_every_logger_is_described(self, node: Node) -> None:
         told = values(await describe(node, LOGGER, "1"))
-        assert {"root", "gateway", "seqgate.gateway.runtime", "log", NAME} <= set(told)
+        assert {"root", "seqgate", "seqgate.gateway", "seqgate.gateway.runtime", "seqgate.log", NAME} <= set(
+            told
+        )
         assert set(told.values()) <= set(LEVELS)
 
     async def test_log_levels_can_not_be_replaced_by_alter_configs(self, node: Node) -> None:

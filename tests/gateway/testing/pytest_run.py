@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.gateway_process import REPOSITORY
+from tests.support.gateway_process import SOURCES
 
 LIMIT_S = 120
 
@@ -25,7 +25,7 @@ def run_pytest(
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    paths = [str(REPOSITORY)]
+    paths = [str(SOURCES)]
     # this environment may have the entry point, too
     named = ["-p", "no:seqgate", "-p", "seqgate.gateway.pytest_plugin"]
     if installed:

@@ -29,7 +29,7 @@ def certify(*options: str) -> Result:
 
 def words(*options: str) -> list[str]:
     """Return the words that run the command in a process of its own."""
-    return [sys.executable, "-m", "seqgate.gateway", "certify", *options]
+    return [sys.executable, "-m", "seqgate", "certify", *options]
 
 
 def command(mode: str) -> str:

@@ -32,7 +32,7 @@ def command(endpoint: str, *words: str) -> tuple[int, str]:
     """Run `seqgate cluster`; return the exit code and the output."""
     there = ["--cluster", ADDRESS, "--set", f"seqgate.cluster.endpoint={endpoint}"]
     done = subprocess.run(
-        [sys.executable, "-m", "seqgate.gateway", "cluster", *words, *there],
+        [sys.executable, "-m", "seqgate", "cluster", *words, *there],
         capture_output=True,
         text=True,
         timeout=2 * DEADLINE_S,

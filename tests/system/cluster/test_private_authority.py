@@ -77,7 +77,7 @@ def test_commands_are_refused_too(store: MotoServer | Versitygw, command: str) -
 
 def end_of(arguments: list[str], endpoint: str, ca_file: Path | None) -> tuple[int, str]:
     """Run a command that fails; return its exit code and its last line on stderr."""
-    command = [sys.executable, "-m", "seqgate.gateway", *arguments, "--cluster", CLUSTER]
+    command = [sys.executable, "-m", "seqgate", *arguments, "--cluster", CLUSTER]
     command += ["--set", f"seqgate.cluster.endpoint={endpoint}"]
     if ca_file is not None:
         command += ["--set", f"seqgate.cluster.ca.file={ca_file}"]

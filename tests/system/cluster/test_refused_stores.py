@@ -29,7 +29,7 @@ def end_of(cluster: str, endpoint: str, tmp_path: Path) -> tuple[int, str]:
     command = [
         sys.executable,
         "-m",
-        "seqgate.gateway",
+        "seqgate",
         "serve",
         "--listen",
         "127.0.0.1:0",
@@ -112,7 +112,7 @@ def test_a_start_that_waits_for_its_store_can_be_stopped(tmp_path: Path) -> None
     command = [
         sys.executable,
         "-m",
-        "seqgate.gateway",
+        "seqgate",
         "serve",
         "--listen",
         "127.0.0.1:0",

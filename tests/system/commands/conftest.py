@@ -50,7 +50,7 @@ def seqgate(*arguments: str | Path, code: int | None = 0, stdin: bytes | None = 
 def seqgate_process(*arguments: str | Path) -> Outcome:
     """Run a command as a user does, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "seqgate.gateway", *map(str, arguments)],
+        [sys.executable, "-m", "seqgate", *map(str, arguments)],
         cwd=REPOSITORY,
         env={**os.environ, "COLUMNS": "100"},
         capture_output=True,

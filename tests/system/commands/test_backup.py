@@ -98,7 +98,7 @@ class SlowBackup:
     """A `seqgate backup create` in a process of its own, which copies a few bytes per second."""
 
     def __init__(self, gateway: GatewayProcess, target: Path) -> None:
-        command = [sys.executable, "-m", "seqgate.gateway", "backup", "create", str(target), "--rate", "300"]
+        command = [sys.executable, "-m", "seqgate", "backup", "create", str(target), "--rate", "300"]
         self.process = subprocess.Popen(
             [*command, "--data-dir", str(gateway.data_dir)],
             cwd=REPOSITORY,

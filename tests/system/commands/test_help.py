@@ -50,7 +50,7 @@ def test_version() -> None:
 def test_completion_of_subcommands() -> None:
     words = {"COMP_WORDS": "seqgate topics de", "COMP_CWORD": "2", "_SEQGATE_COMPLETE": "complete_bash"}
     done = subprocess.run(
-        [sys.executable, "-m", "seqgate.gateway"],
+        [sys.executable, "-m", "seqgate"],
         cwd=REPOSITORY,
         env={**os.environ, **words},
         capture_output=True,
@@ -165,7 +165,7 @@ def test_an_advertised_address_that_cannot_be_reached(tmp_path: Path) -> None:
 def test_following_ends_with_ctrl_c(gateway: GatewayProcess) -> None:
     there = ("--bootstrap", gateway.bootstrap)
     seqgate("topics", "create", "orders", *there)
-    follow = [sys.executable, "-m", "seqgate.gateway", "consume", "orders", "--follow", *there]
+    follow = [sys.executable, "-m", "seqgate", "consume", "orders", "--follow", *there]
     with subprocess.Popen(
         # a test run in the background of a shell ignores the signal, and without `env` the command would, too
         ["env", "--default-signal=INT", *follow],
@@ -186,7 +186,7 @@ def test_following_ends_with_ctrl_c(gateway: GatewayProcess) -> None:
 def test_a_reader_that_has_enough(gateway: GatewayProcess) -> None:
     there = ("--bootstrap", gateway.bootstrap)
     seqgate("produce", "orders", "--create", *there, stdin=b"x\n" * 50_000)
-    consume = [sys.executable, "-m", "seqgate.gateway", "consume", "orders", *there]
+    consume = [sys.executable, "-m", "seqgate", "consume", "orders", *there]
     with subprocess.Popen(
         consume, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_process import REPOSITORY, free_port
+from tests.support.gateway_process import REPOSITORY, SOURCES, free_port
 
 TIMEOUT_S = 60
 
@@ -24,7 +24,7 @@ def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     command = [
         sys.executable,
         "-m",
-        "seqgate.gateway",
+        "seqgate",
         "serve",
         "--console",
         "--listen",
@@ -36,7 +36,7 @@ def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONPATH": str(SOURCES), "PYTHONUNBUFFERED": "1"},
     ) as process:
         try:
             yield process
@@ -66,7 +66,7 @@ def test_the_console_shows_the_gateway_and_ends_with_it(serving: subprocess.Pope
 
 
 def test_several_workers_are_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "seqgate.gateway", "serve", "--console", "--workers", "2"]
+    command = [sys.executable, "-m", "seqgate", "serve", "--console", "--workers", "2"]
     done = subprocess.run(
         [*command, "--data-dir", str(tmp_path / "data")],
         cwd=REPOSITORY,

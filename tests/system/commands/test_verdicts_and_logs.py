@@ -140,7 +140,7 @@ class TestLogs:
 
 def _following(data: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "seqgate.gateway", "logs", "--follow", "--data-dir", str(data)],
+        [sys.executable, "-u", "-m", "seqgate", "logs", "--follow", "--data-dir", str(data)],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,

@@ -72,7 +72,13 @@ class TestDockerfile:
         ]
         assert "*" in lines
         let_in = {line.removeprefix("!") for line in lines if line.startswith("!")}
-        assert let_in == {*packages["wheel"]["packages"], "pyproject.toml", "README.md", "LICENSE"}
+        assert let_in == {
+            *packages["wheel"]["only-include"],
+            "hatch_build.py",
+            "pyproject.toml",
+            "README.md",
+            "LICENSE",
+        }
 
 
 class TestCompose:

@@ -18,7 +18,7 @@ def brokers_at(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def test_each_listener_tells_its_own_address(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "seqgate.gateway", "serve", "--data-dir", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "seqgate", "serve", "--data-dir", str(tmp_path / "data")]
     command += ["--listen", "127.0.0.1:0", "--listen", "[::1]:0"]
     with subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -43,7 +43,7 @@ def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
 
 
 def test_a_wide_listener_is_warned_of(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "seqgate.gateway", "serve", "--data-dir", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "seqgate", "serve", "--data-dir", str(tmp_path / "data")]
     command += ["--listen", "0.0.0.0:0", "--set", "seqgate.allow.insecure.listeners=true"]
     with subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -57,7 +57,7 @@ def test_a_wide_listener_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_wide_listener_does_not_start_by_itself(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "seqgate.gateway", "serve", "--data-dir", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "seqgate", "serve", "--data-dir", str(tmp_path / "data")]
     done = subprocess.run(
         [*command, "--set", "listeners=PLAINTEXT://:9092"],
         cwd=REPOSITORY,
@@ -75,7 +75,7 @@ def test_a_wide_listener_does_not_start_by_itself(tmp_path: Path) -> None:
 
 def test_a_port_in_use_stops_the_start_with_a_sentence(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data") as gateway:
-        command = [sys.executable, "-m", "seqgate.gateway", "serve", "--data-dir", str(tmp_path / "other")]
+        command = [sys.executable, "-m", "seqgate", "serve", "--data-dir", str(tmp_path / "other")]
         command += ["--listen", gateway.bootstrap]
         second = subprocess.run(
             command, cwd=REPOSITORY, capture_output=True, text=True, timeout=30, check=False

@@ -23,7 +23,7 @@ def test_json_lines_in_a_file_name_the_client_of_each_change(tmp_path: Path) -> 
         assert gateway.stderr_text() == ""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert {"time", "level", "logger", "message"} <= lines[0].keys()
-    (change,) = [line["message"] for line in lines if line["logger"] == "gateway.changes"]
+    (change,) = [line["message"] for line in lines if line["logger"] == "seqgate.changes"]
     assert change.startswith("created topic orders (1 partition), by User:ANONYMOUS at 127.0.0.1:")
     assert any("new data directory" in line["message"] for line in lines)
 

@@ -175,7 +175,7 @@ def test_only_the_loopback_interface_is_listened_on(address: str, is_allowed: bo
 
 
 def seqgate(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "seqgate.gateway", *words]
+    command = [sys.executable, "-m", "seqgate", *words]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -22,7 +22,7 @@ from tests.support.wire import Wire
 SERVE = [
     sys.executable,
     "-m",
-    "seqgate.gateway",
+    "seqgate",
     "serve",
     "--listen",
     "127.0.0.1:0",

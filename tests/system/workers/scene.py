@@ -65,7 +65,7 @@ def present_pid(gateway: GatewayProcess, number: int) -> int:
 
 def seqgate(data_dir: Path, *words: str, code: int = 0) -> str:
     """Run a command on a data directory, which must end with this code; return what it prints."""
-    command = [sys.executable, "-m", "seqgate.gateway", *words, "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "seqgate", *words, "--data-dir", str(data_dir)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

@@ -34,7 +34,7 @@ from tests.system.workers.scene import (
 
 
 def ends_of(data_dir: Path) -> dict[str, object]:
-    command = [sys.executable, "-m", "seqgate.gateway", "status", "--json", "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "seqgate", "status", "--json", "--data-dir", str(data_dir)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found: dict[str, object] = json.loads(done.stdout)
     return found

@@ -36,7 +36,7 @@ def bucket_workers(directory: Path, count: int, port: int) -> GatewayProcess:
 
 
 def seqgate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "seqgate.gateway", *arguments]
+    command = [sys.executable, "-m", "seqgate", *arguments]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
 
 

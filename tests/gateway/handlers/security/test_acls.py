@@ -251,7 +251,7 @@ async def test_a_client_needs_rights_on_the_cluster(node: Node) -> None:
 
 
 async def test_changes_are_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="gateway.changes")
+    caplog.set_level("INFO", logger="seqgate.changes")
     await create(node, row(), row("o", resource_pattern_type=PREFIXED, permission_type=2), row(""))
     await delete(node, wanted(), wanted())
     by = ", by User:ANONYMOUS at 127.0.0.1:50312 (client 'test')"

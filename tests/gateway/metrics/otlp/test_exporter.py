@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from seqgate import __version__
 from seqgate.gateway import gateway as composition
-from seqgate.gateway.admin.status.live import gateway_version
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.homes.home import StartFailed
@@ -100,7 +100,7 @@ async def test_a_gateway_without_a_metrics_listener_exports_what_prometheus_woul
     assert export.resource == {
         "service.name": "seqgate",
         "service.instance.id": str(services.node.node_id),
-        "service.version": gateway_version(),
+        "service.version": __version__,
         "seqgate.cluster.id": services.node.cluster_id,
     }
     assert export.value("seqgate_ready") == 1

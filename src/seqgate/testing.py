@@ -1,0 +1,27 @@
+"""A broker in a thread of a test's own process, on a free port; the names that tests import.
+
+    from seqgate.testing import Broker
+
+    with Broker() as broker:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+
+pytest finds the fixtures `seqgate`, `seqgate_topic` and the others without an import; docs/testing.md has them all.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqgate.gateway.testing import (
+        SETTINGS,
+        Broker,
+        BrokerProcess,
+        Fault,
+        Faults,
+        Kind,
+        StoredProducer,
+        StoredRecord,
+    )
+else:
+    from seqgate.gateway.testing import __dir__, __getattr__  # noqa: F401 - a name imports its module with the first use
+
+__all__ = ["SETTINGS", "Broker", "BrokerProcess", "Fault", "Faults", "Kind", "StoredProducer", "StoredRecord"]
