@@ -17,7 +17,7 @@ COPY pid_allocator pid_allocator
 COPY seq_validator seq_validator
 COPY spark_kafka_compat spark_kafka_compat
 RUN python -m venv --without-pip /opt/seqgate && \
-    python -m pip --python /opt/seqgate/bin/python install --no-cache-dir --no-compile '.[cluster,console,otlp]'
+    python -m pip --python /opt/seqgate/bin/python install --no-cache-dir --no-compile '.[cluster,codecs,console,otlp,redis,security]'
 # Debug information is a third of the wheels' size. The running user can't write bytecode, so that of every module is in the image.
 RUN find /opt/seqgate -name '*.so' -type f -exec strip --strip-debug {} + && \
     find /opt/seqgate/lib -path '*/site-packages/*' -type d \( -name test -o -name tests \) -prune -exec rm -r {} + && \

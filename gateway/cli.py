@@ -37,6 +37,7 @@ from seqgate.gateway.admin.transactions import command as transactions
 from seqgate.gateway.admin.users import command as users
 from seqgate.gateway.admin.verdicts import command as verdicts
 from seqgate.gateway.certify.command import certify
+from seqgate.gateway.config.packages import install
 from seqgate.gateway.console.command import console
 from seqgate.gateway.serving import Options
 from seqgate.gateway.serving import serve as run_gateway
@@ -226,10 +227,7 @@ def demo(
 
         status = run_demo(keep=keep, rows=rows, secure=secure, cluster=cluster)
     except ModuleNotFoundError as error:
-        raise stop(
-            f"the package {error.name}, which the demo needs, is not installed; run: pip install "
-            "'seqgate[demo]'"
-        ) from None
+        raise stop(install(error.name, "the demo", "demo")) from None
     raise typer.Exit(status)
 
 

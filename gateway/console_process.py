@@ -7,9 +7,9 @@ import contextlib
 import logging
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Final
 
+from seqgate.gateway.config.packages import install, is_installed
 from seqgate.gateway.homes.home import StartFailed
 
 logger = logging.getLogger(__name__)
@@ -24,11 +24,8 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 def check_installed() -> None:
     """Check that the packages of the console are there, before the gateway starts. Raises StartFailed."""
     for package in _NEEDED:
-        if find_spec(package) is None:
-            raise StartFailed(
-                f"the package {package}, which --console needs, is not installed; run: pip install "
-                "'seqgate[console]'"
-            )
+        if not is_installed(package):
+            raise StartFailed(install(package, "--console", "console"))
 
 
 class ConsoleProcess:

@@ -17,7 +17,8 @@ from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.admin.traffic import Traffic
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.exposure import exposure_complaint, is_exposed
-from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT, missing_package
+from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
+from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.homes.local_home import LocalHome
@@ -112,8 +113,7 @@ class Gateway:
         is free.
         """
         config = self.config
-        exports_metrics = config.optional_str(OTLP_ENDPOINT) is not None
-        complaint = exposure_complaint(config) or (missing_package() if exports_metrics else None)
+        complaint = exposure_complaint(config) or missing_package(config)
         if complaint is not None:
             raise StartFailed(complaint)
         await self.home.enter()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from importlib.util import find_spec
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -21,8 +20,6 @@ from seqgate.gateway.config.setting import Setting, SettingType, SettingValue, w
 OTLP_ENDPOINT: Final = "seqgate.otlp.endpoint"
 OTLP_INTERVAL_MS: Final = "seqgate.otlp.interval.ms"
 OTLP_HEADERS: Final = "seqgate.otlp.headers"
-_PACKAGES: Final = ("httpx", "opentelemetry.proto")
-"""The packages of `seqgate[otlp]`."""
 _OTLP_SECTION: Final = "Metrics and health"
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A name of a header, as HTTP allows it."""
@@ -39,18 +36,6 @@ _OWN: Final = frozenset(
     )
 )
 """The headers that the exporter itself sends."""
-
-
-def missing_package() -> str | None:
-    """Return the sentence about a package that an export needs and that is not installed; None when all are."""
-    for name in _PACKAGES:
-        try:
-            is_there = find_spec(name) is not None
-        except ModuleNotFoundError:
-            is_there = False
-        if not is_there:
-            return f"the package {name}, which {OTLP_ENDPOINT} needs, is not installed; run: pip install 'seqgate[otlp]'"
-    return None
 
 
 def parse_headers(text: str) -> dict[str, str]:

@@ -109,7 +109,7 @@ PRODUCER_SETTINGS = (
         section=_IDS,
         doc="Store from which blocks of producer ids are claimed: the gateway's own metadata log "
         "(`embedded`), or a Redis that "
-        "several gateways share (`redis`).",
+        "several gateways share (`redis`), which needs `pip install 'seqgate[redis]'`.",
     ),
     Setting(
         name="seqgate.redis.url",

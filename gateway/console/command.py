@@ -10,6 +10,7 @@ import typer
 from seqgate.gateway.admin.options import CommandConfig, stop
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config.packages import install
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
@@ -109,10 +110,7 @@ def console(
             )
         )
     except ModuleNotFoundError as error:
-        raise stop(
-            f"the package {error.name}, which the console needs, is not installed; run: pip install "
-            "'seqgate[console]'"
-        ) from None
+        raise stop(install(error.name, "the console", "console")) from None
     except ControlError as error:
         raise stop(str(error)) from None
 

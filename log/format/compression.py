@@ -96,9 +96,12 @@ def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
     """Return a zstd frame, made with the parameters for data of unknown size, as Kafka's stream makes it.
 
     Those for data of 128 to 256 KiB search matches of four bytes: at level 3 five times as long for random
-    letters, and the frame is larger.
+    letters, and the frame is larger. Without the extra `codecs` these parameters must do.
     """
-    import zstandard  # noqa: PLC0415 - a start is mostly imports
+    try:
+        import zstandard  # noqa: PLC0415 - a start is mostly imports
+    except ModuleNotFoundError:
+        return bytes(cramjam.zstd.compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level))
 
     parameters = zstandard.ZstdCompressionParameters.from_level(
         _ZSTD_DEFAULT_LEVEL if level is None else level

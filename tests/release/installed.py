@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from tests.release.commands import PIP, environment, run
 
-EXTRAS: Final = ("cluster", "console", "otlp")
+EXTRAS: Final = ("cluster", "codecs", "console", "otlp", "redis", "security")
 """What the image has beside the gateway, too."""
 _DONE: Final = ".complete"
 

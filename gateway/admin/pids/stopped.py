@@ -36,6 +36,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.stopped_gateway import StoppedGateway
 from seqgate.gateway.admin.stored import metadata_directory, open_metadata, read_image
 from seqgate.gateway.config import Config
+from seqgate.gateway.config.packages import install
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE, EmbeddedBlockStore, blocks_of
@@ -228,8 +229,13 @@ def gateway_source(services: Services) -> BlockSource:
 
 
 def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> BlockSource:
-    """Return the store in the Redis of the settings. Raises ValueError when the address is malformed."""
-    from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - most gateways do without Redis
+    """Return the store in the Redis of the settings. Raises ValueError when the address is malformed, and ControlError
+    without the client.
+    """
+    try:
+        from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - most gateways do without Redis
+    except ModuleNotFoundError as error:
+        raise ControlError(install(error.name, "seqgate.producer.id.store=redis", REDIS)) from None
 
     timeout_ms = config.int("seqgate.redis.timeout.ms")
     store = RedisBlockStore(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config.packages import SECURITY, install
 from seqgate.gateway.config.sasl import parse_jaas
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -163,9 +164,12 @@ def _jaas_login(line: str, mechanism: str) -> tuple[str, str]:
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return the TLS context of a client. Raises ControlError."""
     # most commands connect without TLS, and need no cryptography for their start
-    from seqgate.gateway.security.errors import StoreError  # noqa: PLC0415
-    from seqgate.gateway.security.stores import Store  # noqa: PLC0415
-    from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
+    try:
+        from seqgate.gateway.security.errors import StoreError  # noqa: PLC0415
+        from seqgate.gateway.security.stores import Store  # noqa: PLC0415
+        from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ControlError(install(error.name, "a listener with TLS", SECURITY)) from None
 
     names = given.get("ssl.endpoint.identification.algorithm", "https").lower()
     if names not in {"https", ""}:

@@ -178,7 +178,7 @@ C = TypeVar("C")
 
 
 def opened(kind: Callable[..., C], **settings: Any) -> C:
-    """Return a client of this kind. Raises an error of kafka-python.
+    """Return a client of this kind. Raises an error of kafka-python, and ControlError without the library of a codec.
 
     A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this closes
     them.
@@ -191,9 +191,11 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
 
     try:
         return kind(kafka_client=network, **settings)
-    except BaseException:
+    except BaseException as error:
         for each in made:
             each.close()
+        if isinstance(error, RuntimeError) and "codec not found" in str(error):
+            raise ControlError(f"{error}; run: pip install 'seqgate[codecs]'") from None
         raise
 
 

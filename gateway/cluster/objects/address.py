@@ -13,6 +13,7 @@ from seqgate.gateway.cluster.objects.objects import (
 )
 from seqgate.gateway.cluster.objects.s3_errors import is_about_certificates
 from seqgate.gateway.config.cluster import BucketAddress, DirectoryAddress, parse_address
+from seqgate.gateway.config.packages import install
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -78,10 +79,7 @@ def _open_bucket(
     try:
         from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise Refused(
-            f"the package {error.name}, which a cluster in a bucket needs, is not installed; run: pip "
-            "install 'seqgate[cluster]'"
-        ) from None
+        raise Refused(install(error.name, "a cluster in a bucket", "cluster")) from None
     pem = None if authorities is None else authorities.pem
     try:
         return ObstoreObjects(place.bucket, place.prefix, settings, timeout_s, authorities=pem)

@@ -325,8 +325,9 @@ class Api(Generic[R]):
     or group. `may_be_given_up`: the work ends when the client disconnects; without it the work is always
     carried out. `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a
     thread always does. Where an API has both, `handle` serves the large requests. `is_between_gateways`: only
-    gateways ask, so ApiVersions leaves the API out where there is one gateway. `advertised_min_version`
-    differs from `min_version` where Kafka's own ApiVersions does.
+    gateways ask, so ApiVersions leaves the API out where there is one gateway. `package`: ApiVersions leaves the
+    API out where this package is not installed. `advertised_min_version` differs from `min_version` where
+    Kafka's own ApiVersions does.
     """
 
     key: int
@@ -341,6 +342,7 @@ class Api(Generic[R]):
     names_much: bool = False
     may_be_given_up: bool = False
     is_between_gateways: bool = False
+    package: str | None = None
     reader: Callable[[int], Read] | None = None
     repeats: Callable[[R, int], Repeats] | None = None
     advertised_min_version: int | None = None

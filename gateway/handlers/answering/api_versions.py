@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.config.packages import is_installed
 from seqgate.gateway.handlers.answering import api as reach
 from seqgate.gateway.handlers.answering.api import Answer, Api, ClientSoftware, HotHandler, RequestContext
 from seqgate.gateway.protocol.messages import build, encode_response, response_module
@@ -35,7 +36,8 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions(apis: Sequence[Api[Any]]) -> Api[TopicServices]:
     """Return the handler that advertises `apis` and itself."""
     own = _Row(API_KEY, None, MIN_VERSION, MAX_VERSION)
-    rows = sorted([*map(_row, apis), own])
+    served = [api for api in apis if api.package is None or is_installed(api.package)]
+    rows = sorted([*map(_row, served), own])
     for_gateways = {api.key for api in apis if api.is_between_gateways}
     return Api(
         key=API_KEY,

@@ -5,8 +5,8 @@ A client without an id gets one. The client is asked for the metrics of all subs
 the shortest of their intervals; without any it is asked for none, and asks again after five minutes. A client
 that asks again before its interval has passed gets THROTTLING_QUOTA_EXCEEDED, unless its subscriptions have
 changed, or its last push was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. Kafka
-offers the API only where a plugin receives metrics; Seqgate always does. Source: Kafka's
-ClientMetricsManager.processGetTelemetrySubscriptionRequest.
+offers the API only where a plugin receives metrics; Seqgate where `seqgate[otlp]` is installed. Source:
+Kafka's ClientMetricsManager.processGetTelemetrySubscriptionRequest.
 
 PushTelemetry (key 72, version 0): take metrics that a client pushes (KIP-714).
 
@@ -41,6 +41,8 @@ from seqgate.gateway.telemetry.subscriptions import ClientDescription
 from seqgate.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
 
 GET_TELEMETRY_SUBSCRIPTIONS_API_KEY: Final = 71
+PACKAGE: Final = "opentelemetry.proto"
+"""The package that decodes what clients push; an extra of the installation has it."""
 ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 """The codecs that clients may choose, best first, in Kafka's order. Clients may always push uncompressed."""
 
@@ -101,6 +103,7 @@ PUSH_TELEMETRY_API = Api(
     max_version=0,
     reaches=api.telemetry,
     handle=handle_push_telemetry,
+    package=PACKAGE,
 )
 
 
@@ -134,4 +137,5 @@ GET_TELEMETRY_SUBSCRIPTIONS_API = Api(
     reaches=api.telemetry,
     handle=handle_get_telemetry_subscriptions,
     is_eager=True,
+    package=PACKAGE,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.config import ConfigError, load_config
-from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, missing_package, parse_headers
+from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, parse_headers
 
 
 @pytest.mark.parametrize(
@@ -66,18 +66,3 @@ def test_a_wrong_header_is_refused_and_its_value_not_shown(text: str, why: str) 
     with pytest.raises(ConfigError, match=why) as caught:
         load_config(overrides=[f"{OTLP_HEADERS}={text}"])
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("package", ["httpx", "opentelemetry.proto"])
-def test_a_missing_package_is_named_with_what_to_do(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert missing_package() is None
-
-    def find(name: str) -> object:
-        if name == package:
-            raise ModuleNotFoundError(name=package)
-        return object()
-
-    monkeypatch.setattr("seqgate.gateway.config.metrics.find_spec", find)
-    assert missing_package() == (
-        f"the package {package}, which seqgate.otlp.endpoint needs, is not installed; run: pip install 'seqgate[otlp]'"
-    )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 
 import cramjam
 import pytest
@@ -88,3 +89,10 @@ def test_zstd_frames_are_as_small_as_those_of_a_stream(size: int, level: int) ->
     stream = zstandard.ZstdCompressor(level=level).compressobj()
     expected = stream.compress(data) + stream.flush()
     assert abs(len(compress(ZSTD, data, level)) - len(expected)) <= 16
+
+
+@pytest.mark.parametrize("level", [None, 1, 19])
+def test_zstd_needs_no_extra(level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    data = bytes(random.Random(1).choices(range(65, 91), k=10_000))
+    assert bytes(decompress(ZSTD, memoryview(compress(ZSTD, data, level)))) == data

@@ -14,6 +14,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from seqgate.gateway.admin.remote.cluster import opened
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.testing import Broker
 
 TIMEOUT_S = 120.0
@@ -72,3 +73,10 @@ def test_a_client_that_gets_answers_works() -> None:
             assert admin.list_topics() == ["t"]
         finally:
             admin.close()
+
+
+def test_a_codec_without_its_library_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KafkaProducer._COMPRESSORS, "zstd", (lambda: False, 4))
+    told = r"Libraries for zstd compression codec not found; run: pip install 'seqgate\[codecs\]'"
+    with Broker() as broker, pytest.raises(ControlError, match=told):
+        opened(KafkaProducer, bootstrap_servers=[broker.bootstrap], compression_type="zstd")

@@ -9,6 +9,7 @@ import pytest
 from kio.index import load_request_schema
 
 from seqgate.gateway.handlers import APIS
+from seqgate.gateway.handlers.answering import api_versions as module
 from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, ClientSoftware
 from seqgate.gateway.handlers.answering.api_versions import API_KEY, MAX_SOFTWARE_CHARACTERS
 from seqgate.gateway.protocol.messages import build
@@ -51,3 +52,18 @@ async def test_equal_software_is_stored_once(tmp_path: Path) -> None:
 async def test_the_apis_of_telemetry_are_advertised() -> None:
     served = {api.name: (api.min_version, api.max_version) for api in APIS}
     assert served["GetTelemetrySubscriptions"] == served["PushTelemetry"] == (0, 0)
+
+
+async def test_without_their_package_they_are_not_advertised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "is_installed", lambda name: name != "opentelemetry.proto")
+    others = [api for api in APIS if api.key != API_KEY]
+    lacking = module.api_versions(others)
+    assert API.begin is not None
+    assert lacking.begin is not None
+    async with open_node(tmp_path) as node:
+        request: Any = build(load_request_schema(API_KEY, 0))
+        answers = [begin(node.context(API, 0), request) for begin in (API.begin, lacking.begin)]
+    whole, less = (len(answer) for answer in answers if isinstance(answer, bytes))
+    assert whole - less == 2 * 6, "two rows of three int16 each"

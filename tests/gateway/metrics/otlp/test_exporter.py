@@ -237,7 +237,7 @@ async def test_a_start_that_fails_after_the_composition_ends(tmp_path: Path, rec
 async def test_a_start_without_the_extra_is_refused(
     tmp_path: Path, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(composition, "missing_package", lambda: "the package httpx is missing")
+    monkeypatch.setattr(composition, "missing_package", lambda config: "the package httpx is missing")
     with pytest.raises(StartFailed, match="the package httpx is missing"):
         await made(tmp_path, receiver).start()
     assert not (tmp_path / "data").exists()
