@@ -62,7 +62,7 @@ run: $(VENV)/.ready-run
 	@exec $(BIN)/seqgate serve --guide --console --listen $(LISTEN) --data-dir $(DATA)
 
 demo: $(VENV)/.ready-demo
-	@exec $(BIN)/seqgate demo $(ARGS)
+	@exec $(BIN)/python -m examples.demo $(ARGS)
 
 peers: peers-nightly
 
@@ -114,9 +114,8 @@ release: $(VENV)/.ready-test-nightly
 	$(BIN)/python -m tests.release $(ARGS)
 
 docs: $(VENV)/.ready-test
-	$(BIN)/python -m seqgate.gateway.documentation docs
-	$(BIN)/python -c 'from seqgate.spark_kafka_compat.options import options_page; print(options_page(), end="")' > docs/spark-options.md
-	$(BIN)/python -m seqgate.gateway.metrics.dashboard > deploy/grafana/seqgate.json
+	$(BIN)/python docs/pages.py docs
+	$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/seqgate.json
 
 site: $(VENV)/.ready-docs
 	$(BIN)/python -m tests.docs.site $(ARGS)

@@ -23,7 +23,6 @@ from seqgate.gateway.admin.groups import command as groups
 from seqgate.gateway.admin.help import CONTEXT, tidy
 from seqgate.gateway.admin.logs import command as logs
 from seqgate.gateway.admin.names import command as names
-from seqgate.gateway.admin.options import stop
 from seqgate.gateway.admin.partitions import command as partitions
 from seqgate.gateway.admin.pids import command as pids
 from seqgate.gateway.admin.producers import command as producers
@@ -183,52 +182,6 @@ def serve(
     )
     if code:
         raise typer.Exit(code)
-
-
-@app.command()
-def demo(
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep",
-            metavar="DIRECTORY",
-            help="Keep the gateway's data in this directory.",
-            show_default=False,
-        ),
-    ] = None,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            "--rows",
-            metavar="N",
-            help="The number of flights to send. [default: all]",
-            min=1,
-            show_default=False,
-        ),
-    ] = None,
-    secure: Annotated[
-        bool,
-        typer.Option(
-            "--secure", help="Use TLS, logins and access control, and let an intruder try to get in."
-        ),
-    ] = False,
-    cluster: Annotated[
-        bool,
-        typer.Option(
-            "--cluster", help="Send to three gateways of one bucket instead, and kill one every ten seconds."
-        ),
-    ] = False,
-) -> None:
-    """Send real flights through a lossy proxy with three client libraries, and count them with Spark."""
-    if secure and cluster:
-        raise stop("--secure and --cluster are two demos; choose one of them")
-    try:
-        from seqgate.gateway.demo import run_demo
-
-        status = run_demo(keep=keep, rows=rows, secure=secure, cluster=cluster)
-    except ModuleNotFoundError as error:
-        raise stop(install(error.name, "the demo", "demo")) from None
-    raise typer.Exit(status)
 
 
 app.add_typer(topics.app, name="topics", help=topics.HELP)

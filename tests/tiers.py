@@ -33,6 +33,7 @@ TIERS: Final[Mapping[str, Sequence[str]]] = {
         "spark_kafka_compat",
         "system/commands/test_start.py",
         "test_links.py",
+        "test_pages.py",
         "test_reaper.py",
         "test_structure.py",
         "test_tiers.py",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.documentation import commands_page
+from docs.pages import commands_page
 from seqgate.gateway.cli import app
 from tests.docs import data
 from tests.docs.command_lines import command_fault, commands

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from seqgate.spark_kafka_compat import OPTIONS, UnknownOptionError, Use, checked_options
-from seqgate.spark_kafka_compat.options import options_page, options_table
 
 
 def test_each_option_is_listed_once() -> None:
@@ -61,13 +58,3 @@ def test_a_name_without_a_similar_option_gets_no_suggestion() -> None:
 def test_an_option_of_another_use_is_refused(use: Use, name: str, use_name: str) -> None:
     with pytest.raises(UnknownOptionError, match=f"{name} does not apply to {use_name}"):
         checked_options(use, {name: "1"})
-
-
-def test_the_documented_table_has_every_option() -> None:
-    table = options_table()
-    assert all(f"| `{option.name}` |" in table for option in OPTIONS)
-
-
-def test_the_documented_page_is_up_to_date() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "spark-options.md"
-    assert page.read_text(encoding="utf-8") == options_page()

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from seqgate.gateway.demo.security import SIGNS_CERTIFICATES
+from examples.demo.security import SIGNS_CERTIFICATES
 
 DAY = dt.timedelta(days=1)
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey

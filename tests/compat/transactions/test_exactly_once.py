@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from seqgate.gateway.demo.proxy import PRODUCE, LossyProxy
+from examples.demo.proxy import PRODUCE, LossyProxy
 from tests.compat.topics import fresh_topic
 from tests.compat.transactions.copier import COPIERS, Work, transformed
 from tests.compat.transactions.copying import (

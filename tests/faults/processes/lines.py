@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from seqgate.gateway.demo.proxy import Fault
+from examples.demo.proxy import Fault
 from tests.faults.kill.load import KillableGateway
 from tests.faults.processes.rough_proxy import RoughProxy
 from tests.faults.processes.scene import Outcome, Scene, Setting, play

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from random import Random
 
-from seqgate.gateway.demo.proxy import METADATA, PRODUCE, LossyProxy
+from examples.demo.proxy import METADATA, PRODUCE, LossyProxy
 
 INIT_PRODUCER_ID = 22
 LOST_SHARE = 0.05

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from seqgate.gateway.demo.proxy import LossyProxy
+from examples.demo.proxy import LossyProxy
 from tests.faults.kill.load import KillableGateway
 from tests.faults.processes import witness
 from tests.faults.processes.scene import WAIT_S, Scene, until

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seqgate.gateway.certify.documentation import scripts_page
+from docs.pages import scripts_page
 from seqgate.gateway.certify.run import BURSTS
 from seqgate.gateway.certify.scene import Scene
 from seqgate.gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Script, named

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from docs.pages import configuration_page
 from seqgate.gateway.config import (
     BY_NAME,
     BY_TOPIC_NAME,
@@ -11,7 +12,6 @@ from seqgate.gateway.config import (
     SettingType,
     render,
 )
-from seqgate.gateway.config.documentation import configuration_page
 from seqgate.gateway.config.network import parse_overrides
 from seqgate.gateway.config.table import BY_ENVIRONMENT_NAME, TOPIC_ONLY_SETTINGS, nearest
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.grafana.dashboard import COLUMNS, PROCESS_METRICS, dashboard_json
 from seqgate.gateway.durations import BOUNDS_S
-from seqgate.gateway.metrics.dashboard.panels import COLUMNS, PROCESS_METRICS, dashboard_json
 from seqgate.gateway.metrics.metric import Kind, Metric
 from seqgate.gateway.metrics.table import METRICS
 from tests.support.prometheus import promtool
@@ -142,7 +142,7 @@ class TestTheDashboard:
                 assert panel["description"] or "up{" in panel["targets"][0]["expr"]
 
     def test_no_query_of_a_panel_is_lost(self) -> None:
-        from seqgate.gateway.metrics.dashboard.panels import GRAFANA_ROWS
+        from deploy.grafana.dashboard import GRAFANA_ROWS
 
         assert [
             expression for row in GRAFANA_ROWS for panel in row.panels for expression, *_ in panel.queries

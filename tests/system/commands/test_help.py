@@ -205,10 +205,3 @@ def test_serving_imports_no_kafka_client_and_no_tables() -> None:
         [sys.executable, "-c", loaded], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "[]\n"
-
-
-def test_the_demo_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqgate.gateway.demo.find_spec", lambda name: None if name == "pyspark" else name)
-    assert seqgate("demo", code=1).stderr == (
-        "seqgate: the package pyspark, which the demo needs, is not installed; run: pip install 'seqgate[demo]'\n"
-    )

@@ -19,7 +19,6 @@ UNUSED = {
     "pydantic",
     "kafka",
     "seqgate.gateway.cli",
-    "seqgate.gateway.demo",
     "redis",
     "seqgate.gateway.config.kept_brokers",
 }

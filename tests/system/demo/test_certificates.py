@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from seqgate.gateway.demo.security import write_certificates
+from examples.demo.security import write_certificates
 
 
 def test_a_strict_client_accepts_the_listener(tmp_path: Path) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo import __main__ as command
 from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 from tests.support.gateway_process import REPOSITORY
 from tests.support.setup_peers import spark_connector_libs
 
-SCRIPT = (
-    "import sys; from pathlib import Path; from seqgate.gateway.demo import run_demo; sys.exit(run_demo({}))"
-)
+SCRIPT = "import sys; from pathlib import Path; from examples.demo.__main__ import run_demo; sys.exit(run_demo({}))"
 
 
 def demo(arguments: str) -> subprocess.CompletedProcess[str]:
@@ -52,6 +51,20 @@ def test_flights_survive_gateways_that_are_killed() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Everything adds up" in done.stdout
     assert "gateway was killed" in done.stdout
+
+
+def test_a_package_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "pyspark" else name)
+    with pytest.raises(SystemExit, match=r"the package pyspark, .*run: pip install '\.\[demo\]'"):
+        command.main([])
+
+
+def test_two_demos_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--secure", "--cluster"])
+    assert "--cluster: not allowed with argument --secure" in capsys.readouterr().err
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from seqgate.gateway.demo.processes import write_flights
-from seqgate.gateway.demo.producers import Task, flights
+from examples.demo.processes import write_flights
+from examples.demo.producers import Task, flights
 
 
 def test_lines_carry_row_numbers_keys_and_typed_values(tmp_path: Path) -> None:

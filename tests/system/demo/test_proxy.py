@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.demo.proxy import METADATA, PRODUCE, Fault, LossyProxy
+from examples.demo.proxy import METADATA, PRODUCE, Fault, LossyProxy
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Closed, Wire

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.documentation import pages
+from docs.pages import pages
 from seqgate.gateway.testing import BrokerProcess, Kind
 from seqgate.gateway.testing.control.routes import ROUTES
 from seqgate.gateway.testing.control.serving import address_complaint

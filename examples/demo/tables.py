@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from seqgate.gateway.demo.proxy import Fault, ProxyReport
-from seqgate.gateway.demo.security import Attempt, Login
+from examples.demo.proxy import Fault, ProxyReport
+from examples.demo.security import Attempt, Login
 from seqgate.spark_kafka_compat import source
 from seqgate.spark_kafka_compat.sequence_audit import (
     AuditReport,

@@ -1,4 +1,4 @@
-"""One idempotent producer of the demo, in a process of its own: `python -m seqgate.gateway.demo.producers LIBRARY
+"""One idempotent producer of the demo, in a process of its own: `python -m examples.demo.producers LIBRARY
 ...`.
 
 The producer sends its share of the flights and prints the number of acknowledged records, one number per
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqgate.gateway.demo.security import Login
+from examples.demo.security import Login
 
 BATCH_BYTES = 64 * 1024
 LINGER_MS = 20
@@ -194,7 +194,7 @@ LIBRARIES: dict[str, Callable[[Task, Progress], None]] = {
 
 def main() -> int:
     """Send the records of one task; return the exit status, 0 when every record was acknowledged."""
-    parser = argparse.ArgumentParser(prog="python -m seqgate.gateway.demo.producers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m examples.demo.producers", description=__doc__)
     parser.add_argument("library", choices=sorted(LIBRARIES))
     for name in ("--name", "--bootstrap", "--topic"):
         parser.add_argument(name, required=True)

@@ -19,8 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from seqgate.gateway.demo.security import PROTOCOL
+from examples.demo.security import PROTOCOL
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 STOP_TIMEOUT_S = 30.0
 _READY = "seqgate ready on "
 
@@ -113,11 +114,14 @@ class DemoGateway:
         self.stop()
 
     def duplicates_rejected(self) -> int:
-        """Return the number of duplicates that the gateway counted (`seqgate producers`)."""
-        from seqgate.gateway.admin.client import ask
-        from seqgate.gateway.admin.status.messages import StatusRequest
-
-        return ask(self.data_dir, StatusRequest()).counters.duplicates
+        """Return the number of duplicates that the gateway counted (`seqgate status`)."""
+        command = [sys.executable, "-m", "seqgate.gateway", "status", "--json"]
+        command += ["--data-dir", str(self.data_dir)]
+        status = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            return int(json.loads(status.stdout)["counters"]["duplicates"])
+        except (KeyError, ValueError):
+            raise DemoFailedError(f"The gateway did not tell its status: {status.stderr}") from None
 
 
 class Sender(NamedTuple):
@@ -169,11 +173,13 @@ def run_senders(
 def _start(
     sender: Sender, share: Share, file: FlightFile, bootstrap: str, topic: str, login: Path | None
 ) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "seqgate.gateway.demo.producers", sender.library, "--name", sender.name]
+    command = [sys.executable, "-m", "examples.demo.producers", sender.library, "--name", sender.name]
     command += ["--bootstrap", bootstrap, "--topic", topic, "--path", str(file.path)]
     command += ["--position", str(share.position), "--records", str(share.records)]
     command += [] if login is None else ["--login", str(login)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def _follow(

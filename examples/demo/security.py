@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from seqgate.gateway.demo.proxy import ProxyTls
+from examples.demo.proxy import ProxyTls
 
 ADMIN, PRODUCERS, SPARK, INTRUDER = "admin", "producers", "spark", "mallory"
 _LISTENER = "listener.name.sasl_ssl"

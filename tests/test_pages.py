@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from kio.schema.index import api_key_map
 
-from seqgate.gateway import documentation
+from docs import pages as documentation
+from docs.pages import AREAS, BETWEEN_BROKERS, main, options_table, pages, protocol_page
 from seqgate.gateway.config import SETTINGS
-from seqgate.gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_page
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering import api as reach
 from seqgate.gateway.handlers.answering.api import Api
 from seqgate.gateway.handlers.groups import find_coordinator
+from seqgate.spark_kafka_compat.options import OPTIONS
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 DOCS = REPOSITORY / "docs"
 NAMED_TEST = re.compile(r"(?P<file>tests/[\w/]+\.py)?::(?P<name>[\w:]+)|(?P<alone>tests/[\w/]+\.py)")
 
@@ -68,6 +69,11 @@ def test_every_setting_is_described() -> None:
     page = PAGES["configuration.md"]
     for setting in SETTINGS:
         assert (f"### `{setting.name}`" in page) is not setting.internal
+
+
+def test_every_option_of_spark_is_described() -> None:
+    table = options_table()
+    assert all(f"| `{option.name}` |" in table for option in OPTIONS)
 
 
 def test_every_api_of_kafka_is_served_or_listed_as_not_served() -> None:

@@ -1,0 +1,1 @@
+"""Small projects that show how to use Seqgate. README.md lists them."""
