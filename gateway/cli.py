@@ -36,7 +36,6 @@ from seqgate.gateway.admin.transactions import command as transactions
 from seqgate.gateway.admin.users import command as users
 from seqgate.gateway.admin.verdicts import command as verdicts
 from seqgate.gateway.certify.command import certify
-from seqgate.gateway.config.packages import install
 from seqgate.gateway.console.command import console
 from seqgate.gateway.serving import Options
 from seqgate.gateway.serving import serve as run_gateway

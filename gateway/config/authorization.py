@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from seqgate.gateway.config.setting import Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import Section, SettingValue
 
-_SECTION = "Authorization"
+_AUTHORIZATION = Section("Authorization")
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -144,73 +144,41 @@ def rules_complaint(value: SettingValue) -> str | None:
 
 # Settings of SCRAM users.
 
+_SCRAM = Section("SCRAM users")
+
 USER_SETTINGS = (
-    whole_number(
-        "SCRAM users",
-        "seqgate.scram.users.max",
-        10_000,
+    _SCRAM.number("seqgate.scram.users.max", 10_000, dynamic=True)(
         "Users that have SCRAM credentials. Beyond the limit AlterUserScramCredentials refuses a new user "
-        "with POLICY_VIOLATION.",
-        dynamic=True,
+        "with POLICY_VIOLATION."
     ),
 )
 
 
 AUTHORIZATION_SETTINGS = (
-    Setting(
-        name="authorizer.class.name",
-        type=SettingType.STRING,
-        default="",
-        check=authorizer_complaint,
-        section=_SECTION,
-        doc=f"`{STANDARD_AUTHORIZER}` checks every request against the access control entries. Empty, every "
-        "client may do everything.",
+    _AUTHORIZATION.text("authorizer.class.name", "", check=authorizer_complaint)(
+        f"`{STANDARD_AUTHORIZER}` checks every request against the access control entries. Empty, every "
+        "client may do everything."
     ),
-    Setting(
-        name="super.users",
-        type=SettingType.STRING,
-        default="",
-        check=super_users_complaint,
-        section=_SECTION,
-        doc="Principals that may do everything, whatever the entries say, such as "
-        "`User:admin;User:CN=ops,O=Example`. Semicolons "
-        "separate them, because the subject of a certificate has commas.",
+    _AUTHORIZATION.text("super.users", "", check=super_users_complaint)(
+        "Principals that may do everything, whatever the entries say, such as "
+        "`User:admin;User:CN=ops,O=Example`. Semicolons separate them, because the subject of a certificate "
+        "has commas."
     ),
-    Setting(
-        name="allow.everyone.if.no.acl.found",
-        type=SettingType.BOOLEAN,
-        default=False,
-        section=_SECTION,
-        doc="Whether every client may do everything with a resource to which no entry applies. As soon as "
-        "one entry of anybody "
-        "applies to a resource, only entries count for it.",
+    _AUTHORIZATION.switch("allow.everyone.if.no.acl.found", False)(
+        "Whether every client may do everything with a resource to which no entry applies. As soon as one "
+        "entry of anybody applies to a resource, only entries count for it."
     ),
-    Setting(
-        name="seqgate.audit.enable",
-        type=SettingType.BOOLEAN,
-        default=True,
-        section=_SECTION,
-        doc="Whether a gateway with an authorizer writes an audit log: a JSON object for each refused "
-        "request, each failed login "
-        "and each administrative change, with principal, address and listener. Repeats are counted each "
-        "minute.",
+    _AUTHORIZATION.switch("seqgate.audit.enable", True)(
+        "Whether a gateway with an authorizer writes an audit log: a JSON object for each refused request, "
+        "each failed login and each administrative change, with principal, address and listener. Repeats "
+        "are counted each minute."
     ),
-    Setting(
-        name="seqgate.audit.file",
-        type=SettingType.STRING,
-        default=None,
-        section=_SECTION,
-        doc="The file that lines of the audit log are appended to, whatever `seqgate.logging.level` is; "
-        "without it they go where the "
-        "gateway's other log lines go, under the logger `seqgate.audit`. A file that log rotation has "
-        "renamed is opened again with the "
-        "next line.",
+    _AUTHORIZATION.text("seqgate.audit.file", None)(
+        "The file that lines of the audit log are appended to, whatever `seqgate.logging.level` is; without "
+        "it they go where the gateway's other log lines go, under the logger `seqgate.audit`. A file that "
+        "log rotation has renamed is opened again with the next line."
     ),
-    whole_number(
-        _SECTION,
-        "seqgate.acls.max",
-        20_000,
-        "Access control entries that may exist. CreateAcls refuses further ones with POLICY_VIOLATION.",
-        dynamic=True,
+    _AUTHORIZATION.number("seqgate.acls.max", 20_000, dynamic=True)(
+        "Access control entries that may exist. CreateAcls refuses further ones with POLICY_VIOLATION."
     ),
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from seqgate.gateway.config.setting import LONG_MAX, Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import LONG_MAX, Section, SettingValue
 
 # The address of a cluster: the bucket, or the directory, that holds its objects.
 
@@ -126,277 +125,144 @@ def endpoint_complaint(value: SettingValue) -> str | None:
 
 # Settings of several workers of one command.
 
-_WORKERS: Final = "Several workers"
-_number_worker_settings = partial(whole_number, _WORKERS)
+_WORKERS = Section("Several workers")
+
 MOST_WORKERS: Final = 64
 
 WORKER_SETTINGS = (
-    _number_worker_settings(
-        "seqgate.workers",
-        1,
+    _WORKERS.number("seqgate.workers", 1, minimum=1, maximum=MOST_WORKERS)(
         "Processes that serve the data directory, or the bucket of `seqgate.cluster`, each on a core of its "
-        "own. Worker 1 has `node.id` and the ports of `listeners` and "
-        "`advertised.listeners`; each further worker has the next node id, and on each listener the next "
-        "port. Clients see a cluster of as "
-        "many brokers. With a bucket each has a cache of its own in the data directory. The flag is "
-        "`--workers`.",
-        minimum=1,
-        maximum=MOST_WORKERS,
+        "own. Worker 1 has `node.id` and the ports of `listeners` and `advertised.listeners`; each further "
+        "worker has the next node id, and on each listener the next port. Clients see a cluster of as many "
+        "brokers. With a bucket each has a cache of its own in the data directory. The flag is `--workers`."
     ),
-    _number_worker_settings(
-        "seqgate.workers.timeout.ms",
-        15_000,
+    _WORKERS.number("seqgate.workers.timeout.ms", 15_000, minimum=1_000, maximum=3_600_000)(
         "Milliseconds without a sign of life after which a worker is killed and started again. Until then "
-        "nobody serves its partitions: a "
-        "worker that is only stopped still has them open.",
-        minimum=1_000,
-        maximum=3_600_000,
+        "nobody serves its partitions: a worker that is only stopped still has them open."
     ),
 )
 
 
-_CLUSTER = "Durability in a bucket"
-_number = partial(whole_number, _CLUSTER)
+_CLUSTER = Section("Durability in a bucket")
+
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SPREADING_SELECTOR: Final = "seqgate.SpreadingReplicaSelector"
 
 CLUSTER_SETTINGS = (
-    Setting(
-        name="seqgate.cluster",
-        type=SettingType.STRING,
-        default=None,
-        section=_CLUSTER,
-        check=address_complaint,
-        doc="The address of the cluster: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for a directory that "
-        "exists. Records are "
-        "acknowledged when they are durable there, and the directory in `log.dirs` is a cache. The "
-        "credentials for a bucket come from "
-        "the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the role of "
-        "the machine. Unset, "
-        "records are durable in `log.dirs`. The flag is `--cluster`.",
+    _CLUSTER.text("seqgate.cluster", None, check=address_complaint)(
+        "The address of the cluster: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for a directory that "
+        "exists. Records are acknowledged when they are durable there, and the directory in `log.dirs` is a "
+        "cache. The credentials for a bucket come from the variables AWS_ACCESS_KEY_ID, "
+        "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the role of the machine. Unset, records are "
+        "durable in `log.dirs`. The flag is `--cluster`."
     ),
-    Setting(
-        name="seqgate.cluster.endpoint",
-        type=SettingType.STRING,
-        default=None,
-        section=_CLUSTER,
-        check=endpoint_complaint,
-        doc="The URL of a store that speaks S3, such as `http://127.0.0.1:7070`. Unset, the value of "
-        "AWS_ENDPOINT_URL_S3 or "
-        "AWS_ENDPOINT_URL, otherwise Amazon S3. The store must carry out conditional writes (If-None-Match, "
-        "If-Match); the gateway "
-        "checks it at the start.",
+    _CLUSTER.text("seqgate.cluster.endpoint", None, check=endpoint_complaint)(
+        "The URL of a store that speaks S3, such as `http://127.0.0.1:7070`. Unset, the value of "
+        "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, otherwise Amazon S3. The store must carry out conditional "
+        "writes (If-None-Match, If-Match); the gateway checks it at the start."
     ),
-    Setting(
-        name="seqgate.cluster.region",
-        type=SettingType.STRING,
-        default=None,
-        section=_CLUSTER,
-        doc="The region of the bucket. Unset, the value of AWS_REGION or AWS_DEFAULT_REGION, otherwise "
-        "us-east-1.",
+    _CLUSTER.text("seqgate.cluster.region", None)(
+        "The region of the bucket. Unset, the value of AWS_REGION or AWS_DEFAULT_REGION, otherwise us-east-1."
     ),
-    Setting(
-        name="seqgate.cluster.ca.file",
-        type=SettingType.STRING,
-        default=None,
-        section=_CLUSTER,
-        doc="A file with certificates (PEM) of authorities that the gateway trusts, beside those of the "
-        "system, when the endpoint has an "
-        "https URL: the private authority that signed the store's certificate. Unset, the value of "
-        "AWS_CA_BUNDLE.",
+    _CLUSTER.text("seqgate.cluster.ca.file", None)(
+        "A file with certificates (PEM) of authorities that the gateway trusts, beside those of the system, "
+        "when the endpoint has an https URL: the private authority that signed the store's certificate. "
+        "Unset, the value of AWS_CA_BUNDLE."
     ),
-    _number(
-        "seqgate.cluster.request.timeout.ms",
-        30_000,
-        "Milliseconds after which a request to the store has failed without an answer, and is made again. An "
-        "object of "
-        "`seqgate.cluster.put.max.bytes` must be written within them, and `seqgate.cluster.puts.in.flight` "
-        "objects are written at once: "
-        "raise the limit where the way to the store is slow.",
-        minimum=1_000,
-        maximum=600_000,
+    _CLUSTER.number("seqgate.cluster.request.timeout.ms", 30_000, minimum=1_000, maximum=600_000)(
+        "Milliseconds after which a request to the store has failed without an answer, and is made again. "
+        "An object of `seqgate.cluster.put.max.bytes` must be written within them, and "
+        "`seqgate.cluster.puts.in.flight` objects are written at once: raise the limit where the way to the "
+        "store is slow."
     ),
-    _number(
-        "seqgate.cluster.puts.per.second",
-        10,
+    _CLUSTER.number("seqgate.cluster.puts.per.second", 10, maximum=1000)(
         "Objects per second that the gateway writes at most while records arrive; each has the records of "
-        "all partitions since the "
-        "one before. More make acknowledgements quicker and cost more, because a store charges for each "
-        "object. Objects of "
-        "`seqgate.cluster.put.max.bytes` do not count: they are written at once.",
-        maximum=1000,
+        "all partitions since the one before. More make acknowledgements quicker and cost more, because a "
+        "store charges for each object. Objects of `seqgate.cluster.put.max.bytes` do not count: they are "
+        "written at once."
     ),
-    _number(
-        "seqgate.cluster.puts.in.flight",
-        4,
-        "Objects that the gateway writes at once. Records are acknowledged in the order of the objects.",
-        maximum=64,
+    _CLUSTER.number("seqgate.cluster.puts.in.flight", 4, maximum=64)(
+        "Objects that the gateway writes at once. Records are acknowledged in the order of the objects."
     ),
-    _number(
-        "seqgate.cluster.put.max.bytes",
-        8 << 20,
+    _CLUSTER.number("seqgate.cluster.put.max.bytes", 8 << 20, minimum=64 << 10, maximum=1 << 30)(
         "Bytes of records after which the gateway writes an object without waiting for more. A larger batch "
-        "has an object of its own.",
-        minimum=64 << 10,
-        maximum=1 << 30,
+        "has an object of its own."
     ),
-    Setting(
-        name="seqgate.cluster.unwritten.max.bytes",
-        type=SettingType.LONG,
-        default=64 << 20,
-        minimum=1 << 20,
-        maximum=LONG_MAX,
-        section=_CLUSTER,
-        doc="Bytes of records in this gateway that are not durable in the bucket yet. Beyond the limit, "
-        "while the store is slow or "
-        "away, the gateway refuses batches of producers with NOT_ENOUGH_REPLICAS, and producers retry.",
+    _CLUSTER.long("seqgate.cluster.unwritten.max.bytes", 64 << 20, minimum=1 << 20, maximum=LONG_MAX)(
+        "Bytes of records in this gateway that are not durable in the bucket yet. Beyond the limit, while "
+        "the store is slow or away, the gateway refuses batches of producers with NOT_ENOUGH_REPLICAS, and "
+        "producers retry."
     ),
-    _number(
-        "seqgate.cluster.lease.ms",
-        6000,
+    _CLUSTER.number("seqgate.cluster.lease.ms", 6000, minimum=300, maximum=86_400_000)(
         "Milliseconds for which a gateway answers readers as the leader after it sent the last object that "
-        "the bucket confirmed. A gateway "
-        "that writes nothing for a tenth longer is taken over.",
-        minimum=300,
-        maximum=86_400_000,
+        "the bucket confirmed. A gateway that writes nothing for a tenth longer is taken over."
     ),
-    Setting(
-        name="seqgate.cluster.heartbeat.ms",
-        type=SettingType.INT,
-        default=None,
-        minimum=100,
-        maximum=3_600_000,
-        section=_CLUSTER,
-        doc="Milliseconds after which an idle gateway writes an empty object. The write keeps the gateway's "
-        "lease, and fails if another "
-        "gateway has ended its session; then the gateway stops. Unset, a third of "
-        "`seqgate.cluster.lease.ms`.",
+    _CLUSTER.whole("seqgate.cluster.heartbeat.ms", None, minimum=100, maximum=3_600_000)(
+        "Milliseconds after which an idle gateway writes an empty object. The write keeps the gateway's "
+        "lease, and fails if another gateway has ended its session; then the gateway stops. Unset, a third "
+        "of `seqgate.cluster.lease.ms`."
     ),
-    Setting(
-        name="seqgate.cluster.balance.enable",
-        type=SettingType.BOOLEAN,
-        default=True,
-        section=_CLUSTER,
-        doc="Whether this gateway hands over partitions that it leads when another gateway has joined, until "
-        "all lead as many. Moves that "
-        "an administrator orders are carried out anyway.",
+    _CLUSTER.switch("seqgate.cluster.balance.enable", True)(
+        "Whether this gateway hands over partitions that it leads when another gateway has joined, until "
+        "all lead as many. Moves that an administrator orders are carried out anyway."
     ),
-    _number(
-        "seqgate.cluster.balance.delay.ms",
-        5000,
+    _CLUSTER.number("seqgate.cluster.balance.delay.ms", 5000, minimum=0, maximum=3_600_000)(
         "Milliseconds after the last gateway joined or ended until partitions are handed over, so that "
-        "several gateways that start together "
-        "cause no moves twice.",
-        minimum=0,
-        maximum=3_600_000,
+        "several gateways that start together cause no moves twice."
     ),
-    _number(
-        "seqgate.cluster.moves.at.once",
-        8,
+    _CLUSTER.number("seqgate.cluster.moves.at.once", 8, maximum=1000)(
         "Partitions that this gateway hands over at the same time. Each is without a leader until its last "
-        "records are in the bucket.",
-        maximum=1000,
+        "records are in the bucket."
     ),
-    _number(
-        "seqgate.cluster.metadata.poll.ms",
-        500,
+    _CLUSTER.number("seqgate.cluster.metadata.poll.ms", 500, minimum=10, maximum=60_000)(
         "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: "
-        "topics, configurations, users, "
-        "access control. A change by this gateway itself, and the answer to a request that would change "
-        "something, wait for no look. Other gateways "
-        "tell this one of their changes, so a look finds something only where that failed.",
-        minimum=10,
-        maximum=60_000,
+        "topics, configurations, users, access control. A change by this gateway itself, and the answer to "
+        "a request that would change something, wait for no look. Other gateways tell this one of their "
+        "changes, so a look finds something only where that failed."
     ),
-    _number(
-        "seqgate.cluster.metadata.snapshot.changes",
-        1_000,
+    _CLUSTER.number("seqgate.cluster.metadata.snapshot.changes", 1_000, minimum=2, maximum=1_000_000)(
         "Objects of the metadata log after which the live gateway with the lowest node id writes a snapshot "
-        "of the metadata. A start on an "
-        "empty disk reads the newest snapshot, and at most about as many objects. A snapshot is as large as "
-        "the metadata, so many "
-        "partitions want a larger number.",
-        minimum=2,
-        maximum=1_000_000,
+        "of the metadata. A start on an empty disk reads the newest snapshot, and at most about as many "
+        "objects. A snapshot is as large as the metadata, so many partitions want a larger number."
     ),
-    _number(
-        "seqgate.cluster.metadata.snapshot.age.ms",
-        3_600_000,
+    _CLUSTER.number("seqgate.cluster.metadata.snapshot.age.ms", 3_600_000, minimum=1_000)(
         "Milliseconds after which the objects of the metadata log that the last two snapshots stand for are "
-        "deleted. A gateway that "
-        "stood still for longer finds that it has missed changes, and stops.",
-        minimum=1_000,
+        "deleted. A gateway that stood still for longer finds that it has missed changes, and stops."
     ),
-    _number(
-        "seqgate.cluster.upload.interval.ms",
-        600_000,
+    _CLUSTER.number("seqgate.cluster.upload.interval.ms", 600_000, minimum=100, maximum=86_400_000)(
         "Milliseconds after which the gateway uploads new records of all partitions as parts of their "
-        "segments, and deletes the objects "
-        "of the write-ahead log that have the same records. A start without the cache reads the parts and "
-        "what came after them.",
-        minimum=100,
-        maximum=86_400_000,
+        "segments, and deletes the objects of the write-ahead log that have the same records. A start "
+        "without the cache reads the parts and what came after them."
     ),
-    Setting(
-        name="seqgate.cluster.wal.max.bytes",
-        type=SettingType.LONG,
-        default=256 << 20,
-        minimum=1 << 20,
-        maximum=LONG_MAX,
-        section=_CLUSTER,
-        doc="Bytes that the write-ahead log has got since the last upload at which the gateway uploads parts "
-        "at once.",
+    _CLUSTER.long("seqgate.cluster.wal.max.bytes", 256 << 20, minimum=1 << 20, maximum=LONG_MAX)(
+        "Bytes that the write-ahead log has got since the last upload at which the gateway uploads parts at "
+        "once."
     ),
-    _number(
-        "seqgate.cluster.orphan.age.ms",
-        86_400_000,
+    _CLUSTER.number("seqgate.cluster.orphan.age.ms", 86_400_000, minimum=1_000)(
         "Milliseconds after which a part that no manifest names is deleted: a crash left it amid an upload. "
-        "The gateway searches for such "
-        "parts as often. It must be longer than an upload takes, and longer than the clocks of gateway and "
-        "store differ.",
-        minimum=1_000,
+        "The gateway searches for such parts as often. It must be longer than an upload takes, and longer "
+        "than the clocks of gateway and store differ."
     ),
-    Setting(
-        name="seqgate.cluster.cache.bytes",
-        type=SettingType.LONG,
-        default=-1,
-        minimum=-1,
-        maximum=LONG_MAX,
-        dynamic=True,
-        section=_CLUSTER,
-        doc="Bytes of segments that the gateway keeps in `log.dirs`. Beyond the limit it evicts the blocks "
-        "of uploaded segments that "
-        "were not read for the longest time; a read fetches them from the bucket again. What is not uploaded "
-        "yet, indexes and internal "
-        "topics stay. With -1 there is no limit but the disk: blocks are evicted while less than twice "
-        "`seqgate.log.min.free.bytes` is "
-        "free.",
+    _CLUSTER.long("seqgate.cluster.cache.bytes", -1, minimum=-1, maximum=LONG_MAX, dynamic=True)(
+        "Bytes of segments that the gateway keeps in `log.dirs`. Beyond the limit it evicts the blocks of "
+        "uploaded segments that were not read for the longest time; a read fetches them from the bucket "
+        "again. What is not uploaded yet, indexes and internal topics stay. With -1 there is no limit but "
+        "the disk: blocks are evicted while less than twice `seqgate.log.min.free.bytes` is free."
     ),
-    Setting(
-        name="replica.selector.class",
-        type=SettingType.STRING,
-        default=None,
-        choices=(LEADER_SELECTOR, RACK_SELECTOR, SPREADING_SELECTOR),
-        section=_CLUSTER,
-        doc="Which gateway consumers read uploaded records from (KIP-392). Unset, or with Kafka's "
-        "`LeaderSelector`, the leader of the partition. "
-        "With Kafka's `RackAwareReplicaSelector`, a live replica whose `broker.rack` is the consumer's "
-        "`client.rack`, if there is one. With "
+    _CLUSTER.text(
+        "replica.selector.class", None, choices=(LEADER_SELECTOR, RACK_SELECTOR, SPREADING_SELECTOR)
+    )(
+        "Which gateway consumers read uploaded records from (KIP-392). Unset, or with Kafka's "
+        "`LeaderSelector`, the leader of the partition. With Kafka's `RackAwareReplicaSelector`, a live "
+        "replica whose `broker.rack` is the consumer's `client.rack`, if there is one. With "
         "`seqgate.SpreadingReplicaSelector`, one live replica after the other, of the consumer's rack where "
-        "it names one that has any. Set "
-        "it the same at all gateways. It changes nothing without `seqgate.cluster`.",
+        "it names one that has any. Set it the same at all gateways. It changes nothing without "
+        "`seqgate.cluster`."
     ),
-    Setting(
-        name="seqgate.cluster.reading.cache.bytes",
-        type=SettingType.LONG,
-        default=64 << 20,
-        minimum=16 << 20,
-        maximum=LONG_MAX,
-        section=_CLUSTER,
-        doc="Bytes of memory for records of partitions that another gateway leads, where "
-        "`replica.selector.class` sends consumers here. "
-        "Beyond the limit the blocks of 1 MiB that were not read for the longest time are dropped, and "
-        "fetched from the bucket again when needed.",
+    _CLUSTER.long("seqgate.cluster.reading.cache.bytes", 64 << 20, minimum=16 << 20, maximum=LONG_MAX)(
+        "Bytes of memory for records of partitions that another gateway leads, where "
+        "`replica.selector.class` sends consumers here. Beyond the limit the blocks of 1 MiB that were not "
+        "read for the longest time are dropped, and fetched from the bucket again when needed."
     ),
 )

@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from seqgate.gateway.config.setting import Fallback, Setting, SettingType, SettingValue, parse_iso_duration
+from seqgate.gateway.config.setting import (
+    Fallback,
+    Section,
+    Setting,
+    SettingValue,
+    parse_iso_duration,
+)
 
 SHARE_AUTO_OFFSET_RESET: Final = "share.auto.offset.reset"
 EARLIEST: Final = "earliest"
@@ -18,7 +24,7 @@ BY_DURATION: Final = "by_duration:"
 READ_COMMITTED: Final = "read_committed"
 ASSIGNMENT_INTERVAL: Final = "assignment.interval.ms"
 
-_SECTION = "Configurations of groups"
+_OF_ONE_GROUP = Section("Configurations of groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +67,17 @@ def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig
     """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, from `group.KIND.min.NAME` to
     `…max.NAME`.
     """
-    setting = Setting(
-        name=f"{kind}.{name}",
-        type=SettingType.INT,
-        default=None,
-        minimum=minimum,
-        fallbacks=(Fallback(f"group.{kind}.{name}"),),
-        dynamic=True,
-        section=_SECTION,
-        doc=doc,
-    )
+    setting = _OF_ONE_GROUP.whole(
+        f"{kind}.{name}", None, minimum=minimum, fallbacks=(Fallback(f"group.{kind}.{name}"),), dynamic=True
+    )(doc)
     return GroupConfig(setting, f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
 
 
 def _streams_number(name: str, doc: str, at_most: str | None = None) -> GroupConfig:
     """Return a configuration of streams groups that may be 0 and has no lower bound of its own."""
-    setting = Setting(
-        name=f"streams.{name}",
-        type=SettingType.INT,
-        default=None,
-        minimum=0,
-        fallbacks=(Fallback(f"group.streams.{name}"),),
-        dynamic=True,
-        section=_SECTION,
-        doc=doc,
-    )
+    setting = _OF_ONE_GROUP.whole(
+        f"streams.{name}", None, minimum=0, fallbacks=(Fallback(f"group.streams.{name}"),), dynamic=True
+    )(doc)
     return GroupConfig(setting, at_most=at_most)
 
 
@@ -172,39 +164,25 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         minimum=0,
     ),
     GroupConfig(
-        Setting(
-            name=SHARE_AUTO_OFFSET_RESET,
-            type=SettingType.STRING,
-            default=LATEST,
-            check=_offset_reset_complaint,
-            dynamic=True,
-            section=_SECTION,
-            doc="Position at which a share group begins to read a new partition: `earliest`, `latest`, or "
-            "`by_duration:` and a "
-            "duration before now, such as `PT1H30M` (ISO 8601).",
+        _OF_ONE_GROUP.text(SHARE_AUTO_OFFSET_RESET, LATEST, check=_offset_reset_complaint, dynamic=True)(
+            "Position at which a share group begins to read a new partition: `earliest`, `latest`, or "
+            "`by_duration:` and a duration before now, such as `PT1H30M` (ISO 8601)."
         )
     ),
     GroupConfig(
-        Setting(
-            name="share.isolation.level",
-            type=SettingType.STRING,
-            default="read_uncommitted",
+        _OF_ONE_GROUP.text(
+            "share.isolation.level",
+            "read_uncommitted",
             choices=(READ_COMMITTED, "read_uncommitted"),
             dynamic=True,
-            section=_SECTION,
-            doc="Records that a share group reads: only committed records (`read_committed`), or also "
-            "records of open and aborted "
-            "transactions (`read_uncommitted`).",
+        )(
+            "Records that a share group reads: only committed records (`read_committed`), or also records "
+            "of open and aborted transactions (`read_uncommitted`)."
         )
     ),
     GroupConfig(
-        Setting(
-            name="share.renew.acknowledge.enable",
-            type=SettingType.BOOLEAN,
-            default=True,
-            dynamic=True,
-            section=_SECTION,
-            doc="Whether members of the share group may renew the locks of acquired records (KIP-1222).",
+        _OF_ONE_GROUP.switch("share.renew.acknowledge.enable", True, dynamic=True)(
+            "Whether members of the share group may renew the locks of acquired records (KIP-1222)."
         )
     ),
 )

@@ -4,10 +4,9 @@ BrokerSecurityConfigs.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
-from seqgate.gateway.config.setting import Setting, SettingType, SettingValue
+from seqgate.gateway.config.setting import Section, SettingValue
 
 LISTENER: Final = "inter.broker.listener.name"
 MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
@@ -15,7 +14,7 @@ NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The mechanisms with which a gateway can log in to another: those that take a user name and a password."""
 
-_setting = partial(Setting, type=SettingType.STRING, section="Connections between gateways")
+_BETWEEN_GATEWAYS = Section("Connections between gateways")
 
 
 def name_check_complaint(value: SettingValue) -> str | None:
@@ -24,33 +23,20 @@ def name_check_complaint(value: SettingValue) -> str | None:
 
 
 INTER_BROKER_SETTINGS = (
-    _setting(
-        name=LISTENER,
-        default=None,
-        doc="The listener at which the gateways of a cluster reach each other; unset, the first of "
-        "`listeners`. All gateways must have a "
-        "listener of this name. With TLS, a gateway connects with its key store, trust store and versions of "
-        "this listener; its "
-        "principal at the others needs the right CLUSTER_ACTION on the cluster, and DESCRIBE and READ on all "
-        "topics and groups, as one "
-        "of `super.users` has.",
+    _BETWEEN_GATEWAYS.text(LISTENER, None)(
+        "The listener at which the gateways of a cluster reach each other; unset, the first of `listeners`. "
+        "All gateways must have a listener of this name. With TLS, a gateway connects with its key store, "
+        "trust store and versions of this listener; its principal at the others needs the right "
+        "CLUSTER_ACTION on the cluster, and DESCRIBE and READ on all topics and groups, as one of "
+        "`super.users` has."
     ),
-    _setting(
-        name=MECHANISM,
-        default=None,
-        choices=MECHANISMS,
-        doc="The mechanism with which a gateway logs in to the others, where their listener has SASL. The "
-        "user is in the JAAS line of the "
-        "listener and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config` with the options `username` "
-        "and `password`.",
+    _BETWEEN_GATEWAYS.text(MECHANISM, None, choices=MECHANISMS)(
+        "The mechanism with which a gateway logs in to the others, where their listener has SASL. The user "
+        "is in the JAAS line of the listener and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config` "
+        "with the options `username` and `password`."
     ),
-    _setting(
-        name=NAME_CHECK,
-        default="https",
-        per_listener=True,
-        check=name_check_complaint,
-        doc="Whether a gateway compares the certificate of another gateway with the host name in its "
-        "address: `https` compares; empty "
-        "does not.",
+    _BETWEEN_GATEWAYS.text(NAME_CHECK, "https", check=name_check_complaint, per_listener=True)(
+        "Whether a gateway compares the certificate of another gateway with the host name in its address: "
+        "`https` compares; empty does not."
     ),
 )

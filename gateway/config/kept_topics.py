@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from seqgate.gateway.config.setting import Setting, SettingType, SettingValue
+from seqgate.gateway.config.setting import Section, Setting, SettingValue
 
-_SECTION = "Settings of Kafka that are kept without effect"
+_KEPT = Section("Settings of Kafka that are kept without effect")
 _NO_TIERS = "Kept without effect: there is no tiered storage."
 _NO_COPIES = "Kept without effect: brokers copy no partitions from each other."
 _EVERY_REPLICA: Final = ("*",)
@@ -20,17 +20,14 @@ _REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
 
 
 def _local_retention(unit: str) -> Setting:
-    return Setting(
-        name=f"log.local.retention.{unit}",
+    return _KEPT.long(
+        f"log.local.retention.{unit}",
+        -2,
         topic_name=f"local.retention.{unit}",
-        type=SettingType.LONG,
-        default=-2,
         minimum=-2,
         dynamic=True,
         without_effect=True,
-        section=_SECTION,
-        doc=f"{_NO_TIERS} All segments are local, as with -2, which means `retention.{unit}`.",
-    )
+    )(f"{_NO_TIERS} All segments are local, as with -2, which means `retention.{unit}`.")
 
 
 def _throttled(role: str) -> Setting:
@@ -45,54 +42,28 @@ def _throttled(role: str) -> Setting:
             "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
         )
 
-    return Setting(
-        name=name,
-        topic_name=name,
-        type=SettingType.LIST,
-        default=(),
-        dynamic=True,
-        check=complaint,
-        empty_items=True,
-        without_effect=True,
-        section=_SECTION,
-        doc=f"{_NO_COPIES} Replicas as `PARTITION:BROKER`, or `*` for all.",
-    )
+    return _KEPT.items(
+        name, (), topic_name=name, check=complaint, dynamic=True, empty_items=True, without_effect=True
+    )(f"{_NO_COPIES} Replicas as `PARTITION:BROKER`, or `*` for all.")
 
 
 def _remote(name: str, doc: str = _NO_TIERS) -> Setting:
-    return Setting(
-        name=name,
-        topic_name=name,
-        type=SettingType.BOOLEAN,
-        default=False,
-        dynamic=True,
-        without_effect=True,
-        section=_SECTION,
-        doc=doc,
-    )
+    return _KEPT.switch(name, False, topic_name=name, dynamic=True, without_effect=True)(doc)
 
 
 KEPT_TOPIC_SETTINGS = (
-    Setting(
-        name="log.preallocate",
-        topic_name="preallocate",
-        type=SettingType.BOOLEAN,
-        default=False,
-        dynamic=True,
-        without_effect=True,
-        section=_SECTION,
-        doc="Kept without effect: segment files grow as they are written.",
+    _KEPT.switch("log.preallocate", False, topic_name="preallocate", dynamic=True, without_effect=True)(
+        "Kept without effect: segment files grow as they are written."
     ),
-    Setting(
-        name="unclean.leader.election.enable",
+    _KEPT.switch(
+        "unclean.leader.election.enable",
+        False,
         topic_name="unclean.leader.election.enable",
-        type=SettingType.BOOLEAN,
-        default=False,
         dynamic=True,
         without_effect=True,
-        section=_SECTION,
-        doc="Kept without effect: a partition has one replica and no other to elect, so that no election "
-        "loses records.",
+    )(
+        "Kept without effect: a partition has one replica and no other to elect, so that no election loses "
+        "records."
     ),
     _local_retention("ms"),
     _local_retention("bytes"),

@@ -8,19 +8,18 @@ Names, types, defaults and the range of the interval are Kafka's (ClientMetricsC
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from seqgate.gateway.config.listeners import address_complaint
-from seqgate.gateway.config.setting import Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import Section, Setting, SettingValue
 
 # Settings of the export of metrics to a collector of OpenTelemetry, and the form of their values.
 
 OTLP_ENDPOINT: Final = "seqgate.otlp.endpoint"
 OTLP_INTERVAL_MS: Final = "seqgate.otlp.interval.ms"
 OTLP_HEADERS: Final = "seqgate.otlp.headers"
-_OTLP_SECTION: Final = "Metrics and health"
+_METRICS = Section("Metrics and health")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A name of a header, as HTTP allows it."""
 _OWN: Final = frozenset(
@@ -78,76 +77,37 @@ def _endpoint_complaint(value: SettingValue) -> str | None:
 
 
 OTLP_SETTINGS: Final = (
-    Setting(
-        name=OTLP_ENDPOINT,
-        type=SettingType.STRING,
-        default=None,
-        check=_endpoint_complaint,
-        section=_OTLP_SECTION,
-        doc="URL to which the gateway sends all metrics by OTLP over HTTP, such as "
-        "`http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. "
-        "Needs `pip install 'seqgate[otlp]'`.",
+    _METRICS.text(OTLP_ENDPOINT, None, check=_endpoint_complaint)(
+        "URL to which the gateway sends all metrics by OTLP over HTTP, such as "
+        "`http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. Needs `pip install 'seqgate[otlp]'`."
     ),
-    Setting(
-        name=OTLP_INTERVAL_MS,
-        type=SettingType.INT,
-        default=15_000,
-        minimum=1_000,
-        maximum=3_600_000,
-        section=_OTLP_SECTION,
-        doc="Time between two exports of metrics to the collector.",
+    _METRICS.whole(OTLP_INTERVAL_MS, 15_000, minimum=1_000, maximum=3_600_000)(
+        "Time between two exports of metrics to the collector."
     ),
-    Setting(
-        name=OTLP_HEADERS,
-        type=SettingType.PASSWORD,
-        default=None,
-        sensitive=True,
-        check=_headers_complaint,
-        section=_OTLP_SECTION,
-        doc="Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as "
-        "`authorization=Bearer%20TOKEN`.",
+    _METRICS.secret(OTLP_HEADERS, None, check=_headers_complaint)(
+        "Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as "
+        "`authorization=Bearer%20TOKEN`."
     ),
 )
 
 
-_SECTION = "Metrics and health"
-_number = partial(whole_number, _SECTION)
 METRICS_LISTENER: Final = "seqgate.metrics.listener"
 
 METRICS_SETTINGS = (
-    Setting(
-        name=METRICS_LISTENER,
-        type=SettingType.STRING,
-        default=None,
-        check=address_complaint,
-        section=_SECTION,
-        doc="HOST:PORT on which the gateway answers HTTP requests for /metrics, /healthz and /readyz, "
-        "without a login. Unset: it "
-        "does not. With `--workers` each worker takes the next port.",
+    _METRICS.text(METRICS_LISTENER, None, check=address_complaint)(
+        "HOST:PORT on which the gateway answers HTTP requests for /metrics, /healthz and /readyz, without a "
+        "login. Unset: it does not. With `--workers` each worker takes the next port."
     ),
-    _number(
-        "seqgate.metrics.topics.max",
-        200,
+    _METRICS.number("seqgate.metrics.topics.max", 200, minimum=0, maximum=10_000)(
         "Topics with metrics of their own; the others share one series of each metric. A topic keeps its "
-        "series.",
-        minimum=0,
-        maximum=10_000,
+        "series."
     ),
-    _number(
-        "seqgate.metrics.groups.max",
-        200,
-        "Groups with a lag of their own, the largest lags first; the others share one series.",
-        minimum=0,
-        maximum=10_000,
+    _METRICS.number("seqgate.metrics.groups.max", 200, minimum=0, maximum=10_000)(
+        "Groups with a lag of their own, the largest lags first; the others share one series."
     ),
-    Setting(
-        name="seqgate.metrics.views.everywhere",
-        type=SettingType.BOOLEAN,
-        default=False,
-        section=_SECTION,
-        doc="Whether /view/... also answers where the listener can be reached from other machines. Views "
-        "show names of topics, groups, "
-        "producers and transactional ids, and log lines; the console reads them.",
+    _METRICS.switch("seqgate.metrics.views.everywhere", False)(
+        "Whether /view/... also answers where the listener can be reached from other machines. Views show "
+        "names of topics, groups, producers and transactional ids, and log lines; the console reads them."
     ),
     *OTLP_SETTINGS,
 )
@@ -155,45 +115,27 @@ METRICS_SETTINGS = (
 
 # Settings of client telemetry: the metrics that clients push (KIP-714).
 
-_number_telemetry = partial(whole_number, "Client metrics")
+_CLIENT_METRICS = Section("Client metrics")
 
 TELEMETRY_SETTINGS = (
-    _number_telemetry(
-        "telemetry.max.bytes",
-        1 << 20,
+    _CLIENT_METRICS.number("telemetry.max.bytes", 1 << 20)(
         "Bytes of metrics in one push of a client, as they arrive. A larger push gets TELEMETRY_TOO_LARGE, "
-        "and so does a push that "
-        "decompresses to more than four times as many.",
+        "and so does a push that decompresses to more than four times as many."
     ),
-    _number_telemetry(
-        "seqgate.telemetry.clients.max",
-        16_384,
-        "Clients whose last telemetry requests the gateway remembers. With one more, the gateway forgets the "
-        "client that asked least "
-        "recently; that client may then ask earlier than its interval allows.",
-        dynamic=True,
+    _CLIENT_METRICS.number("seqgate.telemetry.clients.max", 16_384, dynamic=True)(
+        "Clients whose last telemetry requests the gateway remembers. With one more, the gateway forgets "
+        "the client that asked least recently; that client may then ask earlier than its interval allows."
     ),
-    _number_telemetry(
-        "seqgate.telemetry.series.max",
-        50_000,
+    _CLIENT_METRICS.number("seqgate.telemetry.series.max", 50_000, minimum=0, dynamic=True)(
         "Series of pushed metrics of all clients that the gateway keeps. Further series are dropped and "
-        "counted. With 0 it keeps none.",
-        minimum=0,
-        dynamic=True,
+        "counted. With 0 it keeps none."
     ),
-    _number_telemetry(
-        "seqgate.telemetry.series.max.per.client",
-        1_000,
+    _CLIENT_METRICS.number("seqgate.telemetry.series.max.per.client", 1_000, minimum=0, dynamic=True)(
         "Series of pushed metrics of one client that the gateway keeps. Further series are dropped and "
-        "counted.",
-        minimum=0,
-        dynamic=True,
+        "counted."
     ),
-    _number_telemetry(
-        "seqgate.telemetry.subscriptions.max",
-        1_000,
-        "Subscriptions of client metrics that may exist. One more gets POLICY_VIOLATION.",
-        dynamic=True,
+    _CLIENT_METRICS.number("seqgate.telemetry.subscriptions.max", 1_000, dynamic=True)(
+        "Subscriptions of client metrics that may exist. One more gets POLICY_VIOLATION."
     ),
 )
 
@@ -206,42 +148,22 @@ DEFAULT_INTERVAL_MS: Final = 300_000
 SHORTEST_INTERVAL_MS: Final = 100
 LONGEST_INTERVAL_MS: Final = 3_600_000
 
-_CLIENT_SECTION: Final = "Configurations of client metrics"
+_OF_ONE_SUBSCRIPTION = Section("Configurations of client metrics")
 
 CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
-    Setting(
-        name=INTERVAL_MS,
-        type=SettingType.INT,
-        default=DEFAULT_INTERVAL_MS,
-        dynamic=True,
-        section=_CLIENT_SECTION,
-        doc="Milliseconds between two pushes of a client, from 100 to 3600000. A client with several "
-        "subscriptions pushes at the shortest "
-        "of their intervals.",
+    _OF_ONE_SUBSCRIPTION.whole(INTERVAL_MS, DEFAULT_INTERVAL_MS, dynamic=True)(
+        "Milliseconds between two pushes of a client, from 100 to 3600000. A client with several "
+        "subscriptions pushes at the shortest of their intervals."
     ),
-    Setting(
-        name=MATCH,
-        type=SettingType.LIST,
-        default=(),
-        dynamic=True,
-        section=_CLIENT_SECTION,
-        doc="Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must "
-        "match. The selectors are "
-        "`client_instance_id`, `client_id`, `client_software_name`, `client_software_version`, "
-        "`client_source_address` and "
-        "`client_source_port`. The expression is a regular expression of RE2 that matches the whole value. "
-        "An empty list "
-        "applies to every client.",
+    _OF_ONE_SUBSCRIPTION.items(MATCH, (), dynamic=True)(
+        "Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must "
+        "match. The selectors are `client_instance_id`, `client_id`, `client_software_name`, "
+        "`client_software_version`, `client_source_address` and `client_source_port`. The expression is a "
+        "regular expression of RE2 that matches the whole value. An empty list applies to every client."
     ),
-    Setting(
-        name=METRICS,
-        type=SettingType.LIST,
-        default=(),
-        dynamic=True,
-        section=_CLIENT_SECTION,
-        doc="Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. "
-        "`*` is every metric; an empty "
-        "list is none.",
+    _OF_ONE_SUBSCRIPTION.items(METRICS, (), dynamic=True)(
+        "Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. "
+        "`*` is every metric; an empty list is none."
     ),
 )
 """The configurations in the order of their names."""
@@ -252,35 +174,21 @@ BY_CLIENT_METRICS_NAME: Final[dict[str, Setting]] = {
 
 # Settings of the gateway's own log lines.
 
-_LOG_LINES_SECTION = "Log lines of the gateway"
+_LOG_LINES = Section("Log lines of the gateway")
 
 LOGGING_SETTINGS = (
-    Setting(
-        name="seqgate.logging.level",
-        type=SettingType.STRING,
-        default="INFO",
-        choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
-        section=_LOG_LINES_SECTION,
-        doc="The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` "
-        "changes single loggers of a "
-        "running gateway.",
+    _LOG_LINES.text(
+        "seqgate.logging.level", "INFO", choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+    )(
+        "The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` changes "
+        "single loggers of a running gateway."
     ),
-    Setting(
-        name="seqgate.logging.format",
-        type=SettingType.STRING,
-        default="text",
-        choices=("text", "json"),
-        section=_LOG_LINES_SECTION,
-        doc="`text` is one line for people, `json` one object per line with time, level, logger, message and "
-        "error.",
+    _LOG_LINES.text("seqgate.logging.format", "text", choices=("text", "json"))(
+        "`text` is one line for people, `json` one object per line with time, level, logger, message and "
+        "error."
     ),
-    Setting(
-        name="seqgate.logging.file",
-        type=SettingType.STRING,
-        default=None,
-        section=_LOG_LINES_SECTION,
-        doc="The file that log lines are appended to; without it they go to stderr. A file that log rotation "
-        "has renamed is "
-        "opened again with the next line.",
+    _LOG_LINES.text("seqgate.logging.file", None)(
+        "The file that log lines are appended to; without it they go to stderr. A file that log rotation "
+        "has renamed is opened again with the next line."
     ),
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from seqgate.gateway.config.listeners import listener_complaint
 from seqgate.gateway.config.protocols import DEFAULT_MAP, protocol_map_complaint
-from seqgate.gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import INT_MAX, Section, SettingValue
 
 # Limits on the connections of one address, written `ADDRESS:COUNT`.
 
@@ -43,345 +43,170 @@ def overrides_complaint(value: SettingValue) -> str | None:
 
 # Settings of client quotas: the windows over which rates are measured, and the limits of what is remembered.
 
-_CLIENT_QUOTAS_SECTION = "Client quotas"
-_number_client_quotas = partial(whole_number, _CLIENT_QUOTAS_SECTION)
+_QUOTAS = Section("Client quotas")
+
 
 CLIENT_QUOTA_SETTINGS = (
-    _number_client_quotas(
-        "quota.window.num",
-        11,
-        "Windows over which the rates of client quotas are measured, the present one included.",
+    _QUOTAS.number("quota.window.num", 11)(
+        "Windows over which the rates of client quotas are measured, the present one included."
     ),
-    _number_client_quotas("quota.window.size.seconds", 1, "Length of one window of client quotas."),
-    _number_client_quotas(
-        "controller.quota.window.num",
-        11,
-        "Windows whose unused share `controller_mutation_rate` lets a client save up for a burst.",
+    _QUOTAS.number("quota.window.size.seconds", 1)("Length of one window of client quotas."),
+    _QUOTAS.number("controller.quota.window.num", 11)(
+        "Windows whose unused share `controller_mutation_rate` lets a client save up for a burst."
     ),
-    _number_client_quotas(
-        "controller.quota.window.size.seconds", 1, "Length of one window of `controller_mutation_rate`."
+    _QUOTAS.number("controller.quota.window.size.seconds", 1)(
+        "Length of one window of `controller_mutation_rate`."
     ),
-    _number_client_quotas(
-        "seqgate.client.quotas.max",
-        10_000,
+    _QUOTAS.number("seqgate.client.quotas.max", 10_000, dynamic=True)(
         "Entities (users, client ids, pairs of both, addresses) that have quotas. Beyond the limit "
-        "AlterClientQuotas refuses "
-        "a new entity with INVALID_REQUEST.",
-        dynamic=True,
+        "AlterClientQuotas refuses a new entity with INVALID_REQUEST."
     ),
-    _number_client_quotas(
-        "seqgate.client.quotas.measured.max",
-        10_000,
-        "Users, client ids and addresses whose use is measured for each kind of quota. One that was idle for "
-        "an hour is "
-        "forgotten. Beyond the limit the further ones share one measurement for each quota that applies to "
-        "them.",
-        dynamic=True,
+    _QUOTAS.number("seqgate.client.quotas.measured.max", 10_000, dynamic=True)(
+        "Users, client ids and addresses whose use is measured for each kind of quota. One that was idle "
+        "for an hour is forgotten. Beyond the limit the further ones share one measurement for each quota "
+        "that applies to them."
     ),
 )
 
 
-_NODE = "Node"
-_NETWORK = "Listeners and connections"
+_NODE = Section("Node")
+_NETWORK = Section("Listeners and connections")
 
 NODE_SETTINGS = (
-    Setting(
-        name="node.id",
-        type=SettingType.INT,
-        default=1,
-        minimum=0,
-        section=_NODE,
-        doc="Number of this node in Metadata, and its owner name in the blocks of producer ids that it "
-        "claims. In a cluster each gateway needs its "
-        "own: unset, a gateway keeps the number in its data directory, or gets the one that was last "
-        "registered at its address, or else a new one.",
+    _NODE.whole("node.id", 1, minimum=0)(
+        "Number of this node in Metadata, and its owner name in the blocks of producer ids that it claims. "
+        "In a cluster each gateway needs its own: unset, a gateway keeps the number in its data directory, "
+        "or gets the one that was last registered at its address, or else a new one."
     ),
-    Setting(
-        name="broker.rack",
-        type=SettingType.STRING,
-        default=None,
-        section=_NODE,
-        doc="Rack of this node, which clients see in Metadata.",
-    ),
-    Setting(
-        name="log.dirs",
-        type=SettingType.STRING,
-        default="./data",
-        section=_NODE,
+    _NODE.text("broker.rack", None)("Rack of this node, which clients see in Metadata."),
+    _NODE.text(
+        "log.dirs",
+        "./data",
         check=lambda value: (
             None if value and "," not in str(value) else "there must be exactly one data directory"
         ),
-        doc="The data directory; exactly one. A second gateway on the same directory does not start.",
-    ),
+    )("The data directory; exactly one. A second gateway on the same directory does not start."),
 )
 
 NETWORK_SETTINGS = (
-    Setting(
-        name="listeners",
-        type=SettingType.LIST,
-        default=("PLAINTEXT://127.0.0.1:9092",),
-        section=_NETWORK,
-        check=listener_complaint,
-        doc="Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 "
-        "takes a free port.",
+    _NETWORK.items("listeners", ("PLAINTEXT://127.0.0.1:9092",), check=listener_complaint)(
+        "Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 "
+        "takes a free port."
     ),
-    Setting(
-        name="listener.security.protocol.map",
-        type=SettingType.STRING,
-        default=DEFAULT_MAP,
-        section=_NETWORK,
-        check=protocol_map_complaint,
-        doc="What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT, "
-        "SSL (TLS), SASL_PLAINTEXT "
-        "(logins) and SASL_SSL (both). `PLAINTEXT1`, `PLAINTEXT2` and so on, the names that further "
-        "`--listen` flags get, speak plaintext.",
+    _NETWORK.text("listener.security.protocol.map", DEFAULT_MAP, check=protocol_map_complaint)(
+        "What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT, SSL "
+        "(TLS), SASL_PLAINTEXT (logins) and SASL_SSL (both). `PLAINTEXT1`, `PLAINTEXT2` and so on, the "
+        "names that further `--listen` flags get, speak plaintext."
     ),
-    Setting(
-        name="advertised.listeners",
-        type=SettingType.LIST,
-        default=None,
-        section=_NETWORK,
-        check=listener_complaint,
-        doc="Addresses that clients get in Metadata, by listener name, where these differ from `listeners` "
-        "(behind a proxy or NAT).",
+    _NETWORK.items("advertised.listeners", None, check=listener_complaint)(
+        "Addresses that clients get in Metadata, by listener name, where these differ from `listeners` "
+        "(behind a proxy or NAT)."
     ),
-    Setting(
-        name="seqgate.allow.insecure.listeners",
-        type=SettingType.BOOLEAN,
-        default=False,
-        section=_NETWORK,
-        doc="Whether the gateway starts with a listener without authentication on an address other than the "
-        "loopback: PLAINTEXT, SSL "
-        "without `ssl.client.auth=required`, or OAUTHBEARER with "
+    _NETWORK.switch("seqgate.allow.insecure.listeners", False)(
+        "Whether the gateway starts with a listener without authentication on an address other than the "
+        "loopback: PLAINTEXT, SSL without `ssl.client.auth=required`, or OAUTHBEARER with "
         "`seqgate.allow.insecure.oauthbearer.tokens=true`. Everybody who reaches such a listener may do "
-        "everything that `User:ANONYMOUS` may.",
+        "everything that `User:ANONYMOUS` may."
     ),
-    Setting(
-        name="seqgate.tls.handshake.timeout.ms",
-        type=SettingType.INT,
-        default=30000,
-        minimum=1,
-        section=_NETWORK,
-        doc="Time in which a client must finish the TLS handshake.",
+    _NETWORK.whole("seqgate.tls.handshake.timeout.ms", 30000, minimum=1)(
+        "Time in which a client must finish the TLS handshake."
     ),
-    Setting(
-        name="seqgate.handshake.slice.ms",
-        type=SettingType.INT,
-        default=5,
-        minimum=1,
-        maximum=1000,
-        section=_NETWORK,
-        doc="Time of each turn of the event loop for the TLS handshakes and logins of new connections, all "
-        "together. Beyond it they wait for the "
-        "next turns, each address in its turn, so that clients which hammer a listener do not hold up those "
-        "that are connected.",
+    _NETWORK.whole("seqgate.handshake.slice.ms", 5, minimum=1, maximum=1000)(
+        "Time of each turn of the event loop for the TLS handshakes and logins of new connections, all "
+        "together. Beyond it they wait for the next turns, each address in its turn, so that clients which "
+        "hammer a listener do not hold up those that are connected."
     ),
-    Setting(
-        name="socket.request.max.bytes",
-        type=SettingType.INT,
-        default=104857600,
-        minimum=1,
-        section=_NETWORK,
-        doc="Size of the largest request. A connection that announces a larger request is closed.",
+    _NETWORK.whole("socket.request.max.bytes", 104857600, minimum=1)(
+        "Size of the largest request. A connection that announces a larger request is closed."
     ),
-    Setting(
-        name="socket.send.buffer.bytes",
-        type=SettingType.INT,
-        default=-1,
-        minimum=-1,
-        section=_NETWORK,
-        doc="SO_SNDBUF of connections; -1 leaves the size to the operating system.",
+    _NETWORK.whole("socket.send.buffer.bytes", -1, minimum=-1)(
+        "SO_SNDBUF of connections; -1 leaves the size to the operating system."
     ),
-    Setting(
-        name="socket.receive.buffer.bytes",
-        type=SettingType.INT,
-        default=-1,
-        minimum=-1,
-        section=_NETWORK,
-        doc="SO_RCVBUF of connections; -1 leaves the size to the operating system.",
+    _NETWORK.whole("socket.receive.buffer.bytes", -1, minimum=-1)(
+        "SO_RCVBUF of connections; -1 leaves the size to the operating system."
     ),
-    Setting(
-        name="socket.listen.backlog.size",
-        type=SettingType.INT,
-        default=50,
-        minimum=1,
-        section=_NETWORK,
-        doc="Connections that the operating system holds until the gateway accepts them.",
+    _NETWORK.whole("socket.listen.backlog.size", 50, minimum=1)(
+        "Connections that the operating system holds until the gateway accepts them."
     ),
-    Setting(
-        name="max.connections",
-        type=SettingType.INT,
-        default=INT_MAX,
-        minimum=0,
-        dynamic=True,
-        per_listener=True,
-        section=_NETWORK,
-        doc="Connections that are open at once. Further connections are closed when they arrive. "
-        "`listener.name.NAME.max.connections` "
-        "limits one listener, in addition to the limit of all listeners.",
+    _NETWORK.whole("max.connections", INT_MAX, minimum=0, dynamic=True, per_listener=True)(
+        "Connections that are open at once. Further connections are closed when they arrive. "
+        "`listener.name.NAME.max.connections` limits one listener, in addition to the limit of all "
+        "listeners."
     ),
-    Setting(
-        name="max.connection.creation.rate",
-        type=SettingType.INT,
-        default=INT_MAX,
-        minimum=1,
-        dynamic=True,
-        per_listener=True,
-        section=_NETWORK,
-        doc="New connections in a second, over the last `quota.window.num` windows. Beyond the rate the "
-        "listener accepts no connection for a while, at "
-        "most for one window (`quota.window.size.seconds`): clients wait, and none is refused. "
-        "`listener.name.NAME.max.connection.creation.rate` limits one listener, in addition to the limit of "
-        "all listeners.",
+    _NETWORK.whole("max.connection.creation.rate", INT_MAX, minimum=1, dynamic=True, per_listener=True)(
+        "New connections in a second, over the last `quota.window.num` windows. Beyond the rate the "
+        "listener accepts no connection for a while, at most for one window (`quota.window.size.seconds`): "
+        "clients wait, and none is refused. `listener.name.NAME.max.connection.creation.rate` limits one "
+        "listener, in addition to the limit of all listeners."
     ),
-    Setting(
-        name="max.connections.per.ip",
-        type=SettingType.INT,
-        default=INT_MAX,
-        minimum=0,
-        dynamic=True,
-        section=_NETWORK,
-        doc="Connections that are open at once from one address. Further connections are closed when they "
-        "arrive.",
+    _NETWORK.whole("max.connections.per.ip", INT_MAX, minimum=0, dynamic=True)(
+        "Connections that are open at once from one address. Further connections are closed when they arrive."
     ),
-    Setting(
-        name="max.connections.per.ip.overrides",
-        type=SettingType.STRING,
-        default="",
-        dynamic=True,
-        section=_NETWORK,
-        check=overrides_complaint,
-        doc="Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` "
-        "separated by commas. "
-        "Write IPv6 as `[::1]:5`. Host names are not resolved.",
+    _NETWORK.text("max.connections.per.ip.overrides", "", check=overrides_complaint, dynamic=True)(
+        "Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` separated "
+        "by commas. Write IPv6 as `[::1]:5`. Host names are not resolved."
     ),
-    Setting(
-        name="connections.max.idle.ms",
-        type=SettingType.LONG,
-        default=600000,
-        minimum=1,
-        section=_NETWORK,
-        doc="Time after which an idle connection is closed, and a connection whose request is stalled. A "
-        "connection that waits "
-        "for the answer to a long poll is not idle, unless the client has sent further requests after the "
-        "long poll.",
+    _NETWORK.long("connections.max.idle.ms", 600000, minimum=1)(
+        "Time after which an idle connection is closed, and a connection whose request is stalled. A "
+        "connection that waits for the answer to a long poll is not idle, unless the client has sent "
+        "further requests after the long poll."
     ),
-    Setting(
-        name="queued.max.request.bytes",
-        type=SettingType.LONG,
-        default=134217728,
-        minimum=-1,
-        section=_NETWORK,
-        doc="Most bytes of requests that have arrived and are not finished, over all connections. Beyond the "
-        "limit the gateway pauses reading, "
-        "and closes connections whose request is stalled. One whole request may exceed the limit. -1, "
-        "Kafka's default, "
-        "sets no limit.",
+    _NETWORK.long("queued.max.request.bytes", 134217728, minimum=-1)(
+        "Most bytes of requests that have arrived and are not finished, over all connections. Beyond the "
+        "limit the gateway pauses reading, and closes connections whose request is stalled. One whole "
+        "request may exceed the limit. -1, Kafka's default, sets no limit."
     ),
-    Setting(
-        name="seqgate.connection.response.backlog.bytes",
-        type=SettingType.INT,
-        default=65536,
-        minimum=1,
-        dynamic=True,
-        section=_NETWORK,
-        doc="Bytes of unread answers of one connection. Beyond the limit the gateway reads no further "
-        "requests from the "
-        "connection. Fetched records do not count: they wait in their files.",
+    _NETWORK.whole("seqgate.connection.response.backlog.bytes", 65536, minimum=1, dynamic=True)(
+        "Bytes of unread answers of one connection. Beyond the limit the gateway reads no further requests "
+        "from the connection. Fetched records do not count: they wait in their files."
     ),
-    Setting(
-        name="seqgate.loopback.congestion.control",
-        type=SettingType.STRING,
-        default="reno",
-        section=_NETWORK,
-        doc="TCP congestion control for clients on this machine, if the system has it; empty leaves the "
-        "system's default. "
-        "Without a network in between, the pacing that some systems do by default (BBR) only costs: it "
-        "halves the speed of "
-        "fetches.",
+    _NETWORK.text("seqgate.loopback.congestion.control", "reno")(
+        "TCP congestion control for clients on this machine, if the system has it; empty leaves the "
+        "system's default. Without a network in between, the pacing that some systems do by default (BBR) "
+        "only costs: it halves the speed of fetches."
     ),
-    Setting(
-        name="seqgate.connection.max.in.flight.requests",
-        type=SettingType.INT,
-        default=100,
-        minimum=1,
-        dynamic=True,
-        section=_NETWORK,
-        doc="Requests of one connection that are in progress at once. Beyond the limit the gateway reads no "
-        "further requests "
-        "from the connection.",
+    _NETWORK.whole("seqgate.connection.max.in.flight.requests", 100, minimum=1, dynamic=True)(
+        "Requests of one connection that are in progress at once. Beyond the limit the gateway reads no "
+        "further requests from the connection."
     ),
-    Setting(
-        name="seqgate.admin.timeout.ms",
-        type=SettingType.INT,
-        default=30000,
-        minimum=1,
-        dynamic=True,
-        section=_NETWORK,
-        doc="Longest time that an administrative request waits until its change is durable, whatever the "
-        "request allows.",
+    _NETWORK.whole("seqgate.admin.timeout.ms", 30000, minimum=1, dynamic=True)(
+        "Longest time that an administrative request waits until its change is durable, whatever the "
+        "request allows."
     ),
-    Setting(
-        name="max.incremental.fetch.session.cache.slots",
-        type=SettingType.INT,
-        default=1000,
-        minimum=0,
-        section=_NETWORK,
-        doc="Fetch sessions that are kept at once. Further consumers send full fetch requests.",
+    _NETWORK.whole("max.incremental.fetch.session.cache.slots", 1000, minimum=0)(
+        "Fetch sessions that are kept at once. Further consumers send full fetch requests."
     ),
-    Setting(
-        name="fetch.max.bytes",
-        type=SettingType.INT,
-        default=57671680,
-        minimum=1024,
-        section=_NETWORK,
-        doc="Largest number of record bytes in one fetch answer, whatever the request allows.",
+    _NETWORK.whole("fetch.max.bytes", 57671680, minimum=1024)(
+        "Largest number of record bytes in one fetch answer, whatever the request allows."
     ),
 )
 
 
 # Limits that all clients share, so that no client can use up the gateway's memory.
 
-_SECTION = "Limits that all clients share"
-_number = partial(whole_number, _SECTION)
+_SHARED_LIMITS = Section("Limits that all clients share")
+
 
 SHARED_LIMIT_SETTINGS = (
-    _number(
-        "seqgate.response.backlog.max.bytes",
-        268_435_456,
+    _SHARED_LIMITS.number("seqgate.response.backlog.max.bytes", 268_435_456, dynamic=True)(
         "Bytes of unread answers over all connections. A connection counts when its unread answers exceed "
         "`seqgate.connection.response.backlog.bytes`. Beyond the limit the connection with the most unread "
-        "bytes is closed.",
-        dynamic=True,
+        "bytes is closed."
     ),
-    _number(
-        "seqgate.fetch.session.max.partitions",
-        1_000_000,
-        "Partitions in all fetch sessions together, and the same number again in all share sessions, unknown "
-        "partitions "
-        "included. Beyond the limit no fetch session begins, and a fetch session that adds partitions is "
-        "ended "
-        "(FETCH_SESSION_ID_NOT_FOUND); the consumer then sends full requests. A share session that adds "
-        "partitions is "
-        "refused with SHARE_SESSION_LIMIT_REACHED.",
-        dynamic=True,
+    _SHARED_LIMITS.number("seqgate.fetch.session.max.partitions", 1_000_000, dynamic=True)(
+        "Partitions in all fetch sessions together, and the same number again in all share sessions, "
+        "unknown partitions included. Beyond the limit no fetch session begins, and a fetch session that "
+        "adds partitions is ended (FETCH_SESSION_ID_NOT_FOUND); the consumer then sends full requests. A "
+        "share session that adds partitions is refused with SHARE_SESSION_LIMIT_REACHED."
     ),
-    _number(
-        "seqgate.group.members.max.bytes",
-        67_108_864,
+    _SHARED_LIMITS.number("seqgate.group.members.max.bytes", 67_108_864, dynamic=True)(
         "Bytes of the members of all groups in one partition of `__consumer_offsets`: their metadata, their "
-        "assignments, and "
-        "1,000 bytes for each member. Beyond the limit a new member is refused with GROUP_MAX_SIZE_REACHED.",
-        dynamic=True,
+        "assignments, and 1,000 bytes for each member. Beyond the limit a new member is refused with "
+        "GROUP_MAX_SIZE_REACHED."
     ),
-    _number(
-        "seqgate.group.offsets.max",
-        1_000_000,
+    _SHARED_LIMITS.number("seqgate.group.offsets.max", 1_000_000, dynamic=True)(
         "Committed offsets in one partition of `__consumer_offsets`, pending offsets of open transactions "
-        "included. Beyond the "
-        "limit a commit that adds offsets is refused with INVALID_COMMIT_OFFSET_SIZE; a commit that replaces "
-        "offsets is "
-        "accepted.",
-        dynamic=True,
+        "included. Beyond the limit a commit that adds offsets is refused with INVALID_COMMIT_OFFSET_SIZE; "
+        "a commit that replaces offsets is accepted."
     ),
 )

@@ -7,11 +7,10 @@ Settings of delegation tokens. Source: Kafka's DelegationTokenManagerConfigs.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from seqgate.gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue, whole_number
+from seqgate.gateway.config.setting import INT_MAX, Section, SettingValue
 
 KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 INSECURE_TOKENS: Final = "seqgate.allow.insecure.oauthbearer.tokens"
@@ -39,78 +38,46 @@ def name_complaint(value: SettingValue) -> str | None:
     return None if str(value).strip() else "the name of a claim must not be empty"
 
 
-_setting = partial(Setting, section="OAUTHBEARER logins", per_listener=True, per_mechanism=True)
-_text = partial(_setting, type=SettingType.STRING)
-_time_ms = partial(_setting, type=SettingType.LONG, minimum=1)
+_OAUTHBEARER = Section("OAUTHBEARER logins", per_listener=True, per_mechanism=True)
+
 
 OAUTHBEARER_SETTINGS = (
-    _text(
-        name=KEYS_URL,
-        default=None,
-        check=keys_url_complaint,
-        doc="Where the gateway reads the public keys that verify signed tokens, a JWK set: `file:///PATH`, "
-        "`https://…` or `http://…`. "
-        "A redirect is not followed. The certificate of the endpoint must be signed by an authority of the "
-        "system, or of the file in the "
-        "environment variable `SSL_CERT_FILE`.",
+    _OAUTHBEARER.text(KEYS_URL, None, check=keys_url_complaint)(
+        "Where the gateway reads the public keys that verify signed tokens, a JWK set: `file:///PATH`, "
+        "`https://…` or `http://…`. A redirect is not followed. The certificate of the endpoint must be "
+        "signed by an authority of the system, or of the file in the environment variable `SSL_CERT_FILE`."
     ),
-    _time_ms(
-        name="sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        default=3_600_000,
-        doc="Time after which the gateway reads the keys again. A token with an unknown `kid` makes it read "
-        "them at once, but "
-        "not more often than every 10 s. Keys that were read stay valid while they can't be read again.",
+    _OAUTHBEARER.long("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, minimum=1)(
+        "Time after which the gateway reads the keys again. A token with an unknown `kid` makes it read "
+        "them at once, but not more often than every 10 s. Keys that were read stay valid while they can't "
+        "be read again."
     ),
-    _time_ms(
-        name="sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        default=100,
-        doc="Time after which the gateway tries again when the keys could not be read. It doubles with every "
-        "failure.",
+    _OAUTHBEARER.long("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100, minimum=1)(
+        "Time after which the gateway tries again when the keys could not be read. It doubles with every "
+        "failure."
     ),
-    _time_ms(
-        name="sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        default=10_000,
-        doc="Longest time between two attempts to read the keys.",
+    _OAUTHBEARER.long("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000, minimum=1)(
+        "Longest time between two attempts to read the keys."
     ),
-    _setting(
-        name="sasl.oauthbearer.expected.audience",
-        type=SettingType.LIST,
-        default=None,
-        doc="Audiences of which a token must name one in its claim `aud`; unset, any.",
+    _OAUTHBEARER.items("sasl.oauthbearer.expected.audience", None)(
+        "Audiences of which a token must name one in its claim `aud`; unset, any."
     ),
-    _text(
-        name="sasl.oauthbearer.expected.issuer",
-        default=None,
-        doc="Issuer that a token must name in its claim `iss`; unset, any.",
+    _OAUTHBEARER.text("sasl.oauthbearer.expected.issuer", None)(
+        "Issuer that a token must name in its claim `iss`; unset, any."
     ),
-    _setting(
-        name="sasl.oauthbearer.clock.skew.seconds",
-        type=SettingType.INT,
-        default=30,
-        minimum=0,
-        maximum=INT_MAX,
-        doc="Difference between the clocks of the issuer and the gateway that a signed token may have in its "
-        "claims `exp` and `nbf`.",
+    _OAUTHBEARER.whole("sasl.oauthbearer.clock.skew.seconds", 30, minimum=0, maximum=INT_MAX)(
+        "Difference between the clocks of the issuer and the gateway that a signed token may have in its "
+        "claims `exp` and `nbf`."
     ),
-    _text(
-        name="sasl.oauthbearer.scope.claim.name",
-        default="scope",
-        check=name_complaint,
-        doc="Claim of a token with its scope, which may be missing.",
+    _OAUTHBEARER.text("sasl.oauthbearer.scope.claim.name", "scope", check=name_complaint)(
+        "Claim of a token with its scope, which may be missing."
     ),
-    _text(
-        name="sasl.oauthbearer.sub.claim.name",
-        default="sub",
-        check=name_complaint,
-        doc="Claim of a token that names the user; the principal is `User:` and its value.",
+    _OAUTHBEARER.text("sasl.oauthbearer.sub.claim.name", "sub", check=name_complaint)(
+        "Claim of a token that names the user; the principal is `User:` and its value."
     ),
-    _setting(
-        name=INSECURE_TOKENS,
-        type=SettingType.BOOLEAN,
-        default=False,
-        doc="Whether tokens without a signature are accepted, so that **everybody can log in as anybody**; "
-        "only for tests. It excludes "
-        f"`{KEYS_URL}`.",
+    _OAUTHBEARER.switch(INSECURE_TOKENS, False)(
+        "Whether tokens without a signature are accepted, so that **everybody can log in as anybody**; only "
+        f"for tests. It excludes `{KEYS_URL}`."
     ),
 )
 
@@ -128,7 +95,7 @@ def token_settings_complaint(has_keys_url: bool, allows_insecure: bool) -> str |
     return None
 
 
-_SECTION = "Delegation tokens"
+_TOKENS = Section("Delegation tokens")
 KEY_SETTING: Final = "delegation.token.secret.key"
 OLD_KEY_SETTING: Final = "delegation.token.master.key"
 _HUNDRED_YEARS_MS: Final = 100 * 366 * 86_400_000
@@ -139,47 +106,27 @@ def secret_key_complaint(value: SettingValue) -> str | None:
     return None if str(value) else "the key must not be empty; leave it unset to serve no tokens"
 
 
-_secret = partial(
-    Setting,
-    type=SettingType.PASSWORD,
-    default=None,
-    sensitive=True,
-    check=secret_key_complaint,
-    section=_SECTION,
-)
-_milliseconds = partial(
-    Setting, type=SettingType.LONG, minimum=1, maximum=_HUNDRED_YEARS_MS, section=_SECTION
-)
-
 DELEGATION_TOKEN_SETTINGS = (
-    _secret(
-        name=KEY_SETTING,
-        doc="The secret with which the gateway makes the passwords of delegation tokens. Unset, the gateway "
-        "serves no tokens "
-        "(DELEGATION_TOKEN_AUTH_DISABLED). With another key all tokens get other passwords.",
+    _TOKENS.secret(KEY_SETTING, None, check=secret_key_complaint)(
+        "The secret with which the gateway makes the passwords of delegation tokens. Unset, the gateway "
+        "serves no tokens (DELEGATION_TOKEN_AUTH_DISABLED). With another key all tokens get other passwords."
     ),
-    _secret(name=OLD_KEY_SETTING, doc=f"The older name of `{KEY_SETTING}`, which wins over this one."),
-    _milliseconds(
-        name="delegation.token.max.lifetime.ms",
-        default=7 * 86_400_000,
-        doc="The longest life of a delegation token; it can't be renewed beyond it.",
+    _TOKENS.secret(OLD_KEY_SETTING, None, check=secret_key_complaint)(
+        f"The older name of `{KEY_SETTING}`, which wins over this one."
     ),
-    _milliseconds(
-        name="delegation.token.expiry.time.ms",
-        default=86_400_000,
-        doc="Time after which a delegation token expires unless somebody renews it.",
+    _TOKENS.long("delegation.token.max.lifetime.ms", 7 * 86_400_000, minimum=1, maximum=_HUNDRED_YEARS_MS)(
+        "The longest life of a delegation token; it can't be renewed beyond it."
     ),
-    _milliseconds(
-        name="delegation.token.expiry.check.interval.ms",
-        default=3_600_000,
-        doc="Time between two removals of expired delegation tokens. An expired token logs nobody in even "
-        "before it is removed.",
+    _TOKENS.long("delegation.token.expiry.time.ms", 86_400_000, minimum=1, maximum=_HUNDRED_YEARS_MS)(
+        "Time after which a delegation token expires unless somebody renews it."
     ),
-    whole_number(
-        _SECTION,
-        "seqgate.delegation.tokens.max",
-        10_000,
-        "Delegation tokens that may exist. CreateDelegationToken refuses further ones with POLICY_VIOLATION.",
-        dynamic=True,
+    _TOKENS.long(
+        "delegation.token.expiry.check.interval.ms", 3_600_000, minimum=1, maximum=_HUNDRED_YEARS_MS
+    )(
+        "Time between two removals of expired delegation tokens. An expired token logs nobody in even "
+        "before it is removed."
+    ),
+    _TOKENS.number("seqgate.delegation.tokens.max", 10_000, dynamic=True)(
+        "Delegation tokens that may exist. CreateDelegationToken refuses further ones with POLICY_VIOLATION."
     ),
 )

@@ -10,7 +10,7 @@ import enum
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict, Unpack
 
 SettingValue = bool | int | float | str | tuple[str, ...]
 
@@ -194,29 +194,81 @@ def render(value: SettingValue | None) -> str | None:
     return str(value)
 
 
-def whole_number(
-    section: str,
-    name: str,
-    default: int,
-    doc: str,
-    *,
-    minimum: int = 1,
-    maximum: int = INT_MAX,
-    dynamic: bool = False,
-) -> Setting:
-    """Return a setting that is a whole number. Its value can be altered while the gateway runs only when
-    `dynamic`.
+class Facts(TypedDict, total=False):
+    """What a setting may say of itself beside its name, type, default and doc; the attributes of Setting."""
+
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[str, ...]
+    topic_name: str
+    dynamic: bool
+    dynamic_on_listener: bool
+    per_listener: bool
+    per_mechanism: bool
+    sensitive: bool
+    internal: bool
+    without_effect: bool
+    empty_items: bool
+    fallbacks: tuple[Fallback, ...]
+    unset_value: SettingValue
+    check: Callable[[SettingValue], str | None] | None
+
+
+class Section:
+    """A section of docs/configuration.md, which makes the settings in it.
+
+    A setting is written in two steps, what it is and what it does:
+    `SECTION.long("log.roll.ms", None, minimum=1)("Age at which a log begins a new segment.")`. Facts of the
+    section hold for all its settings.
     """
-    return Setting(
-        name=name,
-        type=SettingType.INT,
-        default=default,
-        minimum=minimum,
-        maximum=maximum,
-        dynamic=dynamic,
-        section=section,
-        doc=doc,
-    )
+
+    def __init__(self, title: str, **facts: Unpack[Facts]) -> None:
+        self.title = title
+        self._facts = facts
+
+    def _row(
+        self, kind: SettingType, name: str, default: SettingValue | None, facts: Facts
+    ) -> Callable[[str], Setting]:
+        every: Facts = {**self._facts, **facts}
+        return lambda doc: Setting(
+            name=name, type=kind, default=default, doc=doc, section=self.title, **every
+        )
+
+    def switch(self, name: str, default: bool, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
+        """Begin a setting that is true or false."""
+        return self._row(SettingType.BOOLEAN, name, default, facts)
+
+    def text(self, name: str, default: str | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
+        """Begin a setting that is a text."""
+        return self._row(SettingType.STRING, name, default, facts)
+
+    def secret(self, name: str, default: str | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
+        """Begin a setting that is a text which nobody may read."""
+        hidden: Facts = {"sensitive": True, **facts}
+        return self._row(SettingType.PASSWORD, name, default, hidden)
+
+    def items(
+        self, name: str, default: tuple[str, ...] | None, **facts: Unpack[Facts]
+    ) -> Callable[[str], Setting]:
+        """Begin a setting that is a list of texts."""
+        return self._row(SettingType.LIST, name, default, facts)
+
+    def decimal(self, name: str, default: float, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
+        """Begin a setting that is a number with a fraction."""
+        return self._row(SettingType.DOUBLE, name, default, facts)
+
+    def long(self, name: str, default: int | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
+        """Begin a setting that is a whole number of 64 bits."""
+        return self._row(SettingType.LONG, name, default, facts)
+
+    def whole(self, name: str, default: int | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
+        """Begin a setting that is a whole number of 32 bits."""
+        return self._row(SettingType.INT, name, default, facts)
+
+    def number(self, name: str, default: int, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
+        """Begin a setting that is a whole number from 1 to INT_MAX, unless the facts give other bounds."""
+        bounded: Facts = {"minimum": 1, "maximum": INT_MAX, **facts}
+        return self.whole(name, default, **bounded)
 
 
 # Durations in the notation of ISO 8601, in days and shorter units (java.time.Duration.parse).
