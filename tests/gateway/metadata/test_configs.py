@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seqgate.gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
-from seqgate.gateway.config.setting import whole_number
+from seqgate.gateway.config.setting import Section
 from seqgate.gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
@@ -300,7 +300,7 @@ class TestDescribed:
         state = image()
         for limit in ("min", "max"):
             name = f"{limit}.compaction.lag.ms"
-            row = whole_number("x", f"log.cleaner.{name}", 7, "A lag.", dynamic=True)
+            row = Section("x").number(f"log.cleaner.{name}", 7, dynamic=True)("A lag.")
             monkeypatch.setitem(BY_NAME, row.name, row)
             monkeypatch.setitem(BY_TOPIC_NAME, name, row)
         lower, higher = f"{prefix}min.compaction.lag.ms", f"{prefix}max.compaction.lag.ms"
