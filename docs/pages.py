@@ -33,7 +33,7 @@ from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_PAGE_ROWS, MAX_REQUEST_BYTES, PAGE_ROWS
 from seqgate.gateway.certify.scripts import SCRIPTS
 from seqgate.gateway.cli import app
-from seqgate.gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
+from seqgate.gateway.config.groups import GROUP_CONFIGS, GroupConfig
 from seqgate.gateway.config.kept_brokers import KEPT_SECTION, KEPT_SETTINGS, MAX_KEPT_NAMES, OF_ONE_BROKER
 from seqgate.gateway.config.metrics import CLIENT_METRICS_CONFIGS
 from seqgate.gateway.config.setting import Setting, render

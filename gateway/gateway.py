@@ -16,7 +16,7 @@ from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.admin.traffic import Traffic
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.config.exposure import exposure_complaint, is_exposed
+from seqgate.gateway.config.load import exposure_complaint, is_exposed
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS

@@ -13,7 +13,7 @@ from pathlib import Path
 from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.cluster.cache.worker_caches import CACHES, cache_of
 from seqgate.gateway.config import Config
-from seqgate.gateway.config.exposure import exposure_complaint
+from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.workers import worker_config, workers_complaint
 from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.homes.local_home import check_no_cache

@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from seqgate.gateway.config.listeners import Listener, parse_listeners
-from seqgate.gateway.config.protocols import SecurityProtocol, parse_protocol_map, protocol_of
+from seqgate.gateway.config.listeners import (
+    Listener,
+    SecurityProtocol,
+    parse_listeners,
+    parse_protocol_map,
+    protocol_of,
+)
 from seqgate.gateway.config.setting import ConfigError, InvalidValueError, Setting, SettingValue, render
 from seqgate.gateway.config.table import (
     BY_NAME,

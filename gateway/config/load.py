@@ -1,5 +1,6 @@
-"""The loading of settings. Flags come before the environment, the environment before the file, the file
-before defaults.
+"""Loads the settings, and refuses those with which a gateway must not start.
+
+Flags come before the environment, the environment before the file, the file before defaults.
 """
 
 from __future__ import annotations
@@ -7,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
+from seqgate.gateway.config.cluster import LISTENER, MECHANISM, MECHANISMS
 from seqgate.gateway.config.config import Config, unknown_setting
-from seqgate.gateway.config.inter_broker_login import inter_broker_complaint
+from seqgate.gateway.config.listeners import Listener, SecurityProtocol, is_loopback
 from seqgate.gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL, token_settings_complaint
-from seqgate.gateway.config.sasl import ENABLED_MECHANISMS, JAAS, USERS_FILE
+from seqgate.gateway.config.sasl import ENABLED_MECHANISMS, JAAS, USERS_FILE, parse_jaas
 from seqgate.gateway.config.setting import (
     ConfigError,
     EmptyItemError,
@@ -205,3 +208,112 @@ def _listener_complaint(config: Config, name: str) -> str | None:
             f"PLAIN on listener {name} has no users; set {prefix}plain.{USERS_FILE} or {prefix}plain.{JAAS}"
         )
     return None
+
+
+# Which listener gateways reach each other at, and as which user they log in there.
+
+
+def inter_broker_listener(config: Config) -> str:
+    """Return the name of the listener at which gateways reach each other."""
+    given = config.optional_str(LISTENER)
+    return config.listeners[0].name if given is None else given.upper()
+
+
+def peer_login(config: Config, listener_name: str) -> tuple[str, str]:
+    """Return the user name and the password with which this gateway logs in to others. Raises ValueError with
+    the reason.
+    """
+    mechanism = config.optional_str(MECHANISM)
+    if mechanism is None:
+        raise ValueError(
+            f"listener {listener_name} has logins; set {MECHANISM} to one of {', '.join(MECHANISMS)}"
+        )
+    line = config.of_mechanism(listener_name, mechanism, JAAS)
+    options = parse_jaas(str(line)).options if line else {}
+    username, password = options.get("username"), options.get("password")
+    if not (username and password):
+        setting = f"listener.name.{listener_name.lower()}.{mechanism.lower()}.{JAAS}"
+        raise ValueError(
+            f"{setting} must have username and password, with which gateways log in to each other"
+        )
+    return username, password
+
+
+def missing_login(config: Config) -> str | None:
+    """Return why this gateway could not log in to another one; None when it could. A gateway that is alone
+    need not.
+    """
+    name = inter_broker_listener(config)
+    if not config.protocol_of(name).has_logins:
+        return None
+    try:
+        peer_login(config, name)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def inter_broker_complaint(config: Config) -> str | None:
+    """Return why gateways can't connect to each other as the settings ask; None when they can, or nothing is
+    asked.
+    """
+    name = inter_broker_listener(config)
+    if name not in {listener.name for listener in config.listeners}:
+        return f"{LISTENER} is {name}, which is not in listeners"
+    return None if config.optional_str(MECHANISM) is None else missing_login(config)
+
+
+# Finds the listeners that let everybody in from other machines: listeners without authentication, on an
+# address other than the loopback.
+
+ALLOW_INSECURE_LISTENERS: Final = "seqgate.allow.insecure.listeners"
+
+
+def exposure_complaint(config: Config) -> str | None:
+    """Return why a gateway with these settings must not start, and what to do; None when it may."""
+    if config.bool(ALLOW_INSECURE_LISTENERS):
+        return None
+    for listener in config.listeners:
+        if is_exposed(config, listener):
+            return (
+                f"listener {listener.name} on {_shown(listener)} would let everybody who reaches it read, "
+                "write and delete everything: "
+                f"{_weakness(config, listener)}. Listen on 127.0.0.1, give the listener authentication "
+                "(docs/security.md), or set "
+                f"{ALLOW_INSECURE_LISTENERS}=true where only trusted clients reach the address"
+            )
+    return None
+
+
+def is_exposed(config: Config, listener: Listener) -> bool:
+    """Return whether clients on other machines reach the listener and need not say who they are."""
+    return not is_loopback(listener.host) and not _authenticates(config, listener.name)
+
+
+def accepts_anybody(config: Config, listener_name: str) -> bool:
+    """Return whether a listener with logins accepts tokens that everybody can make."""
+    return "OAUTHBEARER" in enabled_mechanisms(config, listener_name) and bool(
+        config.of_mechanism(listener_name, "OAUTHBEARER", INSECURE_TOKENS)
+    )
+
+
+def _authenticates(config: Config, listener_name: str) -> bool:
+    protocol = config.protocol_of(listener_name)
+    if protocol.has_logins:
+        return not accepts_anybody(config, listener_name)
+    if protocol is SecurityProtocol.SSL:
+        return config.of_listener(listener_name, "ssl.client.auth") == "required"
+    return protocol is not SecurityProtocol.PLAINTEXT
+
+
+def _weakness(config: Config, listener: Listener) -> str:
+    if config.protocol_of(listener.name) is SecurityProtocol.SSL:
+        return f"ssl.client.auth is {config.of_listener(listener.name, 'ssl.client.auth')}, not required"
+    if config.protocol_of(listener.name).has_logins:
+        return f"{INSECURE_TOKENS} is true"
+    return "PLAINTEXT has no authentication"
+
+
+def _shown(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}" if host else f"every interface (port {listener.port})"

@@ -1,8 +1,7 @@
-"""Settings of the metrics that the gateway shows, and of the listener that shows them.
+"""Settings of the metrics that the gateway shows and sends, and of those that clients push to it (KIP-714), for
+all clients and for one subscription (CLIENT_METRICS resources of AlterConfigs).
 
-The configurations of one subscription of client metrics (KIP-714): CLIENT_METRICS resources of AlterConfigs.
-
-Names, types, defaults and the range of the interval are Kafka's (ClientMetricsConfigs).
+Names, types, defaults and the range of the interval of a subscription are Kafka's (ClientMetricsConfigs).
 """
 
 from __future__ import annotations
@@ -170,25 +169,3 @@ CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
 BY_CLIENT_METRICS_NAME: Final[dict[str, Setting]] = {
     setting.name: setting for setting in CLIENT_METRICS_CONFIGS
 }
-
-
-# Settings of the gateway's own log lines.
-
-_LOG_LINES = Section("Log lines of the gateway")
-
-LOGGING_SETTINGS = (
-    _LOG_LINES.text(
-        "seqgate.logging.level", "INFO", choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
-    )(
-        "The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` changes "
-        "single loggers of a running gateway."
-    ),
-    _LOG_LINES.text("seqgate.logging.format", "text", choices=("text", "json"))(
-        "`text` is one line for people, `json` one object per line with time, level, logger, message and "
-        "error."
-    ),
-    _LOG_LINES.text("seqgate.logging.file", None)(
-        "The file that log lines are appended to; without it they go to stderr. A file that log rotation "
-        "has renamed is opened again with the next line."
-    ),
-)

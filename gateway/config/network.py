@@ -1,12 +1,13 @@
-"""Settings of the node, its listeners and its connections."""
+"""Settings of the node and its log lines, of its listeners and connections, of client quotas, and of the limits
+that all clients share.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
 
-from seqgate.gateway.config.listeners import listener_complaint
-from seqgate.gateway.config.protocols import DEFAULT_MAP, protocol_map_complaint
+from seqgate.gateway.config.listeners import DEFAULT_MAP, listener_complaint, protocol_map_complaint
 from seqgate.gateway.config.setting import INT_MAX, Section, SettingValue
 
 # Limits on the connections of one address, written `ADDRESS:COUNT`.
@@ -86,6 +87,25 @@ NODE_SETTINGS = (
             None if value and "," not in str(value) else "there must be exactly one data directory"
         ),
     )("The data directory; exactly one. A second gateway on the same directory does not start."),
+)
+
+_LOG_LINES = Section("Log lines of the gateway")
+
+LOGGING_SETTINGS = (
+    _LOG_LINES.text(
+        "seqgate.logging.level", "INFO", choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+    )(
+        "The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` changes "
+        "single loggers of a running gateway."
+    ),
+    _LOG_LINES.text("seqgate.logging.format", "text", choices=("text", "json"))(
+        "`text` is one line for people, `json` one object per line with time, level, logger, message and "
+        "error."
+    ),
+    _LOG_LINES.text("seqgate.logging.file", None)(
+        "The file that log lines are appended to; without it they go to stderr. A file that log rotation "
+        "has renamed is opened again with the next line."
+    ),
 )
 
 NETWORK_SETTINGS = (

@@ -1,8 +1,10 @@
-"""Settings of producer ids, and of the producer state of partitions."""
+"""Settings of producers: what partitions remember of them, their ids, transactions, deduplication by name."""
 
 from __future__ import annotations
 
-from seqgate.gateway.config.setting import Section, Setting, SettingValue
+from collections.abc import Callable
+
+from seqgate.gateway.config.setting import LONG_MAX, Section, Setting, SettingValue
 
 _STATE = Section("Producer state")
 _IDS = Section("Producer ids")
@@ -102,65 +104,95 @@ TRANSACTION_SETTINGS = (
 )
 
 
-# Settings of backlog quotas and of message TTL.
+# Settings of deduplication by name: an application sends a producer name and a sequence id in the headers of
+# each record.
 
-_BACKLOG = Section("Backlog and message TTL")
-
-
-NO_LIMIT = -1
-HOLD = "producer_request_hold"
-REFUSE = "producer_exception"
-EVICT = "consumer_backlog_eviction"
-POLICIES = (HOLD, REFUSE, EVICT)
+_DEDUPLICATION = Section("Deduplication by name")
+_MAX_HEADER_BYTES = 1_000
 
 
-def _not_zero(value: SettingValue) -> str | None:
-    return "0 would allow no unread record; -1 sets no limit" if value == 0 else None
+def _header_complaint(value: SettingValue) -> str | None:
+    if 0 < len(str(value).encode()) <= _MAX_HEADER_BYTES:
+        return None
+    return f"the name of a record header must have 1 to {_MAX_HEADER_BYTES} bytes, not {len(str(value).encode())}"
 
 
-def _limit(name: str, doc: str) -> Setting:
-    return _BACKLOG.long(
-        f"seqgate.{name}", NO_LIMIT, topic_name=name, minimum=NO_LIMIT, check=_not_zero, dynamic=True
-    )(doc)
+def _expiration_complaint(value: SettingValue) -> str | None:
+    return "0 would forget every name at once; -1 forgets no name" if value == 0 else None
 
 
-BACKLOG_SETTINGS = (
-    _limit(
-        "backlog.quota.bytes",
-        "Bytes of a partition that its slowest group may leave unread; -1 for no limit. See docs/backlog.md.",
+def _header(what: str, default: str) -> Callable[[str], Setting]:
+    """Begin the setting of the record header that holds a part of the name."""
+    return _DEDUPLICATION.text(
+        f"log.message.deduplication.{what}.header",
+        default,
+        topic_name=f"message.deduplication.{what}.header",
+        check=_header_complaint,
+        dynamic=True,
+    )
+
+
+DEDUPLICATION_SETTINGS = (
+    _DEDUPLICATION.switch(
+        "log.message.deduplication.enable", False, topic_name="message.deduplication.enable", dynamic=True
+    )(
+        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id is "
+        "not above the highest sequence id of its name in the partition is acknowledged and not stored. See "
+        "deduplication.md."
     ),
-    _limit(
-        "backlog.quota.ms",
-        "Age that the first unread record of a partition's slowest group may reach; -1 for no limit.",
+    _header("name", "dedup.name")("Record header that holds the producer name."),
+    _header("sequence", "dedup.sequence")("Record header that holds the sequence id, as decimal text."),
+    _header("epoch", "dedup.epoch")(
+        "Record header that may hold the name epoch, as decimal text. Once a name has come with an epoch, "
+        "records of the name with a lower epoch, or without an epoch, are refused with PRODUCER_FENCED."
     ),
-    _BACKLOG.text(
-        "seqgate.backlog.quota.policy",
-        HOLD,
-        topic_name="backlog.quota.policy",
-        choices=POLICIES,
+    _DEDUPLICATION.text(
+        "log.message.deduplication.start",
+        "latest",
+        topic_name="message.deduplication.start",
+        choices=("latest", "earliest"),
         dynamic=True,
     )(
-        f"Effect of an exceeded backlog quota. `{HOLD}`: producers wait for their answers. `{REFUSE}`: "
-        f"producers are refused with a retriable error. `{EVICT}`: slow groups are moved forward. The names "
-        "are those of Apache Pulsar."
+        "Records whose names a partition remembers when deduplication is enabled for the first time: only "
+        "later records (latest), or also the records that the partition already holds (earliest), which are "
+        "read then."
     ),
-    _limit(
-        "message.ttl.ms",
-        "Age at which groups are moved forward past unread records; -1 for never. The records stay until "
-        "retention deletes them.",
+    _DEDUPLICATION.number(
+        "log.message.deduplication.names.max",
+        10_000,
+        topic_name="message.deduplication.names.max",
+        dynamic=True,
+    )(
+        "Producer names that are remembered of one topic. Beyond the limit the longest idle name is evicted if "
+        "it has been idle for seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is refused "
+        "with NOT_ENOUGH_REPLICAS, which producers retry."
     ),
-    _BACKLOG.number("seqgate.backlog.check.interval.ms", 1_000, dynamic=True)(
-        "Interval at which the gateway measures the backlogs of topics with a quota or a TTL."
+    _DEDUPLICATION.long(
+        "log.message.deduplication.expiration.ms",
+        604_800_000,
+        topic_name="message.deduplication.expiration.ms",
+        minimum=-1,
+        maximum=LONG_MAX,
+        check=_expiration_complaint,
+        dynamic=True,
+    )("Idle time after which a producer name is forgotten; -1 for never."),
+    _DEDUPLICATION.number("seqgate.deduplication.names.max", 250_000)(
+        "Producer names that are remembered over all partitions; a name counts once per partition, and "
+        "takes 0.6 to 1 KiB of memory, by its length. Beyond the limit idle names of the new name's topic "
+        "are evicted; without an idle name the batch is refused."
     ),
-    _BACKLOG.number("seqgate.backlog.hold.max.ms", 60_000, dynamic=True)(
-        "Longest time that a Produce request waits for a backlog to shrink. A request waits for at most "
-        "nine tenths of its own timeout. Then it is refused."
+    _DEDUPLICATION.number("seqgate.deduplication.min.idle.ms", 3_600_000)(
+        "Idle time before which a producer name is never evicted for a new name."
     ),
-    _BACKLOG.number("seqgate.backlog.hold.max.requests", 1_000, minimum=0, dynamic=True)(
-        "Produce requests that wait at the same time. A further request is refused."
+    _DEDUPLICATION.number("seqgate.deduplication.name.max.bytes", 256, maximum=32_767)(
+        "Bytes of the longest producer name. A batch with a longer name is refused with INVALID_RECORD."
     ),
-    _BACKLOG.number("seqgate.backlog.hold.max.bytes", 33_554_432, minimum=0, dynamic=True)(
-        "Bytes of the Produce requests that wait. A further request is refused. Waiting requests count "
-        "towards queued.max.request.bytes."
+    _DEDUPLICATION.number("seqgate.deduplication.snapshot.records", 100_000)(
+        "Records with a producer name after which the names of a partition are written to a snapshot. A "
+        "start after a crash replays the log from the newest snapshot."
+    ),
+    _DEDUPLICATION.number("seqgate.deduplication.snapshot.interval.ms", 60_000)(
+        "Time after which the names of a partition are written to a snapshot, if a record with a name came "
+        "since the last one."
     ),
 )

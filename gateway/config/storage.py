@@ -1,6 +1,8 @@
-"""Settings of topics in general, and settings of logs without a counterpart on a topic."""
+"""Settings of logs without a counterpart on a topic: maintenance, the disk, costly reads; and of compaction."""
 
 from __future__ import annotations
+
+import sys
 
 from seqgate.gateway.config.setting import LONG_MAX, Section
 
@@ -106,5 +108,70 @@ READ_SETTINGS = (
         "Records that the gateway decodes of one batch. Topics that decode every batch (as above) refuse a "
         "batch with more records. For such a batch, ListOffsets by time answers with the base offset of the "
         "batch instead of the record's offset."
+    ),
+)
+
+
+# Settings of log compaction: settings of a topic, and limits on the work for all topics.
+
+_COMPACTION = Section("Compaction")
+_MIB = 1048576
+
+COMPACTED_TOPIC_SETTINGS = (
+    _COMPACTION.long(
+        "log.cleaner.delete.retention.ms", 86400000, topic_name="delete.retention.ms", minimum=0, dynamic=True
+    )(
+        "Time for which a record without a value (a tombstone) stays in a compacted topic after its first "
+        "compaction. A consumer that reads from the start sees every deletion only if it reaches the end "
+        "within this time."
+    ),
+    _COMPACTION.long(
+        "log.cleaner.min.compaction.lag.ms", 0, topic_name="min.compaction.lag.ms", minimum=0, dynamic=True
+    )("Age below which a record is not compacted."),
+    _COMPACTION.long(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG_MAX,
+        topic_name="max.compaction.lag.ms",
+        minimum=1,
+        dynamic=True,
+    )(
+        "Age of a record at which its log is compacted, whatever the dirty ratio. The active segment rolls "
+        "by then."
+    ),
+    _COMPACTION.decimal(
+        "log.cleaner.min.cleanable.ratio",
+        0.5,
+        topic_name="min.cleanable.dirty.ratio",
+        minimum=0,
+        maximum=1,
+        dynamic=True,
+    )("Share of a log's bytes that must be dirty (not compacted yet) before the log is compacted."),
+)
+
+COMPACTION_SETTINGS = (
+    _COMPACTION.switch("log.cleaner.enable", True)(
+        "Whether topics with the cleanup policy compact are compacted."
+    ),
+    _COMPACTION.whole("log.cleaner.threads", 1, minimum=0, maximum=64, dynamic=True)(
+        "Processes that compact at the same time, each a different partition. 0 stops compaction."
+    ),
+    _COMPACTION.decimal("log.cleaner.io.max.bytes.per.second", sys.float_info.max, minimum=1, dynamic=True)(
+        "Bytes that all compacting processes together read and write per second, on average."
+    ),
+    _COMPACTION.long(
+        "log.cleaner.dedupe.buffer.size", 128 * _MIB, minimum=_MIB, maximum=1 << 40, dynamic=True
+    )(
+        "Bytes of memory for keys, over all compacting processes; a key takes 24 bytes. A log with more "
+        "keys is compacted in several passes."
+    ),
+    _COMPACTION.decimal("log.cleaner.io.buffer.load.factor", 0.9, minimum=0.01, maximum=1, dynamic=True)(
+        "Share of log.cleaner.dedupe.buffer.size that is filled. A fuller buffer makes the lookup of a key "
+        "slower."
+    ),
+    _COMPACTION.whole("log.cleaner.io.buffer.size", 524288, minimum=0, dynamic=True)(
+        "Bytes that all compacting processes together read at once. A larger batch is read as a whole."
+    ),
+    _COMPACTION.long("log.cleaner.backoff.ms", 15000, minimum=0, dynamic=True)(
+        "Time that compaction waits after it found nothing to do."
     ),
 )

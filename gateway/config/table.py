@@ -11,32 +11,33 @@ from functools import lru_cache
 from typing import Final
 
 from seqgate.gateway.config.authorization import AUTHORIZATION_SETTINGS, USER_SETTINGS
-from seqgate.gateway.config.cluster import CLUSTER_SETTINGS, WORKER_SETTINGS
-from seqgate.gateway.config.compaction import (
-    COMPACTED_TOPIC_SETTINGS,
-    COMPACTION_SETTINGS,
-    DEDUPLICATION_SETTINGS,
-)
+from seqgate.gateway.config.cluster import CLUSTER_SETTINGS, INTER_BROKER_SETTINGS, WORKER_SETTINGS
+from seqgate.gateway.config.delivery import BACKLOG_SETTINGS, DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from seqgate.gateway.config.groups import GROUP_SETTINGS, STREAMS_GROUP_SETTINGS
-from seqgate.gateway.config.inter_broker import INTER_BROKER_SETTINGS
-from seqgate.gateway.config.kept_topics import KEPT_TOPIC_ONLY_SETTINGS, KEPT_TOPIC_SETTINGS
-from seqgate.gateway.config.metrics import LOGGING_SETTINGS, METRICS_SETTINGS, TELEMETRY_SETTINGS
+from seqgate.gateway.config.metrics import METRICS_SETTINGS, TELEMETRY_SETTINGS
 from seqgate.gateway.config.network import (
     CLIENT_QUOTA_SETTINGS,
+    LOGGING_SETTINGS,
     NETWORK_SETTINGS,
     NODE_SETTINGS,
     SHARED_LIMIT_SETTINGS,
 )
 from seqgate.gateway.config.oauthbearer import DELEGATION_TOKEN_SETTINGS, OAUTHBEARER_SETTINGS
-from seqgate.gateway.config.producers import BACKLOG_SETTINGS, PRODUCER_SETTINGS, TRANSACTION_SETTINGS
+from seqgate.gateway.config.producers import DEDUPLICATION_SETTINGS, PRODUCER_SETTINGS, TRANSACTION_SETTINGS
 from seqgate.gateway.config.sasl import MECHANISMS, SASL_SETTINGS
 from seqgate.gateway.config.setting import Setting
-from seqgate.gateway.config.storage import DISK_SETTINGS, READ_SETTINGS, STORAGE_SETTINGS
+from seqgate.gateway.config.storage import (
+    COMPACTED_TOPIC_SETTINGS,
+    COMPACTION_SETTINGS,
+    DISK_SETTINGS,
+    READ_SETTINGS,
+    STORAGE_SETTINGS,
+)
 from seqgate.gateway.config.tls import TLS_SETTINGS
 from seqgate.gateway.config.topics import (
     COMPRESSION_SETTINGS,
-    DELIVERY_SETTINGS,
-    DELIVERY_TOPIC_SETTINGS,
+    KEPT_TOPIC_ONLY_SETTINGS,
+    KEPT_TOPIC_SETTINGS,
     TOPIC_SETTINGS,
 )
 

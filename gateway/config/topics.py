@@ -1,6 +1,15 @@
-"""Settings that exist on the broker and on a topic: the broker's value is the topic's default."""
+"""Settings that exist on the broker and on a topic, where the broker's value is the topic's default; their
+compression; and settings of Kafka's topics that are kept without effect.
+
+Types and allowed values are Kafka's (LogConfig). The gateway keeps the values without effect and describes
+them, so that tools can read, compare and set them. `topic_conflict` refuses `remote.storage.enable=true`, as
+Kafka does without tiered storage.
+"""
 
 from __future__ import annotations
+
+import re
+from typing import Final
 
 from seqgate.gateway.config.setting import (
     INT_MAX,
@@ -139,69 +148,6 @@ TOPIC_SETTINGS = (
 )
 
 
-# Settings of delayed records, which share groups get only when the records are due.
-
-_DELIVERY = Section("Delayed records")
-_MAX_NAME_BYTES = 1_000
-
-
-def _name_complaint(value: SettingValue) -> str | None:
-    if len(str(value).encode()) <= _MAX_NAME_BYTES:
-        return None
-    return f"the name of a record header must have at most {_MAX_NAME_BYTES} bytes, not {len(str(value).encode())}"
-
-
-DELIVERY_TOPIC_SETTINGS = (
-    _DELIVERY.text(
-        "delivery.delay.header", "", topic_name="delivery.delay.header", check=_name_complaint, dynamic=True
-    )(
-        "Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share groups "
-        "get the record no earlier. With an empty name no record is delayed. Not allowed together with the "
-        "cleanup policy compact. See delayed-records.md."
-    ),
-)
-DELIVERY_SETTINGS = (
-    _DELIVERY.long(
-        "log.delivery.delay.max.ms",
-        2_592_000_000,
-        topic_name="delivery.delay.max.ms",
-        minimum=0,
-        maximum=LONG_MAX,
-        dynamic=True,
-    )(
-        "Longest delay of a record, from now. A batch with a record that is due later is refused with "
-        "INVALID_RECORD."
-    ),
-    _DELIVERY.long(
-        "log.delivery.delay.hold.ms",
-        3_600_000,
-        topic_name="delivery.delay.hold.ms",
-        minimum=0,
-        maximum=LONG_MAX,
-        dynamic=True,
-    )(
-        "Time for which retention and TTL keep a delayed record after it is due, so that groups can read "
-        "the record."
-    ),
-    _DELIVERY.number("seqgate.delayed.records.max.per.partition", 100_000)(
-        "Records of one partition that are not due yet. Beyond the limit a batch with delayed records is "
-        "refused with NOT_ENOUGH_REPLICAS, which producers retry."
-    ),
-    _DELIVERY.number("seqgate.delayed.records.max", 1_000_000)(
-        "Records of all partitions together that are not due yet. The limit acts like the one of a partition."
-    ),
-    _DELIVERY.number("seqgate.delayed.records.snapshot.interval.ms", 60_000)(
-        "Interval at which the delayed records of a log are written to a snapshot. A start after a crash "
-        "replays the log from there."
-    ),
-    _DELIVERY.number("seqgate.share.partition.max.stretches", 20_000)(
-        "Ranges of consecutive offsets with the same state that a share group keeps of a partition. "
-        "Delivery past delayed records splits ranges. At the limit the group gets no further records of the "
-        "partition until delayed records in between are due."
-    ),
-)
-
-
 # Settings of the codec in which batches are stored, and of the threads that recompress batches of other
 # codecs.
 
@@ -229,6 +175,72 @@ def _level(codec: str, default: int, minimum: int, maximum: int) -> Setting:
         f"Level at which the gateway compresses with {codec}. It counts for batches that arrive in another "
         "codec; a batch of the right codec keeps its producer's level."
     )
+
+
+_KEPT = Section("Settings of Kafka that are kept without effect")
+_NO_TIERS = "Kept without effect: there is no tiered storage."
+_NO_COPIES = "Kept without effect: brokers copy no partitions from each other."
+_EVERY_REPLICA: Final = ("*",)
+_REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
+
+
+def _local_retention(unit: str) -> Setting:
+    return _KEPT.long(
+        f"log.local.retention.{unit}",
+        -2,
+        topic_name=f"local.retention.{unit}",
+        minimum=-2,
+        dynamic=True,
+        without_effect=True,
+    )(f"{_NO_TIERS} All segments are local, as with -2, which means `retention.{unit}`.")
+
+
+def _throttled(role: str) -> Setting:
+    name = f"{role}.replication.throttled.replicas"
+
+    def complaint(value: SettingValue) -> str | None:
+        assert isinstance(value, tuple)
+        if value == _EVERY_REPLICA or all(_REPLICA.fullmatch(item) for item in value):
+            return None
+        return (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    return _KEPT.items(
+        name, (), topic_name=name, check=complaint, dynamic=True, empty_items=True, without_effect=True
+    )(f"{_NO_COPIES} Replicas as `PARTITION:BROKER`, or `*` for all.")
+
+
+def _remote(name: str, doc: str = _NO_TIERS) -> Setting:
+    return _KEPT.switch(name, False, topic_name=name, dynamic=True, without_effect=True)(doc)
+
+
+KEPT_TOPIC_SETTINGS = (
+    _KEPT.switch("log.preallocate", False, topic_name="preallocate", dynamic=True, without_effect=True)(
+        "Kept without effect: segment files grow as they are written."
+    ),
+    _KEPT.switch(
+        "unclean.leader.election.enable",
+        False,
+        topic_name="unclean.leader.election.enable",
+        dynamic=True,
+        without_effect=True,
+    )(
+        "Kept without effect: a partition has one replica and no other to elect, so that no election loses "
+        "records."
+    ),
+    _local_retention("ms"),
+    _local_retention("bytes"),
+)
+KEPT_TOPIC_ONLY_SETTINGS = (
+    _throttled("leader"),
+    _throttled("follower"),
+    _remote("remote.storage.enable", "Always false, because there is no tiered storage; true is refused."),
+    _remote("remote.log.copy.disable"),
+    _remote("remote.log.delete.on.disable"),
+)
+"""The settings of topics without a counterpart on the broker."""
 
 
 COMPRESSION_SETTINGS = (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from seqgate.gateway.config.config import Config
-from seqgate.gateway.config.inter_broker_login import missing_login
 from seqgate.gateway.config.listeners import HIGHEST_PORT, Listener, parse_listener
+from seqgate.gateway.config.load import missing_login
 from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 

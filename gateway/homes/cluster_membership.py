@@ -15,8 +15,8 @@ from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import CLUSTER_VERSION
 from seqgate.gateway.config import Config
-from seqgate.gateway.config.inter_broker_login import missing_login
-from seqgate.gateway.config.protocols import SecurityProtocol
+from seqgate.gateway.config.listeners import SecurityProtocol
+from seqgate.gateway.config.load import missing_login
 from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.metadata.membership import ANY_EPOCH, end_session, register_broker
 from seqgate.gateway.metadata.records import (

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.config import Config
-from seqgate.gateway.config.group_configs import BY_GROUP_NAME
+from seqgate.gateway.config.groups import BY_GROUP_NAME
 from seqgate.gateway.config.metrics import (
     BY_CLIENT_METRICS_NAME,
     INTERVAL_MS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from seqgate.gateway.config.config import Config, ConfigEntry, ConfigSource
-from seqgate.gateway.config.group_configs import GROUP_CONFIGS
+from seqgate.gateway.config.groups import GROUP_CONFIGS
 from seqgate.gateway.config.metrics import CLIENT_METRICS_CONFIGS
 from seqgate.gateway.config.setting import InvalidValueError, Setting, SettingValue, render
 from seqgate.gateway.config.table import (

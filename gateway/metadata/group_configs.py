@@ -10,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.config import Config
-from seqgate.gateway.config.group_configs import BY_GROUP_NAME, GROUP_CONFIGS, GroupConfig
+from seqgate.gateway.config.groups import BY_GROUP_NAME, GROUP_CONFIGS, GroupConfig
 from seqgate.gateway.config.setting import InvalidValueError, SettingValue
 from seqgate.gateway.config.table import nearest
 from seqgate.gateway.metadata.decision import ApiError

@@ -14,8 +14,7 @@ from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import OPERATIONS, answer_live, changes_something
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.config.exposure import is_loopback
-from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.config.listeners import is_loopback, parse_listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
 from seqgate.gateway.metrics.health import complaints

@@ -24,8 +24,8 @@ from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.config.inter_broker import MECHANISM, NAME_CHECK
-from seqgate.gateway.config.inter_broker_login import inter_broker_listener, peer_login
+from seqgate.gateway.config.cluster import MECHANISM, NAME_CHECK
+from seqgate.gateway.config.load import inter_broker_listener, peer_login
 from seqgate.gateway.peer.peers import PeerAddress, PeerUnavailable
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.protocol.outgoing import correlation_id_of, decode_answer, encode_request

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.config.inter_broker_login import inter_broker_listener
+from seqgate.gateway.config.load import inter_broker_listener
 from seqgate.gateway.peer.peers import Peers
 from seqgate.gateway.runtime.backlogs.backlog import Backlog
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.config.exposure import is_loopback
+from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.config.network import parse_overrides
 from seqgate.gateway.config.setting import INT_MAX
 from seqgate.gateway.quota.clients.client_quotas import Rate, Windows

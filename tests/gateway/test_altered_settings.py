@@ -27,7 +27,7 @@ from seqgate.gateway.config import (
     SettingValue,
     render,
 )
-from seqgate.gateway.config.group_configs import BY_GROUP_NAME
+from seqgate.gateway.config.groups import BY_GROUP_NAME
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.runtime.loop.clock import Interval
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicPolicy, topic_policy

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from seqgate.gateway.config import SETTINGS
-from seqgate.gateway.config.group_configs import GROUP_CONFIGS
+from seqgate.gateway.config.groups import GROUP_CONFIGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")

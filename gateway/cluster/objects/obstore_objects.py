@@ -30,7 +30,7 @@ from seqgate.gateway.cluster.objects.objects import (
     check_prefix,
 )
 from seqgate.gateway.cluster.objects.s3_errors import NO_ETAG, NO_SUCH_KEY, answer_in, meaning
-from seqgate.gateway.config.exposure import is_loopback
+from seqgate.gateway.config.listeners import is_loopback
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.config.exposure import is_loopback
+from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.console.asking.connections import WayIn
 from seqgate.gateway.console.options import ConsoleOptions
 

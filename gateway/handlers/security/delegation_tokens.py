@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.config.protocols import SecurityProtocol
+from seqgate.gateway.config.listeners import SecurityProtocol
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.config.group_configs import (
+from seqgate.gateway.config.groups import (
     EARLIEST,
     READ_COMMITTED,
     SHARE_AUTO_OFFSET_RESET,

@@ -19,8 +19,7 @@ import msgspec
 
 from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.config import Config
-from seqgate.gateway.config.exposure import is_loopback
-from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.config.listeners import is_loopback, parse_listener
 from seqgate.gateway.console_process import check_installed
 from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer

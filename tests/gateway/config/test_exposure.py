@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.config import Config, ConfigError, load_config
-from seqgate.gateway.config.exposure import exposure_complaint, is_loopback
+from seqgate.gateway.config.listeners import is_loopback
+from seqgate.gateway.config.load import exposure_complaint
 
 
 def complaint(*overrides: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.config import ConfigError, load_config
-from seqgate.gateway.config.inter_broker_login import inter_broker_listener, peer_login
+from seqgate.gateway.config.load import inter_broker_listener, peer_login
 
 TWO = "listeners=PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0"
 MAP = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INSIDE:SASL_PLAINTEXT"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.config import BY_NAME, Config, load_config
-from seqgate.gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
+from seqgate.gateway.config.groups import GROUP_CONFIGS, GroupConfig
 from seqgate.gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.group_configs import group_number, group_value

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from seqgate.gateway.config import load_config
-from seqgate.gateway.config.exposure import exposure_complaint
+from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.serving import parse
 from tests.support.container import USER_ID
 from tests.support.dockerfile import read_stages

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.config import ConfigError, load_config
-from seqgate.gateway.config.protocols import SecurityProtocol, parse_protocol_map, protocol_of
+from seqgate.gateway.config.listeners import SecurityProtocol, parse_protocol_map, protocol_of
 
 
 def test_names_and_protocols_are_taken_in_any_case() -> None:
