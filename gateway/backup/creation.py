@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seqgate.gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode
-from seqgate.gateway.backup.repository import DATA, Repository
+from seqgate.gateway.backup.repository import (
+    DATA,
+    NAME,
+    BackupError,
+    CopiedFile,
+    Manifest,
+    Repository,
+    encode,
+)
 from seqgate.log import LocalDurability
 from seqgate.log.staging import META, FileEntry, Flush, copy_file, data_path, read_properties, remove_tree
 

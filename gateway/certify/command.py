@@ -96,12 +96,12 @@ def certify(
       seqgate certify --command "java -jar orders.jar" --report certify.xml
       seqgate certify --command ./orders --scripts broker-killed,power-cut
     """  # noqa: D301 - \b keeps the lines of the list apart
-    from seqgate.gateway.certify import certification, report  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.certify import certification  # noqa: PLC0415 - slow to import
     from seqgate.gateway.certify.run import Setup  # noqa: PLC0415 - slow to import
     from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
 
     if lists:
-        report.print_scripts()
+        certification.print_scripts()
         return
     if command is None:
         raise stop("--command is missing: name the command that starts the application", code=2)
@@ -120,7 +120,7 @@ def certify(
             setup,
             chosen,
             jobs=jobs or min(4, os.cpu_count() or 1),
-            report=(lambda _: None) if as_json else report.print_outcome,
+            report=(lambda _: None) if as_json else certification.print_outcome,
         )
     except certification.NotReady as error:
         raise stop(str(error)) from None
@@ -128,14 +128,14 @@ def certify(
         raise stop(str(error), code=2) from None
     try:
         for path in reports or ():
-            report.write(path, certificate, may_give_up=allow_giving_up)
+            certification.write(path, certificate, may_give_up=allow_giving_up)
     except OSError as error:
         raise stop(f"--report: {error}") from None
     if as_json:
         from seqgate.gateway.admin.printing import print_json  # noqa: PLC0415 - slow to import
 
-        print_json(report.as_json(certificate, may_give_up=allow_giving_up))
+        print_json(certification.as_json(certificate, may_give_up=allow_giving_up))
     else:
-        report.print_summary(certificate)
+        certification.print_summary(certificate)
     if not certificate.is_good(may_give_up=allow_giving_up):
         raise typer.Exit(1)

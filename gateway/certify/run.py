@@ -1,16 +1,27 @@
-"""One run: an application sends its values while one script plays, and the run is judged."""
+"""One run: an application sends its values while one script plays, and the run is judged.
+
+The application gets values on its standard input, and writes acknowledged values to its standard output. It
+is judged by what it claimed, what the topic holds, and how it ended.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import enum
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import IO, Final, NamedTuple, Self
 
-from seqgate.gateway.certify.application import Application, words_of
-from seqgate.gateway.certify.judgement import Ending, Findings, Verdict, find, judge
-from seqgate.gateway.certify.scene import Scene, Struck
-from seqgate.gateway.certify.scripts import Script
-from seqgate.gateway.testing import Broker
+from seqgate.gateway.certify.scripts import Scene, Script, Struck
+from seqgate.gateway.testing import Broker, StoredRecord
+from seqgate.gateway.testing.stored import Reordered, Value, differences, shown
 
 BURSTS: Final = 20
 """Parts in which the application gets its values, so that a producer that sends what it reads makes several
@@ -154,3 +165,277 @@ def _feed(
 def _acting(script: Script, scene: Scene) -> Iterator[None]:
     if script.act is not None:
         yield from script.act(scene)
+
+
+# Runs an application: gives it values on its standard input, and takes acknowledged values from its standard
+# output.
+
+_TAIL_BYTES: Final = 2_000
+"""Bytes of the standard error that an Ending keeps."""
+_OUTPUT_TIMEOUT_S: Final = 5.0
+"""Time for what is left of the standard output after the end."""
+
+
+def words_of(command: str, places: Mapping[str, str]) -> list[str]:
+    """Split a command into words, as a shell does, and replace placeholders such as {topic} in them.
+
+    Raises ValueError for a command that is empty or whose quotes are not closed.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"the command {command!r} can't be split into words: {error}") from None
+    if not words:
+        raise ValueError("the command is empty: name the program that starts the application")
+    for name, value in places.items():
+        words = [word.replace(f"{{{name}}}", value) for word in words]
+    return words
+
+
+class NotStarted(Exception):
+    """The application can't be started; the message says why."""
+
+
+class Application:
+    """One run of the application, in a process group of its own, which ends with the `with` block."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> None:
+        """Prepare a run that is killed after `timeout_s`."""
+        self._words = words
+        self._environment = environment
+        self._timeout_s = timeout_s
+        self.has_ended = threading.Event()
+        """Set when the process has ended or was killed."""
+        self._acknowledged: set[bytes] = set()
+        self._hung = False
+        self._is_over = False
+        self._process: subprocess.Popen[bytes]
+        self._errors: IO[bytes]
+        self._threads: list[threading.Thread] = []
+        self._begun_s = 0.0
+        self._ended_s = 0.0
+
+    def start(self, values: Collection[bytes]) -> Self:
+        """Start the process; of its lines, those that are `values` count as acknowledged. Raises NotStarted."""
+        self._begun_s = time.monotonic()
+        # the file is closed in `close`
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+                self._words,
+                env={**os.environ, **self._environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._errors.close()
+            raise NotStarted(f"the command can't be started: {error}") from None
+        works = (self._await_end, lambda: self._read(frozenset(values)))
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, values: Sequence[bytes]) -> bool:
+        """Give values to the application, one a line; return False if it reads no more."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(b"".join(value + b"\n" for value in values))
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            return False
+        return True
+
+    def finish(self) -> Ending:
+        """Tell the application that there are no more values, and return how it ends."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self.has_ended.wait()
+        self._end()
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        return Ending(
+            None if self._hung else self._process.returncode,
+            self._ended_s - self._begun_s,
+            frozenset(self._acknowledged),
+            self._errors.read().decode(errors="replace").strip(),
+        )
+
+    def kill(self) -> None:
+        """Kill the application and all processes that it has started; nothing happens once the run is over."""
+        if self._is_over:  # another process may have its number
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill what is left of the application, and close its files."""
+        self._end()
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            with contextlib.suppress(BrokenPipeError):
+                assert file is not None
+                file.close()
+
+    def _end(self) -> None:
+        self.kill()
+        self.has_ended.wait()
+        self._is_over = True
+        for thread in self._threads:
+            # A process that left the group may hold the standard output open.
+            thread.join(_OUTPUT_TIMEOUT_S)
+
+    def _await_end(self) -> None:
+        try:
+            self._process.wait(self._timeout_s)
+        except subprocess.TimeoutExpired:
+            self._hung = True
+            self.kill()
+            self._process.wait()
+        self._ended_s = time.monotonic()
+        self.has_ended.set()
+
+    def _read(self, values: frozenset[bytes]) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            value = line.rstrip(b"\r\n")
+            if value in values:
+                self._acknowledged.add(value)
+
+
+# Judges one run of an application: what it claimed, what the topic holds, and how it ended. Pure.
+
+_NAMED: Final = 3
+"""Records of one kind that a complaint names; it counts the others."""
+
+
+class Verdict(enum.StrEnum):
+    """The verdict on the application after a run."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """It lost, doubled or reordered a record, or stored one that nobody gave to it."""
+    HUNG = "hung"
+    NOT_STRUCK = "not struck"
+    """A fault of the script never struck, so the run shows nothing."""
+    GAVE_UP = "gave up"
+    """It reported a failure after which a correct producer goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an application ended. `exit_code` is None if it hung and was killed; `acknowledged` are the values
+    that it printed.
+    """
+
+    exit_code: int | None
+    seconds: float
+    acknowledged: frozenset[bytes] = frozenset()
+    errors: str = ""
+    """The end of its standard error."""
+
+    @property
+    def claims_all(self) -> bool:
+        """Whether the application claims that all values are acknowledged."""
+        return self.exit_code == 0
+
+    def __str__(self) -> str:
+        if self.exit_code is None:
+            return "hung"
+        return "finished" if self.claims_all else f"gave up with exit code {self.exit_code}"
+
+
+class Doubled(NamedTuple):
+    """A value that is stored several times."""
+
+    value: Value
+    records: Sequence[StoredRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The faults of the stored records. `lost` are acknowledged values that are not stored."""
+
+    lost: Sequence[bytes]
+    doubled: Sequence[Doubled]
+    reordered: Sequence[Reordered]
+    unexpected: Sequence[StoredRecord]
+
+    def __bool__(self) -> bool:
+        return any((self.lost, self.doubled, self.reordered, self.unexpected))
+
+    def complaints(self) -> Iterator[str]:
+        """Yield a sentence for each kind of wrong record."""
+        if self.lost:
+            yield f"lost {_some([shown(value) for value in self.lost])}"
+        if self.doubled:
+            yield f"doubled {_some([f'{shown(each.value)} ({_places(each.records)})' for each in self.doubled])}"
+        if self.reordered:
+            late = [
+                f"{shown(each.record.value)} behind {shown(each.before.value)} "
+                f"({_places([each.record, each.before])})"
+                for each in self.reordered
+            ]
+            yield f"reordered {_some(late)}"
+        if self.unexpected:
+            found = [f"{shown(each.value)} ({_places([each])})" for each in self.unexpected]
+            yield f"unexpected {_some(found)}"
+
+
+def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) -> Findings:
+    """Return what is wrong with stored records. `sent` are the values that the application got, each once, in
+    their order.
+
+    A value that is not stored is lost only if the application claimed that it is acknowledged.
+    """
+    wrong = differences(stored, sent)
+    doubled = set(wrong.doubled)
+    places: dict[Value, list[StoredRecord]] = {}
+    for record in stored:
+        places.setdefault(record.value, []).append(record)
+    unexpected = set(wrong.unexpected)
+    missing = [value for value in wrong.lost if value is not None]
+    return Findings(
+        lost=[value for value in missing if ending.claims_all or value in ending.acknowledged],
+        doubled=[Doubled(value, places[value]) for value in sent if value in doubled],
+        reordered=wrong.reordered,
+        unexpected=[record for record in stored if record.value in unexpected],
+    )
+
+
+def judge(
+    findings: Findings, ending: Ending, struck: Collection[Struck], *, may_give_up: bool = False
+) -> Verdict:
+    """Return what a run shows. What is worse comes first: a lost record counts, whether or not each fault
+    struck.
+    """
+    if findings:
+        return Verdict.FAILED
+    if ending.exit_code is None:
+        return Verdict.HUNG
+    if not struck or any(not each.times for each in struck):
+        return Verdict.NOT_STRUCK
+    if not ending.claims_all and not may_give_up:
+        return Verdict.GAVE_UP
+    return Verdict.PASSED
+
+
+def _some(texts: Sequence[str]) -> str:
+    """Return the count of records, and the first of them."""
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return f"{len(texts)}: {', '.join(texts[:_NAMED])}{more}"
+
+
+def _places(records: Sequence[StoredRecord]) -> str:
+    """Return the offsets of records, by partition."""
+    offsets: dict[str, list[str]] = {}
+    for each in records:
+        offsets.setdefault(f"{each.topic}-{each.partition}", []).append(str(each.offset))
+    return ", ".join(f"{partition}: {', '.join(found)}" for partition, found in offsets.items())

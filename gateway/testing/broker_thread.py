@@ -25,10 +25,9 @@ from seqgate.gateway.protocol.frames import parse_request_header, skip_tagged_fi
 from seqgate.gateway.protocol.messages import is_flexible, request_schema
 from seqgate.gateway.protocol.produce_codec import produce_reader
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
-from seqgate.gateway.testing.broken_parts import BrokenParts
 from seqgate.gateway.testing.data_directory import empty
 from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts, Run
-from seqgate.gateway.testing.inside import DurablePart, Inside, ShiftedLoop, ShiftedMachine
+from seqgate.gateway.testing.inside import BrokenParts, DurablePart, Inside, ShiftedLoop, ShiftedMachine
 from seqgate.log import FileRegion
 from seqgate.log.format.record_batch import whole_batches
 

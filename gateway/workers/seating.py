@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from seqgate.gateway.metadata.balance import spread_moves
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import failover, move_all
+from seqgate.gateway.metadata.leadership import failover, move_all, spread_moves
 from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,

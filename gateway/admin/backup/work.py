@@ -27,9 +27,8 @@ from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.backup import creation
 from seqgate.gateway.backup import repository as restoring
-from seqgate.gateway.backup.manifest import BackupError, Manifest
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import Repository, damage_of, open_backup
+from seqgate.gateway.backup.repository import BackupError, Manifest, Repository, damage_of, open_backup
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage

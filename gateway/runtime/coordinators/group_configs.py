@@ -19,7 +19,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits,
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from seqgate.gateway.coordinator.share.share_partition import ShareLimits
 from seqgate.gateway.coordinator.streams.request import StreamsLimits
-from seqgate.gateway.metadata.group_configs import group_number, group_value
+from seqgate.gateway.metadata.configs import group_number, group_value
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog

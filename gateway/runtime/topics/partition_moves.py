@@ -23,8 +23,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.metadata.balance import planned_moves
-from seqgate.gateway.metadata.leadership import NO_MOVE, Move, move_all, stay_all
+from seqgate.gateway.metadata.leadership import NO_MOVE, Move, move_all, planned_moves, stay_all
 from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,

@@ -15,10 +15,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from seqgate.gateway.testing.broken_parts import BrokenParts
 from seqgate.gateway.testing.broker_thread import BrokerThread
 from seqgate.gateway.testing.control.orders import PART_FAULTS, REQUEST_FAULTS, Order, Orders
-from seqgate.gateway.testing.inside import Inside
+from seqgate.gateway.testing.inside import BrokenParts, Inside
 from seqgate.gateway.testing.stored import StoredRecord, explain_differences
 
 T = TypeVar("T")

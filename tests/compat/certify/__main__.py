@@ -16,8 +16,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from seqgate.gateway.certify.certification import certify
-from seqgate.gateway.certify.report import print_outcome
+from seqgate.gateway.certify.certification import certify, print_outcome
 from seqgate.gateway.certify.run import Setup
 from seqgate.gateway.certify.scripts import SCRIPTS, Script, named
 from tests.compat.certify.explanations import NAMES

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.certify.judgement import Verdict
-from seqgate.gateway.certify.run import Outcome
+from seqgate.gateway.certify.run import Outcome, Verdict
 from seqgate.gateway.certify.scripts import SCRIPTS
 from tests.compat.certify.explanations import EXPLANATIONS, NAMES, WITHOUT_IDEMPOTENCE
 from tests.compat.certify.programs import COLUMNS, Program

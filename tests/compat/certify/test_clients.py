@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.certify.certification import certify
-from seqgate.gateway.certify.judgement import Verdict
-from seqgate.gateway.certify.run import Setup
+from seqgate.gateway.certify.run import Setup, Verdict
 from seqgate.gateway.certify.scripts import named
 from tests.compat.certify.programs import COLUMNS
 

@@ -11,9 +11,17 @@ import msgspec
 import pytest
 
 from seqgate.gateway.backup.creation import Created, create
-from seqgate.gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode, read
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import Repository, restore
+from seqgate.gateway.backup.repository import (
+    NAME,
+    BackupError,
+    CopiedFile,
+    Manifest,
+    Repository,
+    encode,
+    read,
+    restore,
+)
 from seqgate.log import LogDirectory, Storage
 from seqgate.log.staging import stage_stopped
 from tests.log.support import NOW_MS, batch

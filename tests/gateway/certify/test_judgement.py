@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.certify.judgement import Doubled, Ending, Findings, Verdict, find, judge
-from seqgate.gateway.certify.scene import Struck
+from seqgate.gateway.certify.run import Doubled, Ending, Findings, Verdict, find, judge
+from seqgate.gateway.certify.scripts import Struck
 from seqgate.gateway.testing import StoredRecord
 
 SENT = [b"a", b"b", b"c"]

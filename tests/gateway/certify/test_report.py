@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from seqgate.gateway.certify.certification import Certificate
-from seqgate.gateway.certify.judgement import Ending, Verdict, find
-from seqgate.gateway.certify.report import sentences, write
-from seqgate.gateway.certify.run import Outcome, Setup
-from seqgate.gateway.certify.scene import Struck
-from seqgate.gateway.certify.scripts import CALM, SCRIPTS
+from seqgate.gateway.certify.certification import Certificate, sentences, write
+from seqgate.gateway.certify.run import Ending, Outcome, Setup, Verdict, find
+from seqgate.gateway.certify.scripts import CALM, SCRIPTS, Struck
 from seqgate.gateway.testing import StoredRecord
 
 SENT = [b"a", b"b"]

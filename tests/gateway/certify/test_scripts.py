@@ -9,8 +9,7 @@ import pytest
 
 from docs.pages import scripts_page
 from seqgate.gateway.certify.run import BURSTS
-from seqgate.gateway.certify.scene import Scene
-from seqgate.gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Script, named
+from seqgate.gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Scene, Script, named
 from seqgate.gateway.testing import Broker
 from seqgate.gateway.testing.faults import Effect, Kind
 

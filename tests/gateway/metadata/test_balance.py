@@ -5,9 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.metadata.balance import planned_moves
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import Move, move, order_move
+from seqgate.gateway.metadata.leadership import Move, move, order_move, planned_moves
 from seqgate.gateway.metadata.membership import drain_broker, end_session, register_broker
 from tests.gateway.metadata.clusters import add_topic, broker, carry_out, cluster, leaders
 from tests.support.steps import steps_of

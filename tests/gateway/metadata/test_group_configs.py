@@ -4,9 +4,15 @@ import pytest
 
 from seqgate.gateway.config import BY_NAME, Config, load_config
 from seqgate.gateway.config.groups import GROUP_CONFIGS, GroupConfig
-from seqgate.gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
+from seqgate.gateway.metadata.configs import (
+    Alteration,
+    ConfigChange,
+    Operation,
+    alter_configs,
+    group_number,
+    group_value,
+)
 from seqgate.gateway.metadata.decision import ApiError
-from seqgate.gateway.metadata.group_configs import group_number, group_value
 from seqgate.gateway.metadata.image import GROUP_RESOURCE, MetadataImage
 from tests.gateway.metadata.support import NODE_ID, replay
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.certify.certification import NotReady, certify
-from seqgate.gateway.certify.judgement import Verdict
-from seqgate.gateway.certify.run import Outcome, Setup
+from seqgate.gateway.certify.run import Outcome, Setup, Verdict
 from seqgate.gateway.certify.scripts import SCRIPTS, named
 from tests.support.gateway_process import REPOSITORY
 
