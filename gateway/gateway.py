@@ -26,7 +26,7 @@ from seqgate.gateway.homes.worker_home import WorkerHome, home_of
 from seqgate.gateway.process import open_files_limit
 from seqgate.gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import STRICT_MS, AppendTimes
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint

@@ -48,13 +48,13 @@ def cleanable(
     Only durable records are cleaned, and no records whose producer names are in no durable snapshot yet.
     Raises StorageFailed, CorruptRecord.
     """
-    log.outage.check()
+    log.check_online()
     config, segments, names = log.config, log.segments, log.record_states.names
     is_lagging, is_due = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < _NEVER_MS
     dirty = clean_end_offset or 0
     if names is not None and names.unsaved_from is not None:
         durable_end_offset = min(durable_end_offset, names.unsaved_from)
-    with log.outage.reading():
+    with log.reading():
         # Reading a timestamp may need the disk. Skip cleaned segments: their timestamps are not needed.
         closed = [
             SegmentAge(
@@ -92,10 +92,10 @@ def begin_cleaning(
     All files of the log must be durable before. Otherwise a crash could lose the side files that hold the
     producers of removed records.
     """
-    log.outage.check()
+    log.check_online()
     end_offset = found.first_uncleanable_offset
     segments, config = log.segments, log.config
-    with log.outage.reading():
+    with log.reading():
         aborted_later = aborted_from(segments, end_offset, end_offset)
     job = CleaningJob(
         directory=log.directory,
@@ -173,7 +173,7 @@ def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
         remove_segments(environment, old, now_ms + log.config.file_delete_delay_ms)
     except OSError as error:
         environment.storage.descriptors.unpin(new.file)
-        log.outage.fail(f"a cleaned segment could not take its place: {error}", error)
+        log.fail(f"a cleaned segment could not take its place: {error}", error)
     new.aborts.has_any = cleaned.has_aborted
     new.hold_indexes(ticket.contents)
     segments.replace(place, new)
@@ -199,7 +199,7 @@ def finish_swap(log: PartitionLog, ticket: SwapTicket) -> bool:
             return True
         rename_to_final(storage, log.directory, ticket.cleaned)
     except OSError as error:
-        log.outage.fail(f"a cleaned segment could not take its place: {error}", error)
+        log.fail(f"a cleaned segment could not take its place: {error}", error)
     finally:
         storage.descriptors.unpin(new.file)
     new.become_closed()
@@ -213,7 +213,7 @@ def fail_swap(log: PartitionLog, ticket: SwapTicket, error: OSError) -> None:
     assert ticket.new is not None
     log.environment.storage.descriptors.unpin(ticket.new.file)
     if ticket.generation == log.unflushed.generation:
-        log.outage.begin(f"a cleaned segment could not take its place: {error}", error)
+        log.go_offline(f"a cleaned segment could not take its place: {error}", error)
 
 
 def abandon_swap(log: PartitionLog, ticket: SwapTicket) -> None:
@@ -223,4 +223,4 @@ def abandon_swap(log: PartitionLog, ticket: SwapTicket) -> None:
     try:
         delete_swap(log.environment.storage, log.directory, ticket.cleaned)
     except OSError as error:
-        log.outage.fail(f"a cleaned segment could not be deleted: {error}", error)
+        log.fail(f"a cleaned segment could not be deleted: {error}", error)

@@ -5,7 +5,9 @@ The codes are those of `org.apache.kafka.common.protocol.Errors`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+from seqgate.seq_validator import Rejected, RejectionReason, Verdict
 
 
 class LogError(Exception):
@@ -176,3 +178,19 @@ class DirectoryLocked(Exception):
 
 class IncompatibleFormat(Exception):
     """A file on disk was written by a newer release, or its content is not of the kind that its name says."""
+
+
+_REFUSALS: Final = {
+    RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
+    RejectionReason.EARLIER_BATCHES_UNKNOWN: EarlierBatchesUnknown,
+    RejectionReason.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
+    RejectionReason.PRODUCER_LIMIT_REACHED: ProducerLimitReached,
+    RejectionReason.INVALID_TXN_STATE: InvalidTxnState,
+    RejectionReason.TRANSACTION_COORDINATOR_FENCED: TransactionCoordinatorFenced,
+}
+
+
+def refuse(verdict: Verdict) -> None:
+    """Raise the LogError of a rejection; do nothing for any other verdict."""
+    if isinstance(verdict, Rejected):
+        raise _REFUSALS[verdict.reason](verdict.message)

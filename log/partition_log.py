@@ -5,8 +5,7 @@ advances log_end_offset. No other append can come between these steps. Written d
 `FlushTicket` moves `recovery_point`, and the owner moves `high_watermark`. After a failed write or flush the
 log is offline until `reopen`.
 
-    segments       the files of batches and their indexes     writer         writes at the log's end, and rolls
-    unflushed      what is not durable yet, and its tickets   outage         whether the log is offline, and why
+    segments       the files of batches and their indexes     unflushed      what is not durable yet, and its tickets
     producers      sequences, judged in `append`              transactions   open ones, last stable offset
     record_states  what records ask for: names and delays
 
@@ -27,31 +26,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from seqgate.log.durability.log_start import LogStart
 from seqgate.log.durability.unflushed import Unflushed
-from seqgate.log.errors import (
-    CorruptRecord,
-    EarlierBatchesUnknown,
-    InvalidProducerEpoch,
-    InvalidTxnState,
-    OffsetOutOfRange,
-    OutOfOrderSequence,
-    ProducerLimitReached,
-    StorageFailed,
-    TransactionCoordinatorFenced,
-)
+from seqgate.log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed, refuse
 from seqgate.log.files.data_file import NO_DESCRIPTORS
 from seqgate.log.files.durable_files import NoRoom
 from seqgate.log.files.file_names import PARTITION_METADATA
 from seqgate.log.format.batch_validation import check_batch
 from seqgate.log.format.end_marker import build_end_marker
-from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG
+from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
+from seqgate.log.format.records import iterate_records
 from seqgate.log.log_lists import LogLists
-from seqgate.log.log_writer import LogWriter
 from seqgate.log.place import LogPlace
 from seqgate.log.recovery.load import clean_stop, is_as, load_log, new_log, new_metadata
 from seqgate.log.recovery.recovering import Recovery
@@ -59,11 +47,13 @@ from seqgate.log.segments import time_lookup, transaction_index
 from seqgate.log.segments.indexes import position_before, position_of, start_for_time
 from seqgate.log.segments.reader import SegmentList
 from seqgate.log.segments.scan import Appended, ReadResult
+from seqgate.log.segments.segment import Segment
 from seqgate.log.segments.transaction_index import add_aborted
 from seqgate.log.state.leader_epochs import LeaderEpochFile
+from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
 from seqgate.log.state.record_states import RecordStates
 from seqgate.log.state.transactions import Transactions
-from seqgate.seq_validator import ACCEPTED, NO_TRANSACTION, Duplicate, Rejected, RejectionReason
+from seqgate.seq_validator import ACCEPTED, NO_TRANSACTION, Duplicate
 
 if TYPE_CHECKING:
     import uuid
@@ -73,6 +63,7 @@ if TYPE_CHECKING:
     from seqgate.log.durability.durability import FlushTicket
     from seqgate.log.environment import LogEnvironment
     from seqgate.log.format.record_batch import BatchHeader, Buffer
+    from seqgate.log.format.records import Record
     from seqgate.log.recovery.load import CleanStop, LoadedLog
     from seqgate.log.segments.scan import FileRegion, TimestampAndOffset
     from seqgate.log.state.record_states import Found
@@ -80,7 +71,19 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-
+_CHUNK_BYTES: Final = 16 * 1024
+MAX_LOOK_BYTES: Final = 1024 * 1024
+"""Bytes that one call of `expired_until` searches; the next call resumes at the offset that this call
+returned.
+"""
+_LARGEST: Final = 2**31 - 1
+"""The largest position, and the largest offset after the base offset, that Kafka's index files can hold."""
+_READ_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that a replay of the log reads at a time."""
+_PASSING_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS})
+"""Errors of the operating system that end once disk space, memory or descriptors are free again. A write that
+fails this way has acknowledged nothing.
+"""
 _new_tuple = tuple.__new__
 
 
@@ -122,7 +125,8 @@ class PartitionLog:
         self.config = config
         self.environment = environment
         self.lists = LogLists[PartitionLog]() if lists is None else lists
-        self.outage = Outage(self.place, self, self.lists.short_of_room)
+        self.offline_because: str | None = None
+        """Why a failed write or flush has stopped this log until `reopen`; None while the log serves."""
         ends = environment.durable_ends
         self.unflushed = Unflushed(environment.storage, self.place, environment.durability, ends)
         self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
@@ -183,23 +187,13 @@ class PartitionLog:
             if found.undecided_from != NO_TRANSACTION:
                 self.transactions.ongoing.hold(found.undecided_from, found.end_offset)
         self.log_start = LogStart(*self.place[:3], self.log_start_offset)
-        self.writer = LogWriter(
-            self.environment,
-            self.directory,
-            self.outage,
-            self.unflushed,
-            self.record_states,
-            self.segments,
-            self.epochs,
-            self.producers,
-        )
         self.record_states.begin(self.config, now_ms)
         self.lists.retention.changed(self)
 
     @property
     def offline(self) -> bool:
-        """Whether a failed write or flush has stopped this log until `reopen`; `outage.reason` says why."""
-        return self.outage.reason is not None
+        """Whether the log has stopped until `reopen`; `offline_because` says why."""
+        return self.offline_because is not None
 
     @property
     def recovery_point(self) -> int:
@@ -244,15 +238,15 @@ class PartitionLog:
         `before` it must not begin behind a refused batch. Raises LogError; the log is then unchanged, or
         offline after StorageFailed.
         """
-        if self.outage.reason is not None:
-            self.outage.check()
+        if self.offline_because is not None:
+            self.check_online()
         config = self.config
         view = records if isinstance(records, memoryview) else memoryview(records)
         batch = check_batch(view, config, now_ms, is_client)
         if batch.producer_id >= 0:
             verdict = self.producers.judge(batch, now_ms, begins_at_zero, before)
             if verdict is not ACCEPTED:
-                return not_stored(verdict, self.log_start_offset, batch)
+                return self._not_stored(verdict, batch)
         found = None
         rules = self.record_states.rules
         if rules is not None:
@@ -265,7 +259,7 @@ class PartitionLog:
         last_offset = base_offset + batch.last_offset_delta
         batch.partition_leader_epoch = leader_epoch
         segments = self.segments
-        log_append_time_ms = self.writer.write(batch, view, last_offset, config, now_ms)
+        log_append_time_ms = self._write(batch, view, last_offset, config, now_ms)
         try:
             segments.active.appended(batch, last_offset, config.index_interval_bytes)
             segments.size_bytes += batch.size_bytes
@@ -282,40 +276,136 @@ class PartitionLog:
             if rules is not None and found is not None:
                 rules.fold_in(found, batch, view, now_ms, self.high_watermark)
             if leader_epoch > self.epochs.latest:
-                self.writer.begin_leader_epoch(leader_epoch, base_offset)
+                self._write_leader_epoch(leader_epoch, base_offset)
         except (MemoryError, RecursionError) as error:
             # The state may hold only a part of the batch, and the file holds all of it. So the log must be
             # recovered.
-            self.outage.fail(
-                "the memory did not suffice to add a written batch to the state of the log", error
-            )
+            self.fail("the memory did not suffice to add a written batch to the state of the log", error)
         # The NamedTuple's own constructor takes three times as long, and this line runs for every batch.
         return _new_tuple(
             Appended,
             (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, last_offset, batch),
         )
 
+    def _not_stored(self, verdict: Verdict, batch: BatchHeader) -> Appended:
+        """Return the offsets of a duplicate's original. Raises LogError for a rejected batch."""
+        refuse(verdict)
+        assert isinstance(verdict, Duplicate)
+        base_offset, last_offset, time_ms = verdict.base_offset, verdict.last_offset, verdict.timestamp
+        return Appended(base_offset, last_offset, time_ms, self.log_start_offset, True, last_offset, batch)
+
     def _judge_records(self, batch: BatchHeader, view: memoryview, now_ms: int) -> Found:
         """Return what the record rules find in a batch. Raises LogError; OSErrors take the log offline."""
         try:
             return self.record_states.judge(batch, view, now_ms, self.high_watermark)
         except OSError as error:
-            self.outage.fail(f"the side files of the log can't be written: {error}", error)
+            self.fail(f"the side files of the log can't be written: {error}", error)
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         """Begin `leader_epoch` at the log end, as Kafka does when a broker becomes leader. Raises
         StorageFailed.
         """
         if leader_epoch > self.epochs.latest and not self.offline:
-            self.writer.begin_leader_epoch(leader_epoch, self.log_end_offset)
+            self._write_leader_epoch(leader_epoch, self.log_end_offset)
+
+    def _write_leader_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        """Write that batches from `base_offset` on belong to `leader_epoch`. Raises StorageFailed."""
+        try:
+            self.unflushed.add([self.epochs.begin(leader_epoch, base_offset)], self.directory)
+        except OSError as error:
+            self.fail(f"the leader epoch could not be written: {error}", error)
+
+    def _write(
+        self, batch: BatchHeader, view: memoryview, last_offset: int, config: LogConfig, now_ms: int
+    ) -> int:
+        """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the
+        broker gave it, or −1. Raises StorageFailed; the log is then offline.
+        """
+        if config.message_timestamp_type != "CreateTime" and batch.record_count:
+            # The broker's timestamp replaces the client's, and decides when the segment rolls by time.
+            batch.max_timestamp = now_ms
+        active = self.segments.active
+        try:
+            must_roll = active.must_roll(batch, last_offset, config, now_ms)
+        except (CorruptRecord, OSError) as error:
+            self.fail(f"the active segment can't be read: {error}", error)
+        if must_roll:
+            if not self.roll(now_ms):
+                self._check_can_hold(batch, last_offset)
+            active = self.segments.active
+        head, rest, log_append_time_ms = batch.stamp(view, config, now_ms)
+        try:
+            written = self.environment.storage.write(active.file, (head, rest), active.size_bytes)
+        except OSError as error:
+            self.fail(f"a write failed: {error}", error)
+        if written != batch.size_bytes:
+            no_room = OSError(errno.ENOSPC, "only a part of the bytes was written")
+            self.fail(
+                f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
+            )
+        kept_writes = self.environment.durability.kept_writes
+        if kept_writes is not None:
+            kept_writes.keep(active.file, active.size_bytes, batch.base_offset, last_offset + 1, (head, rest))
+        return log_append_time_ms
+
+    def _check_can_hold(self, batch: BatchHeader, last_offset: int) -> None:
+        """Check that the active segment can hold one more batch, although the log should roll and must not
+        yet. Raises StorageFailed.
+
+        The log stays online: the first flush ends soon, or takes the log offline. An empty segment holds any
+        batch.
+        """
+        active = self.segments.active
+        is_too_large = active.size_bytes > _LARGEST - batch.size_bytes
+        if active.size_bytes and (is_too_large or last_offset - active.base_offset > _LARGEST):
+            raise StorageFailed(
+                f"{active.file.path} is full, and the next segment must wait for the log's first flush; retry "
+                "later"
+            )
 
     def roll(self, now_ms: int) -> bool:
-        """Begin a new segment at log_end_offset. Return False if the log may not roll now. Raises
-        StorageFailed.
+        """Begin a new segment at log_end_offset, unless the active segment is empty. Return whether a segment
+        began. Raises StorageFailed; the log is then offline.
+
+        A log whose first flush is not over stays in its first segment. Otherwise a crash could leave the
+        second segment without the first, and a start would take the second for the whole log.
         """
-        self.outage.check()
+        self.check_online()
         self.lists.retention.changed(self)
-        return self.writer.roll(self.log_end_offset, now_ms)
+        segments, end_offset = self.segments, self.log_end_offset
+        if segments.active.base_offset == end_offset or self.unflushed.first_flush_pending:
+            return False
+        segment = Segment(self.environment, self.directory, end_offset, 0, now_ms)
+        try:
+            paths = self._write_side_files()
+            self.environment.storage.create(segment.file)
+            self.unflushed.add(paths, self.directory)
+            segments.add(segment)
+            # Capture the names, so that a start need not replay the closed segment for them.
+            self.record_states.capture_names()
+        except OSError as error:
+            self.fail(f"a new segment could not be created: {error}", error)
+        except MemoryError as error:
+            self.fail("the memory did not suffice for a new segment", error)
+        return True
+
+    def _write_side_files(self, *, may_omit: bool = False) -> list[str]:
+        """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable
+        yet.
+
+        With `may_omit`, write no indexes that a load rebuilds from a few headers. A log of one such segment
+        that remembers no producer then gets no snapshot either, unless there is an older one. Raises OSError,
+        CorruptRecord; the log stays online.
+        """
+        environment, producers = self.environment, self.producers
+        indexes = self.segments.write_indexes(may_omit=may_omit)
+        is_small = may_omit and not indexes and len(self.segments) == 1
+        if is_small and not len(producers) and not has_snapshot(environment, self.directory):
+            return []
+        snapshot = write_snapshot(
+            environment, self.directory, producers, self.log_end_offset, self.recovery_point
+        )
+        return [*indexes, snapshot]
 
     # --- reading
 
@@ -330,7 +420,7 @@ class PartitionLog:
         read. A result never spans segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's
         `LogSegment.read`, `ReplicaManager.readFromLog`.
         """
-        self.outage.check()
+        self.check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Offset {offset} is not between {self.log_start_offset} and {self.log_end_offset}."
@@ -353,7 +443,7 @@ class PartitionLog:
 
     def read_region(self, region: FileRegion) -> bytes:
         """Return the bytes of a region of this log. Raises StorageFailed."""
-        with self.outage.reading():
+        with self.reading():
             return region.read()
 
     def batches(
@@ -366,6 +456,24 @@ class PartitionLog:
         """
         return self.segments.batches(offset, end_offset, chunk_bytes, skips_damage=skips_damage)
 
+    def replay_records(self, offset: int) -> Iterator[Record]:
+        """Yield all records from `offset` to the present end of the log. Raises LogError."""
+        for _, batch in self.replay_batches(offset):
+            yield from iterate_records(batch)
+
+    def replay_batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises LogError.
+
+        State is replayed from sound batches only: a damaged one ends the replay with CorruptRecord.
+        """
+        self.check_online()
+        with self.reading():
+            for header, batch in self.batches(offset, self.log_end_offset, _READ_BYTES):
+                if not crc_matches(header, batch):
+                    raise CorruptRecord(f"{self.place} is damaged at offset {header.base_offset}")
+                yield header, batch
+        self.segments.drop_cached()
+
     # --- durability
 
     def prepare_flush(self, *, counts_out: bool = False) -> FlushTicket | None:
@@ -375,27 +483,27 @@ class PartitionLog:
         With `counts_out`, work that is already in tickets in flight counts as well. Give each ticket back
         once, to `complete_flush` or `fail_flush`.
         """
-        if self.offline:
+        if self.offline_because is not None:
             return None
         try:
             ticket = self.unflushed.prepare(
                 self.segments, self.log_end_offset, self.epochs.latest, counts_out=counts_out
             )
         except OSError as error:
-            self.outage.begin(f"a file could not be opened: {error}", error)
+            self.go_offline(f"a file could not be opened: {error}", error)
             return None
-        if ticket is not None:
-            self.segments.reader.flush_began(self.log_end_offset)
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """Complete a ticket that succeeded: its data is durable."""
         self.unflushed.take_back(ticket)
-        if self.offline:
+        if self.offline_because is not None:
             self.unflushed.confirm(ticket)
         elif self.unflushed.complete(ticket):
-            if ticket.ranges:
-                self.segments.reader.flush_ended(ticket)
+            if ticket.begin_offset < ticket.end_offset:
+                self.segments.reader.flush_ended(
+                    ticket.end_offset, ticket.active_base_offset, ticket.end_position
+                )
             for capture in ticket.captures:
                 capture.saved()
 
@@ -410,7 +518,7 @@ class PartitionLog:
             # has flushed the data. After any other failure nobody knows what reached the disk, so a ticket is
             # never retried.
             is_known = error.errno in NO_DESCRIPTORS or isinstance(error, NoRoom)
-            self.outage.begin(f"a flush failed: {error}", error if is_known else None)
+            self.go_offline(f"a flush failed: {error}", error if is_known else None)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes
@@ -425,6 +533,42 @@ class PartitionLog:
         """Let consumers read all written records."""
         # No position need be remembered: the high watermark is at the end of the active segment.
         self.high_watermark = self.log_end_offset
+
+    # --- outages
+
+    def check_online(self) -> None:
+        """Raise StorageFailed if the log is offline."""
+        if self.offline_because is not None:
+            raise StorageFailed(f"{self.place} is offline: {self.offline_because}")
+
+    def fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
+        """Take the log offline. Raises StorageFailed."""
+        self.go_offline(reason, error)
+        raise StorageFailed(f"{self.place} is offline: {reason}")
+
+    def go_offline(self, reason: str, error: BaseException | None = None) -> None:
+        """Take the log offline: it refuses all requests until `reopen`. The first reason stays.
+
+        If only disk space, memory or file handles ran out, as `error` says, the owner may reopen once these
+        are free again: the log is in `lists.short_of_room` until then.
+        """
+        if self.offline_because is None:
+            self.offline_because = reason
+            if isinstance(error, MemoryError) or (
+                isinstance(error, OSError) and error.errno in _PASSING_SHORTAGES
+            ):
+                self.lists.short_of_room[self] = None
+            _logger.error("%s goes offline: %s", self.place, reason)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise the disk's errors as StorageFailed. The log stays online, because its other bytes may be
+        sound.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise StorageFailed(f"{self.place} can't be read: {error}") from error
 
     # --- closing
 
@@ -465,7 +609,7 @@ class PartitionLog:
         try:
             self.record_states.change(config, before)
         except OSError as error:
-            self.outage.begin(f"the side files of the log can't be read or written: {error}", error)
+            self.go_offline(f"the side files of the log can't be read or written: {error}", error)
 
     def alter_delays(self, config: LogConfig) -> None:
         """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts
@@ -496,12 +640,12 @@ class PartitionLog:
 
     def bytes_from(self, offset: int) -> int:
         """Return the bytes from the batch that holds `offset` to the log end. Raises LogError."""
-        self.outage.check()
+        self.check_online()
         offset = max(offset, self.log_start_offset)
         if offset >= self.log_end_offset:
             return 0
         segments = self.segments.holding(offset)
-        with self.outage.reading():
+        with self.reading():
             position = position_of(segments[0], offset, segments[0].size_bytes)
         return sum(segment.size_bytes for segment in segments) - position
 
@@ -511,9 +655,9 @@ class PartitionLog:
 
         Returns None when no batch ends there. Raises LogError.
         """
-        self.outage.check()
+        self.check_online()
         offset = max(offset, self.log_start_offset)
-        with self.outage.reading():
+        with self.reading():
             for number in range(self.segments.number_of(offset), len(self.segments)):
                 for batch in self.segments.headers_from(number, offset):
                     return batch.max_timestamp
@@ -527,11 +671,11 @@ class PartitionLog:
         together with an old batch near it. MAX_LOOK_BYTES may end the search before the first young batch.
         Raises LogError.
         """
-        self.outage.check()
+        self.check_online()
         segments = self.segments
         reached = offset = max(offset, self.log_start_offset)
         left = MAX_LOOK_BYTES
-        with self.outage.reading():
+        with self.reading():
             for number in range(segments.number_of(offset), len(segments)):
                 segment = segments.segments[number]
                 if 0 <= segment.max_timestamp < before_ms:
@@ -571,9 +715,9 @@ class PartitionLog:
 
         Raises LogError.
         """
-        self.outage.check()
+        self.check_online()
         after = 0
-        with self.outage.reading():
+        with self.reading():
             for number in range(len(self.segments) - 1, -1, -1):
                 segment = self.segments.segments[number]
                 if after + segment.size_bytes > max_bytes:
@@ -600,8 +744,8 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record whose timestamp is not before `timestamp_ms`. Raises LogError."""
-        self.outage.check()
-        with self.outage.reading():
+        self.check_online()
+        with self.reading():
             return time_lookup.first_not_before(
                 self.environment, self.config, self.segments.segments, timestamp_ms, self.log_start_offset
             )
@@ -610,8 +754,8 @@ class PartitionLog:
         """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises
         LogError.
         """
-        self.outage.check()
-        with self.outage.reading():
+        self.check_online()
+        with self.reading():
             return time_lookup.first_of_largest(self.environment, self.config, self.segments.segments)
 
     def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
@@ -622,8 +766,8 @@ class PartitionLog:
         """
         if region is None or not self.segments.aborting:
             return []
-        self.outage.check()
-        with self.outage.reading():
+        self.check_online()
+        with self.reading():
             return transaction_index.aborted_in(self.segments, offset, region, self.log_end_offset)
 
     # --- markers
@@ -644,7 +788,7 @@ class PartitionLog:
         `producer_epoch`. Raises InvalidProducerEpoch for an epoch older than the known one,
         TransactionCoordinatorFenced for an older coordinator_epoch, StorageFailed.
         """
-        self.outage.check()
+        self.check_online()
         refuse(self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
         return build_end_marker(
             producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
@@ -657,20 +801,18 @@ class PartitionLog:
 
         With `may_omit`, a small log stays without files that the next load rebuilds from a few headers.
         """
-        outage = self.outage
         if self.unflushed.tickets_out:
             _logger.warning("%s is closed while a flush is in flight", self.place)
-            outage.begin("it is closed while a flush is in flight")
-        if outage.reason is not None:
+            self.go_offline("it is closed while a flush is in flight")
+        if self.offline_because is not None:
             return None
         try:
             self.record_states.capture_all()
             if self._is_as_stopped():
                 return None
-            paths = self.writer.write_side_files(self.log_end_offset, may_omit=may_omit)
-            self.unflushed.add(paths, self.place.directory)
+            self.unflushed.add(self._write_side_files(may_omit=may_omit), self.directory)
         except (OSError, CorruptRecord) as error:
-            outage.begin(f"it could not be closed cleanly: {error}")
+            self.go_offline(f"it could not be closed cleanly: {error}")
         return self.prepare_flush()
 
     def finish_close(
@@ -685,9 +827,11 @@ class PartitionLog:
             self.complete_flush(ticket)
         elif ticket is not None and error is not None:
             self.fail_flush(ticket, error)
-        stop = self._stop_of() if clean and self.outage.reason is None else None
+        stop = self._stop_of() if clean and self.offline_because is None else None
         self.let_go(for_readers=True)
-        self.outage.close()
+        self.lists.short_of_room.pop(self, None)
+        if self.offline_because is None:
+            self.offline_because = "it is closed"
         return stop
 
     def _stop_of(self) -> CleanStop:
@@ -747,7 +891,8 @@ class PartitionLog:
         self.load(recovery.stop.log_end_offset, recovery.stop, now_ms, may_check=False)
         self.segments.continue_counts(before, end_offset - self.log_end_offset)
         self.bytes_cut = recovery.bytes_cut
-        self.outage.end()
+        self.offline_because = None
+        self.lists.short_of_room.pop(self, None)
         _logger.info("%s is back, it ends at offset %d", self.place, self.log_end_offset)
 
     def reopen(self, now_ms: int) -> None:
@@ -757,125 +902,3 @@ class PartitionLog:
             recovery.run()
         finally:
             self.end_recovery(recovery, now_ms)
-
-
-# Changes the settings of an open partition log, and captures its record states.
-
-
-_CHUNK_BYTES: Final = 16 * 1024
-MAX_LOOK_BYTES: Final = 1024 * 1024
-"""Bytes that one call of `expired_until` searches; the next call resumes at the offset that this call
-returned.
-"""
-
-
-# Finds records of a partition log by time.
-
-
-# The control batches that end a producer's transaction in a partition log.
-
-
-# Answers for a batch that the log does not store: a duplicate's original offsets, or the error of a refusal.
-
-_REFUSALS: Final = {
-    RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
-    RejectionReason.EARLIER_BATCHES_UNKNOWN: EarlierBatchesUnknown,
-    RejectionReason.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
-    RejectionReason.PRODUCER_LIMIT_REACHED: ProducerLimitReached,
-    RejectionReason.INVALID_TXN_STATE: InvalidTxnState,
-    RejectionReason.TRANSACTION_COORDINATOR_FENCED: TransactionCoordinatorFenced,
-}
-
-
-def not_stored(verdict: Verdict, log_start_offset: int, batch: BatchHeader) -> Appended:
-    """Return the offsets of a duplicate's original. Raises LogError for a rejected batch."""
-    refuse(verdict)
-    assert isinstance(verdict, Duplicate)
-    last_offset = verdict.last_offset
-    return Appended(
-        verdict.base_offset, last_offset, verdict.timestamp, log_start_offset, True, last_offset, batch
-    )
-
-
-def refuse(verdict: Verdict) -> None:
-    """Raise the LogError of a rejection; do nothing for any other verdict."""
-    if isinstance(verdict, Rejected):
-        raise _REFUSALS[verdict.reason](verdict.message)
-
-
-_PASSING_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS})
-"""Errors of the operating system that end once disk space, memory or descriptors are free again. A write that
-fails this way has acknowledged nothing.
-"""
-
-L = TypeVar("L")
-
-
-class Outage(Generic[L]):
-    """The outage of one partition log; `reason` is None while the log serves."""
-
-    __slots__ = ("_log", "_place", "_short_of_room", "reason")
-
-    def __init__(self, place: LogPlace, log: L, short_of_room: dict[L, None]) -> None:
-        """Begin online. While the outage is only a shortage, the log is in `short_of_room`."""
-        self._place = place
-        # A strong reference would make a cycle, which is never freed: `RecordStates` says why.
-        self._log = weakref.ref(log)
-        self._short_of_room = short_of_room
-        self.reason: str | None = None
-
-    def check(self) -> None:
-        """Raise StorageFailed if the log is offline."""
-        if self.reason is not None:
-            raise StorageFailed(f"{self._place} is offline: {self.reason}")
-
-    def fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
-        """Take the log offline. Raises StorageFailed."""
-        self.begin(reason, error)
-        raise StorageFailed(f"{self._place} is offline: {reason}")
-
-    def begin(self, reason: str, error: BaseException | None = None) -> None:
-        """Take the log offline: it refuses all requests until `PartitionLog.reopen`. The first reason stays.
-
-        If only disk space, memory or file handles ran out, as `error` says, the owner may reopen once these
-        are free again.
-        """
-        if self.reason is None:
-            self.reason = reason
-            log = self._log()
-            if log is not None and _is_passing_shortage(error):
-                self._short_of_room[log] = None
-            _logger.error("%s goes offline: %s", self._place, reason)
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """Raise the disk's errors as StorageFailed. The log stays online, because its other bytes may be
-        sound.
-        """
-        try:
-            yield
-        except OSError as error:
-            raise StorageFailed(f"{self._place} can't be read: {error}") from error
-
-    def end(self) -> None:
-        """Bring the log back."""
-        self.reason = None
-        self._end_shortage()
-
-    def close(self) -> None:
-        """Refuse everything for good, because the log is closed."""
-        self._end_shortage()
-        if self.reason is None:
-            self.reason = "it is closed"
-
-    def _end_shortage(self) -> None:
-        log = self._log()
-        if log is not None:
-            self._short_of_room.pop(log, None)
-
-
-def _is_passing_shortage(error: BaseException | None) -> bool:
-    """Return whether the error only says that disk space, memory or file handles ran out."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, OSError) and error.errno in _PASSING_SHORTAGES
-    )

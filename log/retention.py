@@ -76,12 +76,12 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
 
     The new files' names are durable after the next flush. Raises StorageFailed.
     """
-    log.outage.check()
+    log.check_online()
     try:
         if now_ms < log.segments.active.time_to_roll_ms(log.config, now_ms):
             return False
     except OSError as error:
-        log.outage.fail(f"the active segment can't be read: {error}", error)
+        log.fail(f"the active segment can't be read: {error}", error)
     return log.roll(now_ms)
 
 
@@ -89,12 +89,12 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
     """Return which of the first SEGMENTS_AT_ONCE segments retention removes, and why. Raises StorageFailed,
     CorruptRecord.
     """
-    log.outage.check()
+    log.check_online()
     names = log.record_states.names
     if names is not None and not names.is_ready:
         return RetentionDecision([], "it is still being replayed for producer names")
     log.record_states.release_due(now_ms)
-    with log.outage.reading():
+    with log.reading():
         decision = segments_to_delete(
             islice(_facts(log), SEGMENTS_AT_ONCE),
             size_bytes=log.size_bytes,
@@ -153,7 +153,7 @@ def prepare_delete_records(log: PartitionLog, offset: int, now_ms: int) -> Remov
     Returns None when the log already starts at the offset or later. Give the ticket back once, to
     `complete_removal` or `fail_removal`. Raises OffsetOutOfRange beyond the high watermark, StorageFailed.
     """
-    log.outage.check()
+    log.check_online()
     wanted = log.high_watermark if offset == -1 else offset
     if not 0 <= wanted <= log.high_watermark:
         raise OffsetOutOfRange(
@@ -172,7 +172,7 @@ def _prepare(
     try:
         states.capture_below(new_start)
     except OSError as error:
-        log.outage.fail(f"the side files of the log can't be written: {error}", error)
+        log.fail(f"the side files of the log can't be written: {error}", error)
     must_flush = (
         log.unflushed.first_flush_pending
         or log.unflushed.has_captures
@@ -182,7 +182,7 @@ def _prepare(
     # A flush in flight may carry the only producer snapshot that outlives the segments, so this ticket
     # carries it too.
     flush = log.prepare_flush(counts_out=True) if must_flush else None
-    log.outage.check()
+    log.check_online()
     if flush is None:
         flush = log.unflushed.prepare_empty(log.epochs.latest)
     flush.last = LogStartCapture(log.log_start, new_start)
@@ -215,7 +215,7 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
     try:
         remove_segments(log.environment, gone, now_ms + log.config.file_delete_delay_ms)
     except OSError as error:
-        log.outage.fail(f"a segment could not be removed: {error}", error)
+        log.fail(f"a segment could not be removed: {error}", error)
     return [
         DeletedSegment(
             segment.base_offset,
@@ -231,4 +231,4 @@ def fail_removal(log: PartitionLog, ticket: RemovalTicket, error: OSError) -> No
     """Finish a removal whose ticket failed: take the log offline, unless the log was reopened meanwhile."""
     log.fail_flush(ticket.flush, error)
     if ticket.log_start is log.log_start:
-        log.outage.begin(f"the log start offset could not be made durable: {error}", error)
+        log.go_offline(f"the log start offset could not be made durable: {error}", error)

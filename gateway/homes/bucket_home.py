@@ -67,7 +67,7 @@ from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.follow_settings import put_limits

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from seqgate.gateway.runtime.composition import OpenJournal
 from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Readiness
 from seqgate.gateway.runtime.services import Services
 from seqgate.log import Durability

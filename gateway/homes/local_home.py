@@ -13,8 +13,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.flusher import Flusher
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY
 from seqgate.gateway.runtime.services import Services
 from seqgate.log import (

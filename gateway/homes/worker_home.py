@@ -14,8 +14,7 @@ from seqgate.gateway.homes.home import Ended, Home
 from seqgate.gateway.homes.local_home import LocalHome
 from seqgate.gateway.metadata.image import TopicImage
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.flusher import Flusher
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog

@@ -40,7 +40,7 @@ def each_complaint(gateway: LiveGateway) -> Iterator[str | None]:
 
 def _offline(registry: Partitions) -> Iterator[str | None]:
     for partition in registry:
-        reason = partition.log.outage.reason
+        reason = partition.log.offline_because
         yield None if reason is None else f"{partition.topic}-{partition.index} is offline: {reason}"
     for topic in list(registry.by_name.values()):
         yield None

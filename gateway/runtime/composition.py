@@ -28,7 +28,7 @@ from seqgate.gateway.runtime.loop.clock import ClockChanges
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness, Recoveries
 from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions

@@ -23,7 +23,7 @@ from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.clock import Clock, TaskList
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import AppendTimes, Recoveries
 from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions

@@ -237,7 +237,7 @@ class BrokenParts:
         if found is None:
             raise LookupError(f"there is no partition {topic}-{partition}")
         if not found.log.offline:
-            found.log.outage.begin("a test took the partition offline")
+            found.log.go_offline("a test took the partition offline")
 
     async def bring_back(self, topic: str, partition: int) -> None:
         """Recover a partition if it is offline and still exists."""

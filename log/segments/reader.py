@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
 from seqgate.log.format.record_batch import whole_batches
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 _KNOWN_POSITIONS: Final = 16
 _NOWHERE: Final = (-1, -1)
 NOWHERE_DAMAGED: Final = 2**63 - 1
-
-
-class EndedFlush(Protocol):
-    """A flush that made everything durable up to a position of the segment that was active then."""
-
-    end_offset: int
-    active_base_offset: int
-    end_position: int
 
 
 class LogReader:
@@ -66,9 +58,7 @@ class LogReader:
         self._examined: dict[int, int] = {}
         """The sizes that segments had when all of their batches were checked, by base offset."""
         self._flush = -1, _NOWHERE
-        """The log end offset and its position when the newest flush began. The high watermark moves there
-        when the flush ends.
-        """
+        """The end offset of the flush that ended last, and its position."""
         self._high_watermark = -1
         self._high_watermark_position = _NOWHERE
 
@@ -89,16 +79,9 @@ class LogReader:
         if self._high_watermark_position[0] in gone:
             self._high_watermark_position = _NOWHERE
 
-    def flush_began(self, log_end_offset: int) -> None:
-        """Remember the position where the batches of a flush end."""
-        active = self._segments[-1]
-        self._flush = log_end_offset, (active.base_offset, active.size_bytes)
-
-    def flush_ended(self, flush: EndedFlush) -> None:
-        """Remember the position where the batches of a flush end that is not the newest: soon the high
-        watermark.
-        """
-        self._flush = flush.end_offset, (flush.active_base_offset, flush.end_position)
+    def flush_ended(self, end_offset: int, segment_base_offset: int, position: int) -> None:
+        """Remember the position where the batches of a flush end: the high watermark moves there next."""
+        self._flush = end_offset, (segment_base_offset, position)
 
     def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
         """Remember the position where the batches below the high watermark end."""

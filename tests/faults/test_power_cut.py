@@ -147,7 +147,7 @@ def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restart
         life.stop(clean=False)
         life.open()
     else:
-        life.log.outage.begin("a test says so")
+        life.log.go_offline("a test says so")
         life.reopen()
     life.log.advance_high_watermark(life.log.log_end_offset)
     life.delete_records(1)

@@ -95,7 +95,7 @@ async def test_records_that_only_the_directory_has_are_not_used(tmp_path: Path) 
     gateway, partition = await serve(tmp_path)
     assert await write(gateway, partition)
     partition.log.append(Batch(records(3)).encode(), now_ms=gateway.clock.now_ms())
-    partition.log.outage.begin("a test says so")
+    partition.log.go_offline("a test says so")
     await gateway.stop()
     gateway, partition = await serve(tmp_path)
     assert partition.log.log_end_offset == 3

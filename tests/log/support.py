@@ -129,7 +129,7 @@ def remove(log: PartitionLog, ticket: RemovalTicket, now_ms: int = NOW_MS) -> li
         persist(ticket)
     except OSError as error:
         retention.fail_removal(log, ticket, error)
-        log.outage.check()
+        log.check_online()
         return []
     return retention.complete_removal(log, ticket, now_ms)
 

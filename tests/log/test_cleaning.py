@@ -101,7 +101,7 @@ def test_a_log_that_changed_meanwhile_is_left_alone(tmp_path: Path, when: str, w
         delete_records(log, 1)
         expected = [Kept(1, b"a", b"2"), Kept(2, b"a", b"3")]
     else:
-        log.outage.begin("a test says so")
+        log.go_offline("a test says so")
         log.reopen(NOW_MS)
         # recovery completes a swap that has begun
         expected = [Kept(2, b"a", b"3")] if ticket else [Kept(n, b"a", str(n + 1).encode()) for n in range(3)]
@@ -249,7 +249,7 @@ class TestHalfwayThroughASwap:
 
     def test_a_reopened_log_has_finished_it(self, halfway: tuple[PartitionLog, SwapTicket]) -> None:
         log, ticket = halfway
-        log.outage.begin("a test says so")
+        log.go_offline("a test says so")
         log.reopen(NOW_MS)
         ticket.run()
         assert not finish_swap(log, ticket)

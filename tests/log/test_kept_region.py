@@ -134,7 +134,7 @@ def test_a_log_recovered_in_place_gives_no_bytes_of_before(tmp_path: Path) -> No
     assert ticket is not None
     log.advance_high_watermark_to_end()
     region = keep(log, 0)
-    log.outage.begin("a test says so")
+    log.go_offline("a test says so")
     log.reopen(NOW_MS)
 
     with pytest.raises(FileNotFoundError):

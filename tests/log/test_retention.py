@@ -258,7 +258,7 @@ class TestRetentionByTicket:
         log = one_batch_each(tmp_path / "log", 5)
         ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
-        log.outage.begin("a test says so")
+        log.go_offline("a test says so")
         log.reopen(NOW_MS)
         retention.fail_removal(log, ticket, OSError("late"))
         assert not log.offline

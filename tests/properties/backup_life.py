@@ -146,7 +146,7 @@ class BackupLife:
         captured = self.expecting.get(key)
         if captured is not None and captured.topic_id == log.topic_id:
             captured.has_exact_start = False
-        log.outage.begin("a test says so")
+        log.go_offline("a test says so")
         try:
             log.append(encode(0, 0, [b"refused"]), now_ms=NOW_MS)
         except StorageFailed:

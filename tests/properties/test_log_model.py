@@ -106,7 +106,7 @@ class PartitionLife(RuleBasedStateMachine):
 
     @rule()
     def fail_and_reopen(self) -> None:
-        self.life.log.outage.begin("a test says so")
+        self.life.log.go_offline("a test says so")
         try:
             self.life.append(0)
         except StorageFailed:

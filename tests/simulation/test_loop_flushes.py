@@ -86,12 +86,12 @@ def test_a_larger_flush_is_noted(watched: Watched, tmp_path: Path) -> None:
 def test_a_recovery_is_noted_unless_a_thread_runs_it(watched: Watched, tmp_path: Path) -> None:
     log = opened(watched, tmp_path)
     log.append(batch(), now_ms=NOW_MS)
-    log.outage.begin("a test says so")
+    log.go_offline("a test says so")
     recovery = log.begin_recovery(NOW_MS)
     watched.loop.run_until_complete(watched.loop.run_in_executor(None, recovery.run))
     log.end_recovery(recovery, NOW_MS)
     assert (log.offline, log.log_end_offset) == (False, 1)
     assert watched.noted == []
-    log.outage.begin("a test says so")
+    log.go_offline("a test says so")
     log.reopen(NOW_MS)
     assert watched.noted

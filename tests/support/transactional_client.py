@@ -16,7 +16,6 @@ from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer
 from seqgate.gateway.handlers.records.produce_answer import ProduceServices
 from seqgate.gateway.handlers.records.produce_append import append_batch
 from seqgate.gateway.protocol.produce_codec import ProduceRow
-from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
 from seqgate.log import PartitionLog
 from seqgate.log.format.records import iterate_records
 from tests.gateway.handlers.support import Node
@@ -169,7 +168,7 @@ def outcomes(node: Node) -> dict[str, list[Outcome]]:
 
 def _decided(log: PartitionLog) -> Iterator[tuple[str, Outcome]]:
     undecided: dict[int, list[str]] = defaultdict(list)
-    for header, batch in replay_batches(log, 0):
+    for header, batch in log.replay_batches(0):
         for record in iterate_records(batch):
             if header.attributes & CONTROL_BIT:
                 assert record.key is not None

@@ -46,7 +46,6 @@ from seqgate.gateway.cluster.wal.sessions import (
 )
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import METADATA_TOPIC
-from seqgate.gateway.runtime.partitions.log_flusher import replay_batches, replay_records
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
 from seqgate.log.format.records import iterate_records
@@ -206,11 +205,11 @@ class _Import:
         changes = [decode_change(content, seq) for seq, content in self._known.changes]
         end_offset = changes[-1].end_offset if changes else 0
         shared = SharedLog(self._objects, session, next_seq=self._known.end_seq, next_offset=end_offset)
-        await copy_log(shared, replay_batches(metadata, metadata.log_start_offset))
+        await copy_log(shared, metadata.replay_batches(metadata.log_start_offset))
         await read_on(self._reads, self._known)
         copied = (decode_change(content, seq).batch for seq, content in self._known.changes)
         for ours, theirs in zip_longest(
-            replay_records(metadata, metadata.log_start_offset),
+            metadata.replay_records(metadata.log_start_offset),
             chain.from_iterable(map(iterate_records, copied)),
         ):
             if ours is None or theirs is None or (ours.offset, ours.value) != (theirs.offset, theirs.value):

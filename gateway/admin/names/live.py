@@ -125,7 +125,7 @@ async def _partition(
         await complete_names(partition, services.node.clock, deadline_s)
     except LogError as error:
         return str(error)
-    return partition.log.outage.reason or partition
+    return partition.log.offline_because or partition
 
 
 def _states(partition: Partition, name: bytes | None, after: bytes | None, limit: int) -> list[NameState]:

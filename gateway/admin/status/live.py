@@ -83,7 +83,7 @@ def _certificates(node: NodeServices) -> list[Certificate]:
 def _offline(partitions: Partitions) -> list[OfflinePartition]:
     """List the partitions that failed while they were open, then those whose files can't be opened."""
     offline = [
-        OfflinePartition(partition.topic, partition.index, partition.log.outage.reason or "unknown")
+        OfflinePartition(partition.topic, partition.index, partition.log.offline_because or "unknown")
         for partition in partitions
         if partition.log.offline
     ]

@@ -118,7 +118,7 @@ async def _delete(
             await remove(partition, ticket, now_ms)
             if partition.closed:
                 return _NO_LOW_WATERMARK, _closed(context, topic, index)
-            log.outage.check()
+            log.check_online()
     except LogError as error:
         logger.error("records of %s-%d can't be deleted: %s", topic, index, error)  # noqa: TRY400
         return _NO_LOW_WATERMARK, ErrorCode(error.kafka_error_code)

@@ -66,7 +66,7 @@ from seqgate.gateway.runtime.operations.operations import (
     Unavailable,
     settle,
 )
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog

@@ -34,7 +34,7 @@ from seqgate.gateway.runtime.operations.operations import (
     State,
     Unavailable,
 )
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition, remove
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics

@@ -47,7 +47,7 @@ from seqgate.gateway.runtime.coordinators.share_sessions import Peer, ShareSessi
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.operations.operations import Unavailable
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER

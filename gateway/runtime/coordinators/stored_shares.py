@@ -30,7 +30,7 @@ from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, State
 from seqgate.gateway.runtime.coordinators.share_changes import changed, forgetting
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.operations.operations import LoadedShard, Unavailable
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics

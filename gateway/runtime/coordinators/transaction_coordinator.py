@@ -48,7 +48,7 @@ from seqgate.gateway.runtime.coordinators.transaction_markers import Transaction
 from seqgate.gateway.runtime.coordinators.transaction_state import Judge, TransactionState, Written
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.operations.operations import LoadedShard, Unavailable
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics

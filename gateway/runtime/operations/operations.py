@@ -44,7 +44,7 @@ from seqgate.gateway.coordinator.change import Change, Waiter
 from seqgate.gateway.coordinator.stored_versions import newer_version_in
 from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher, replay_batches
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge
 from seqgate.log.format.end_marker import read_end_marker
@@ -632,7 +632,7 @@ class LoadedShard(Generic[S]):
         return (
             not self.failed
             and not self.partition.closed
-            and log.outage.reason is None
+            and log.offline_because is None
             and log.log_end_offset >= self._end_offset
         )
 
@@ -645,7 +645,7 @@ class LoadedShard(Generic[S]):
         """Build the state from the log. Raises LogError, IncompatibleFormat."""
         log = self.partition.log
         count = 0
-        for header, batch in replay_batches(log, log.log_start_offset):
+        for header, batch in log.replay_batches(log.log_start_offset):
             for record in decoded(self._codec, header, batch, f"{log.topic}-{log.partition}"):
                 self.shard.replay(record, now_ms)
             count += header.record_count

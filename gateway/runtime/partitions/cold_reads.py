@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.log import NotCached, Place, Storage
 from seqgate.log.sparse import without_fetching
 

@@ -1,9 +1,19 @@
 """Group commit: one flush round makes everything durable that was appended before it began.
 
-Requests append at once and then wait for a round. While a round's fdatasyncs run in worker threads, new
-appends gather for the next one, so a hundred waiting requests share one flush. A partition's high watermark
-follows its round. After a failed flush the partition is offline; a flush is never retried, because the kernel
-may have dropped the dirty pages (fsyncgate, PostgreSQL 2018).
+A record batch comes back as an answer on this way, in the event loop but for the flush itself:
+
+    Partition.append ─────────► LogFlusher.mark_dirty      the next round makes the log durable
+    Partition.when_decided ───► LogFlusher.wait(Waiting)   the Waiting joins the round that has its offset
+                                ... the round flushes in worker threads, or becomes objects in a bucket ...
+    Partition.flush_finished ◄─ LogFlusher                 the high watermark follows what is durable
+    then(persisted?) ◄───────── Waiting.resolve         and every request that waited for this round gets its result
+
+`Flusher` flushes the files of the local disk. `ObjectFlusher` writes objects of a write-ahead log to a bucket.
+Both begin and end their rounds with `FlushRound`. While a round's fdatasyncs run in worker threads, new appends
+gather for the next one, so a hundred waiting requests share one flush. After a failed flush the partition is
+offline; a flush is never retried, because the kernel may have dropped the dirty pages (fsyncgate, PostgreSQL
+2018). A fetch that waits for records yet to be written waits for no flush: it watches the high watermark
+(`Partition.watch`).
 
 A small file that a single request waits for is flushed in the event loop itself while the disk is quick: a
 thread would cost more than the flush. The first slow flush ends that for a while.
@@ -15,17 +25,269 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from seqgate.gateway.durations import Durations
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
-from seqgate.gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
-from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
-from seqgate.log import Durability, FlushTicket, PartitionLog
+from seqgate.gateway.runtime.partitions.unwritten import Unwritten
+from seqgate.log import Durability, FlushTicket, PartitionLog, StorageFailed
 
 logger = logging.getLogger(__name__)
+
+
+class LogOwner(Protocol):
+    """The owner of a log that is flushed. The flusher calls all methods in the event loop."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+
+    def flush_finished(self) -> None:
+        """Handle the end of a flush, successful or not."""
+
+    def is_persisted(self, offset: int) -> bool:
+        """Whether the log will keep its records up to `offset`."""
+
+
+class Waiting:
+    """A request that waits for the flush which decides about the records of one log up to `offset`."""
+
+    __slots__ = ("_then", "offset", "owner")
+
+    def __init__(self, owner: LogOwner, offset: int, then: Callable[[bool], None]) -> None:
+        self.owner = owner
+        self.offset = offset
+        self._then = then
+
+    def resolve(self) -> None:
+        """Tell the request whether the records are persisted.
+
+        Call this at the end of the flush: a log that is reopened later may hold other records at `offset`.
+        """
+        self._then(self.owner.is_persisted(self.offset))
+
+
+class LogFlusher(Protocol):
+    """Collects logs with appends that are not durable, and makes them durable together. Call all methods in
+    the event loop.
+    """
+
+    after_round: list[Callable[[], None]]
+    """Called after all requests that waited for a round are resolved, so that their answers leave together.
+    """
+    disk_is_busy: bool
+    """Whether cold reads use the disk right now."""
+    inline_limit_s: float
+    """The expected time up to which a flush of the local disk runs in the event loop."""
+    rounds: int
+    failures: int
+    round_times: Durations
+    """How long rounds took, from their begin to the answers of the requests that waited."""
+    flushes_disk: bool
+    """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
+    keeps_flush_settings: bool
+    """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them
+    durable.
+    """
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """Return the count of bytes that wait for a bucket, beyond which producers are refused; None without
+        a bucket.
+        """
+
+    @property
+    def waiting_count(self) -> int:
+        """Return the number of requests that wait for a round."""
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a round is under way."""
+
+    @property
+    def logs_per_round(self) -> int:
+        """Return the number of logs up to which a round takes hardly longer than with one log."""
+
+    def start(self) -> None:
+        """Start the worker threads."""
+
+    def stop(self) -> None:
+        """End the worker threads; call after the last round."""
+
+    def mark_dirty(self, owner: LogOwner) -> None:
+        """Add the owner's log to the next round."""
+
+    def wait(self, waiting: Waiting) -> None:
+        """Resolve `waiting` after the round that makes its offset durable: a running round if one does, else
+        the next.
+        """
+
+    def reopened(self, log: PartitionLog) -> None:
+        """Note that a log was reopened."""
+
+    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
+        """Wait until everything now in the log is durable. Raises StorageFailed."""
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to flush."""
+
+    def give_up(self, reason: str) -> None:
+        """Stop waiting for a bucket that does not answer: take all logs with records that are not durable
+        offline.
+        """
+
+    async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
+        """Make a ticket durable outside of the flush rounds; return its error, None for success.
+
+        Do not cancel this: the log waits for its ticket.
+        """
+
+
+class Unserved:
+    """The owner of a log that no partition serves, such as the metadata log: its records are persisted once
+    they are durable.
+    """
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+
+    def flush_finished(self) -> None:
+        pass
+
+    def is_persisted(self, offset: int) -> bool:
+        return offset < self.log.recovery_point
+
+
+class FlushRound:
+    """The tickets of one round, its logs' owners, and the requests that wait for it."""
+
+    def __init__(
+        self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[Waiting], begun_s: float = 0.0
+    ) -> None:
+        """Take the ticket of each log that has something to flush. `begun_s` is the time in seconds, by any
+        clock.
+        """
+        self.begun_s = begun_s
+        self.owners = dirty.values()
+        self.entries: list[tuple[PartitionLog, FlushTicket]] = []
+        for log in dirty:
+            try:
+                ticket = log.prepare_flush()
+            except Exception:
+                logger.exception("a flush of %s-%d can't begin", log.topic, log.partition)
+                continue
+            if ticket is not None:
+                self.entries.append((log, ticket))
+        self.tickets = dict(self.entries)
+        """The ticket of each log. A new request joins this round if its records are in the ticket. Reopened
+        logs are removed.
+        """
+        self.waiting = waiting
+        self.errors: dict[FlushTicket, OSError] = {}
+        self.failed_files: set[FlushTicket] = set()
+        """The tickets with an error whose records are durable all the same: only their side files could not
+        be written.
+        """
+
+    def finish(self, after_round: Iterable[Callable[[], None]]) -> int:
+        """Complete or fail every ticket, notify the logs' owners, answer the waiting requests, and then call
+        `after_round`.
+
+        Return how many tickets failed.
+        """
+        failures = 0
+        # An error of one log or one answer must not stop the other logs and answers.
+        for log, ticket in self.entries:
+            error = self.errors.get(ticket)
+            try:
+                if error is None:
+                    log.complete_flush(ticket)
+                else:
+                    failures += 1
+                    self._fail(log, ticket, error)
+            except Exception:
+                logger.exception("the flush of %s-%d can't be completed", log.topic, log.partition)
+        for owner in self.owners:
+            try:
+                owner.flush_finished()
+            except Exception:
+                logger.exception(
+                    "the work after a flush of %s-%d failed", owner.log.topic, owner.log.partition
+                )
+        for waiting in self.waiting:
+            try:
+                waiting.resolve()
+            except Exception:
+                logger.exception("an answer that waited for a flush failed")
+        for finished in after_round:
+            try:
+                finished()
+            except Exception:
+                logger.exception("the work after a flush round failed")
+        return failures
+
+    def fail(self, ticket: FlushTicket, error: OSError) -> None:
+        """Give a log its failed ticket back before the end of the round. Does nothing if no log of the round
+        has the ticket.
+        """
+        self.errors[ticket] = error
+        for entry in self.entries:
+            if entry[1] is ticket:
+                self.entries.remove(entry)
+                del self.tickets[entry[0]]
+                self._fail(*entry, error)
+                return
+
+    def _fail(self, log: PartitionLog, ticket: FlushTicket, error: OSError) -> None:
+        logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
+        if ticket in self.failed_files:
+            log.fail_flush(ticket, error, has_records=True)
+        else:
+            log.fail_flush(ticket, error)
+
+
+async def wait_until_flushed(
+    flusher: LogFlusher,
+    log: PartitionLog,
+    owner: LogOwner | None,
+    dirty: Mapping[PartitionLog, LogOwner],
+) -> None:
+    """Wait until everything that is in the log now is durable. Raises StorageFailed.
+
+    Without an `owner`, the owner of the log is looked up in `dirty`, the logs that the next round flushes.
+    """
+    end_offset = log.log_end_offset
+    if log.recovery_point < end_offset:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        owner = owner or dirty.get(log) or Unserved(log)
+        flusher.wait(Waiting(owner, end_offset - 1, lambda _: None if done.done() else done.set_result(None)))
+        await done
+    if log.recovery_point < end_offset:
+        raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
+
+
+class IdleWaiters:
+    """The tasks that wait until a flusher has nothing left to flush."""
+
+    def __init__(self, is_idle: Callable[[], bool]) -> None:
+        self._is_idle = is_idle
+        self.waiting: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Wait until the flusher is idle."""
+        while not self._is_idle():
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.waiting.append(done)
+            await done
+
+    def tell(self) -> None:
+        """Wake all waiting tasks. Each checks again whether the flusher is idle."""
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            if not done.done():
+                done.set_result(None)
+
 
 TICKETS_PER_THREAD = 4
 """The number of files below which a further thread costs more time than it saves."""

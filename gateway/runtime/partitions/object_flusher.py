@@ -30,9 +30,14 @@ from typing import Final, NamedTuple, Protocol
 from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData
 from seqgate.gateway.durations import Durations
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
-from seqgate.gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
+from seqgate.gateway.runtime.partitions.flusher import (
+    FlushRound,
+    IdleWaiters,
+    LogOwner,
+    Waiting,
+    wait_until_flushed,
+)
 from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
-from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
 from seqgate.log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 

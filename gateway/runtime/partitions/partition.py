@@ -24,8 +24,7 @@ from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.quota.backlog import ProduceGate
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
-from seqgate.gateway.runtime.partitions.waiting import LogOwner, Waiting
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher, LogOwner, Waiting
 from seqgate.log import (
     Appended,
     DeletedSegment,
@@ -240,8 +239,7 @@ class Partition:
     def flush_finished(self) -> None:
         """Move the high watermark: a flush is over."""
         log = self.log
-        if log.recovery_point > log.high_watermark:
-            log.advance_high_watermark(log.recovery_point)
+        log.advance_high_watermark(log.unflushed.durable_end_offset)
         if self._watchers:
             self._tell_watchers()
 

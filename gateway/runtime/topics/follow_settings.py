@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.machine import split_file_handles
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.log import Storage
 from seqgate.pid_allocator import ProducerIdAllocator

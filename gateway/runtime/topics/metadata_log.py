@@ -24,7 +24,7 @@ from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.operations.operations import DurableFirst, Journal
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher, replay_records
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
 from seqgate.log.format.records import NewRecord, build_batch
 
@@ -199,7 +199,7 @@ def read_records(log: PartitionLog, offset: int) -> Iterator[MetadataRecord]:
         UnknownRecordError: a later release wrote the log.
         LogError: the log can't be read.
     """
-    for record in replay_records(log, offset):
+    for record in log.replay_records(offset):
         yield decode_record(record.value or b"")
 
 

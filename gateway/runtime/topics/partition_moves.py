@@ -30,7 +30,7 @@ from seqgate.gateway.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import Brokers

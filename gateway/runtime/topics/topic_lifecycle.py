@@ -39,7 +39,7 @@ from seqgate.gateway.metadata.records import (
     TopicRecord,
 )
 from seqgate.gateway.metadata.topics import create_internal_topic
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import (
     ALWAYS_READY,
     FLUSH_NEVER,
@@ -280,7 +280,7 @@ class TopicLifecycle:
                     partition.log.update_config(policy.log_config)
                 except LogError as error:
                     # The log must go offline, because its producer names could not be read.
-                    partition.log.outage.begin(f"its configuration can't be applied: {error}")
+                    partition.log.go_offline(f"its configuration can't be applied: {error}")
                 partition.flush_captures()
                 partition.compression = policy.compression
                 self._partitions.set_flush_policy(partition, *self._flush_policy(policy))

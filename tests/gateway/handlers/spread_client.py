@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from seqgate.gateway.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
 from seqgate.log.format.records import iterate_records
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.several_nodes import Cluster
@@ -44,7 +43,7 @@ class Spread:
         """Name another leader, which has the records of the old one."""
         old = self.cluster.nodes[self.leaders[place]].services.partitions.registry.get(*place)
         assert old is not None
-        batches = [bytes(batch) for _, batch in replay_batches(old.log, 0)]
+        batches = [bytes(batch) for _, batch in old.log.replay_batches(0)]
         await self.move(place, node_id)
         new = self.cluster.nodes[node_id].services.partitions.registry.get(*place)
         assert new is not None
@@ -80,7 +79,7 @@ class Spread:
         partition = self.cluster.nodes[self.leaders[place]].services.partitions.registry.get(*place)
         assert partition is not None
         undecided: list[str] = []
-        for header, batch in replay_batches(partition.log, 0):
+        for header, batch in partition.log.replay_batches(0):
             for record in iterate_records(batch):
                 if header.is_control:
                     assert record.key is not None
@@ -95,7 +94,7 @@ class Spread:
         place = TOPIC, index
         partition = self.cluster.nodes[self.leaders[place]].services.partitions.registry.get(*place)
         assert partition is not None
-        return sum(header.is_control for header, _ in replay_batches(partition.log, 0))
+        return sum(header.is_control for header, _ in partition.log.replay_batches(0))
 
 
 class SpreadClient:

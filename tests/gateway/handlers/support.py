@@ -17,8 +17,7 @@ from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Api, Reques
 from seqgate.gateway.protocol.messages import build, encode_response, written
 from seqgate.gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.flusher import Flusher
-from seqgate.gateway.runtime.partitions.log_flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
 from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
 from seqgate.gateway.runtime.services import Services

@@ -246,6 +246,6 @@ class TestListOffsets:
 
         sound = (await node.ask(list_offsets.API, 7, request)).topics[0].partitions[0]
         assert sound.error_code.name == "none"
-        partition_of(node).log.outage.begin("the disk failed")
+        partition_of(node).log.go_offline("the disk failed")
         row = (await node.ask(list_offsets.API, 7, request)).topics[0].partitions[0]
         assert (row.error_code.name, row.offset) == ("kafka_storage_error", -1)

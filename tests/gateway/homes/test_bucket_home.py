@@ -121,7 +121,7 @@ async def test_a_stop_with_a_log_that_is_offline_is_not_clean(tmp_path: Path) ->
     running = gateway(tmp_path / "cache", tmp_path / "bucket")
     await running.start()
     log = next(iter(running._log_directory.logs()))
-    log.outage.begin("planted")
+    log.go_offline("planted")
     assert log.recovery_point == log.log_end_offset
     await running.stop()
     local = read_local_session(Storage(), str(tmp_path / "cache"))

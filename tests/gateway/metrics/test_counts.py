@@ -187,7 +187,7 @@ async def test_an_offline_partition_keeps_its_counts_when_it_is_back(scene: Scen
     await wire.produce("a", Batch(records(3)))
     partition = partition_of(scene, "a")
     before = await scene.values()
-    partition.log.outage.begin("the disk is on fire")
+    partition.log.go_offline("the disk is on fire")
     assert fallen(before, await scene.values()) == {}
     assert (await scene.values()).of("seqgate_offline_partitions") == 1
     await scene.services.partitions.recoveries.reopen(partition.log, partition)

@@ -63,7 +63,7 @@ async def test_offline_partitions_are_named_up_to_a_limit(scene: Scene) -> None:
     opened = [registry.get("a", index) for index in range(2 * NAMED)]
     for number, partition in enumerate(opened):
         assert partition is not None
-        partition.log.outage.begin("a write failed")
+        partition.log.go_offline("a write failed")
         if number == 0:
             assert await reasons(scene) == ["a-0 is offline: a write failed"]
     found = await reasons(scene)

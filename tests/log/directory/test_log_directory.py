@@ -114,7 +114,7 @@ class TestCleanShutdown:
 
     def test_no_marker_when_one_log_is_offline(self, tmp_path: Path) -> None:
         directory = created(tmp_path, 0, 1)
-        get(directory).outage.begin("a test says so")
+        get(directory).go_offline("a test says so")
         directory.close()
         assert not (tmp_path / CLEAN_SHUTDOWN).exists()
         assert get(open_directory(tmp_path), 1).log_end_offset == 10

@@ -135,7 +135,7 @@ def test_a_log_that_fails_at_the_stop_costs_the_others_nothing(tmp_path: Path) -
     directory = written(tmp_path, 3)
     failing = directory.get("flights", 2)
     assert failing is not None
-    failing.outage.begin("a test says so")
+    failing.go_offline("a test says so")
     directory.close()
     assert not (tmp_path / CLEAN_SHUTDOWN).exists()
     directory = open_directory(tmp_path)

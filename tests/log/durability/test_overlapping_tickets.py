@@ -64,7 +64,7 @@ class Life:
                         self.in_flight.pop()
                         log.unflushed.take_back(ticket)
             case "reopen":
-                log.outage.begin("a test says so")
+                log.go_offline("a test says so")
                 self.complete()
                 log.reopen(NOW_MS)
         self.check()
@@ -175,7 +175,7 @@ def test_a_log_that_lost_sent_records_stays_offline(tmp_path: Path) -> None:
     ticket = log.prepare_flush()
     assert ticket is not None
     part = ticket.ranges[0]
-    log.outage.begin("a test says so")
+    log.go_offline("a test says so")
     with Path(part.file.path).open("r+b") as file:
         file.truncate(part.size_bytes // 2)
     with pytest.raises(StorageFailed, match="restart the gateway to rebuild"):
@@ -191,7 +191,7 @@ def test_records_that_were_not_sent_yet_may_be_lost(tmp_path: Path) -> None:
     ticket = log.prepare_flush()
     assert ticket is not None
     fill(log, 1)
-    log.outage.begin("a test says so")
+    log.go_offline("a test says so")
     with Path(ticket.ranges[0].file.path).open("r+b") as file:
         file.truncate(ticket.ranges[0].end_position + 3)
     log.reopen(NOW_MS)

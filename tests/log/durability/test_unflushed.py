@@ -173,7 +173,7 @@ class TestTickets:
         fill(log, 5)
         ticket = log.prepare_flush()
         assert ticket is not None
-        log.outage.begin("a test says so")
+        log.go_offline("a test says so")
         log.reopen(NOW_MS)
         fill(log, 1)
         persist(ticket)
@@ -240,9 +240,9 @@ class TestClose:
 
     def test_offline_log_is_not_closed_cleanly(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", SMALL)
-        log.outage.begin("a test says so")
-        log.outage.begin("another reason")
-        assert log.outage.reason == "a test says so"
+        log.go_offline("a test says so")
+        log.go_offline("another reason")
+        assert log.offline_because == "a test says so"
         assert log.close(clean=True) is None
 
 

@@ -68,7 +68,7 @@ def test_nothing_is_due_in_a_quiet_log(config: object, steps: list[tuple[str, in
             elif kind == "roll":
                 log.roll(now_ms)
             elif kind == "reopen":
-                log.outage.begin("a test")
+                log.go_offline("a test")
                 log.reopen(now_ms)
             elif kind == "delete records":
                 delete_records(log, log.high_watermark * number // 100, now_ms)

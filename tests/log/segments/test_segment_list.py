@@ -48,7 +48,7 @@ def test_retention_and_deleted_records(tmp_path: Path) -> None:
 
 
 def offline(log: PartitionLog) -> None:
-    log.outage.begin("the disk is on fire")
+    log.go_offline("the disk is on fire")
     log.reopen(NOW_MS)
     assert not log.offline
 
@@ -71,7 +71,7 @@ def test_records_that_a_reopening_cuts_off_stay_counted(tmp_path: Path) -> None:
     fill(log, 1)
     path = Path(log.segments.active.file.path)
     content = path.read_bytes()
-    log.outage.begin("a torn write")
+    log.go_offline("a torn write")
     path.write_bytes(content[:-5])
     log.reopen(NOW_MS)
     assert log.log_end_offset == 12

@@ -324,7 +324,7 @@ class TestRestart:
     def test_after_a_failed_disk(self, log: PartitionLog) -> None:
         send(log, 30)
         flush(log)
-        log.outage.begin("a test")
+        log.go_offline("a test")
         log.reopen(NOW_MS)
         assert waiting(log) == {0: 30}
         assert log.held_from == 0

@@ -243,7 +243,7 @@ class TestWhatGoes:
         log.capture_names()
         ticket = log.prepare_flush()
         assert ticket is not None
-        log.outage.begin("a flush failed")
+        log.go_offline("a flush failed")
         os.truncate(f"{log.directory}/{0:020}.log", size_bytes)
         log.reopen(NOW_MS)
         persist(ticket)

@@ -312,7 +312,7 @@ class TestWhatSurvives:
         log = open_log(tmp_path / "p")
         lively(log)
         before = state(log)
-        log.outage.begin("a test says so")
+        log.go_offline("a test says so")
         log.reopen(NOW_MS)
         assert state(log) == before
 

@@ -9,7 +9,6 @@ from seqgate.gateway.handlers.records import produce
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Appended, FlushTicket, LocalDurability, Storage, retention
 from seqgate.log.durability.log_start import LogStart
-from seqgate.log.log_writer import LogWriter
 from seqgate.log.partition_log import PartitionLog
 from tests.simulation.planted.fault import Change, fault, fault_in
 
@@ -124,14 +123,14 @@ def flush_of_the_active_segment_only() -> list[Change]:
 @fault_in("segments")
 def roll_without_the_directory() -> list[Change]:
     """a roll does not flush the directory, so a power cut removes the new segment's name"""
-    roll = LogWriter.roll
+    roll = PartitionLog.roll
 
-    def forgetful(self: LogWriter, log_end_offset: int, now_ms: int) -> bool:
-        is_rolled = roll(self, log_end_offset, now_ms)
-        self._unflushed._paths, self._unflushed._directories = [], []
+    def forgetful(self: PartitionLog, now_ms: int) -> bool:
+        is_rolled = roll(self, now_ms)
+        self.unflushed._paths, self.unflushed._directories = [], []
         return is_rolled
 
-    return [(LogWriter, "roll", forgetful)]
+    return [(PartitionLog, "roll", forgetful)]
 
 
 @fault

@@ -85,7 +85,7 @@ class TestList:
     async def test_offline_partitions_are_named(self, node: Node) -> None:
         partition = node.services.partitions.registry.get("__consumer_offsets", 2)
         assert partition is not None
-        partition.log.outage.begin("a test says so")
+        partition.log.go_offline("a test says so")
         assert (await answer(node, ListGroupsRequest())).offline_partitions == [2]
 
 

@@ -121,7 +121,7 @@ async def test_partitions_that_are_not_open_are_opened(tmp_path: Path) -> None:
 async def test_a_partition_that_is_offline_is_told_of(node: Node) -> None:
     await write(node, named("a", 3))
     await write(node, named("b", 3), 1)
-    partition_of(node).log.outage.reason = "No space left on device"
+    partition_of(node).log.offline_because = "No space left on device"
     (page,) = await all_pages(node, NamesRequest())
     assert [row.name for row in page.names] == ["b"]
     assert [(row.topic, row.partition, row.reason) for row in page.untold] == [

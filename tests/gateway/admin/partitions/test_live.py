@@ -28,7 +28,7 @@ async def test_brings_the_partition_back_and_wakes_those_who_wait(tmp_path: Path
     async with open_node(tmp_path) as node:
         partition = await partition_of(node)
         assert await partition.persisted(partition.append(batch(3), NOW_MS).last_offset)
-        partition.log.outage.begin("a test says so")
+        partition.log.go_offline("a test says so")
         assert await answer(node, ReopenRequest("a", 0)) == Reopened("a", 0, 0, 3)
         assert not partition.log.offline
         assert await partition.persisted(partition.append(batch(), NOW_MS).last_offset)
@@ -38,7 +38,7 @@ async def test_what_is_still_broken_stays_offline() -> None:
     disk = new_disk()
     async with open_node(ROOT, storage=Storage(disk=disk.process())) as node:
         partition = await partition_of(node)
-        partition.log.outage.begin("a test says so")
+        partition.log.go_offline("a test says so")
         disk.plan.fail_at = disk.plan.operations + 1
         with pytest.raises(ControlError, match="a-0 stays offline: "):
             await answer(node, ReopenRequest("a", 0))

@@ -20,7 +20,7 @@ async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
         await create(node, "b")
         partition = node.services.partitions.registry.get("a", 1)
         assert partition is not None
-        partition.log.outage.begin("No space left on device")
+        partition.log.go_offline("No space left on device")
         status = await answer(node, StatusRequest())
         assert (status.topics, status.partitions, status.uptime_ms) == (2, 3, UPTIME_MS)
         counts = (status.connections, status.refused_connections, status.requests, status.failed_logins)

@@ -91,7 +91,7 @@ class TestAbort:
         monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await writing(node)
-            partition(node, 0).log.outage.begin("a test says so")
+            partition(node, 0).log.go_offline("a test says so")
             await client.end(commit=True)
             with pytest.raises(ControlError, match="ending already and can't be stopped: PrepareCommit"):
                 await answer(node, AbortTransactionRequest(NAME, execute=True))
@@ -102,7 +102,7 @@ class TestAbort:
         monkeypatch.setattr(transaction_coordinator, "END_WAIT_S", 0.01)
         async with open_node(tmp_path, *SETTINGS) as node:
             await writing(node)
-            partition(node, 0).log.outage.begin("a test says so")
+            partition(node, 0).log.go_offline("a test says so")
             with pytest.raises(ControlError, match="is decided, but not written to every partition yet"):
                 await answer(node, AbortTransactionRequest(NAME, execute=True))
             described = await answer(node, DescribeTransactionRequest(NAME))
@@ -146,7 +146,7 @@ class TestHanging:
     async def test_nobody_is_unknown_while_the_coordinator_is_offline(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await writing(node)
-            partition(node, 0, TRANSACTION_STATE_TOPIC).log.outage.begin("a test says so")
+            partition(node, 0, TRANSACTION_STATE_TOPIC).log.go_offline("a test says so")
             page = await answer(node, FindHangingRequest())
             assert (page.hanging, page.offline_partitions) == ([], [0])
             listed = await answer(node, ListTransactionsRequest())
@@ -159,7 +159,7 @@ class TestHanging:
         async with open_node(tmp_path, *UNVERIFIED) as node:
             client = await writing(node, ADDS_FIRST)
             client.append("stray", 1)
-            partition(node, 1).log.outage.begin("a test says so")
+            partition(node, 1).log.go_offline("a test says so")
             with pytest.raises(ControlError, match="accounts-1 takes no marker"):
                 await answer(node, AbortHangingRequest(TOPIC, 1, 0, execute=True))
 

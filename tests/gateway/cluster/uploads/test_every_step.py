@@ -28,12 +28,12 @@ CHANGES = ("create", "replace")
 
 
 def _offline(walk: Walk) -> None:
-    walk.plain.log.outage.begin("a test says so")
+    walk.plain.log.go_offline("a test says so")
 
 
 def _both_offline(walk: Walk) -> None:
     _offline(walk)
-    walk.compacted.log.outage.begin("a test says so")
+    walk.compacted.log.go_offline("a test says so")
 
 
 def _reopened(walk: Walk) -> None:

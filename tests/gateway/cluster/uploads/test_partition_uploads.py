@@ -146,7 +146,7 @@ async def test_a_log_that_was_loaded_again_is_not_uploaded_again(scene: Scene) -
     """A full disk takes many logs offline at once; each of them may have gigabytes in the bucket."""
     first = await scene.uploads.upload(scene.log)
     before = await scene.stored()
-    scene.log.outage.begin("the disk is full")
+    scene.log.go_offline("the disk is full")
     scene.log.reopen(NOW_MS)
     again = await scene.uploads.upload(scene.log)
     assert again.manifest.segments == first.manifest.segments
@@ -167,7 +167,7 @@ async def test_other_bytes_of_the_same_size_are_uploaded_after_a_reload(scene: S
     content = path.read_bytes()
     (_, batch), *_ = whole_batches(content)
     path.write_bytes(rewritten(content, batch.size_bytes))
-    scene.log.outage.begin("a test says so")
+    scene.log.go_offline("a test says so")
     scene.log.reopen(NOW_MS)
     third = await scene.uploads.upload(scene.log)
     assert {segment.base: segment.parts for segment in third.manifest.segments}[base] != parts

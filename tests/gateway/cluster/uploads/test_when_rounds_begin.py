@@ -92,7 +92,7 @@ def test_what_a_round_could_not_upload_begins_no_further_rounds(walk: Walk) -> N
     times = _begin(walk)
     walk.append(PartitionKey(PLAIN, 0), 60)
     walk.run(walk.flusher.idle())
-    walk.plain.log.outage.begin("a test says so")
+    walk.plain.log.go_offline("a test says so")
     walk.plain.log.log_end_offset += 1  # records that are not durable keep the upload from its end
     _pass(walk, INTERVAL_S - 10)
     assert walk.coverage.size_bytes > MAX_BYTES

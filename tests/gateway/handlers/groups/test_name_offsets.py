@@ -181,7 +181,7 @@ class TestEveryVersion:
 
     async def test_a_partition_that_is_offline(self, node: Node) -> None:
         await write(node, named("a", 3))
-        partition_of(node).log.outage.reason = "No space left on device"
+        partition_of(node).log.offline_because = "No space left on device"
         for version in VERSIONS:
             error, rows = await offsets(node, version, "a", topics=[(TOPIC, [0])])
             assert error == (NOT_AVAILABLE if version >= 2 else 0)

@@ -11,7 +11,7 @@ from typing import Any
 from seqgate.gateway.handlers.records.produce_answer import PendingAnswer
 from seqgate.gateway.handlers.records.produce_append import STORAGE_ERROR, appended_row
 from seqgate.gateway.protocol.produce_codec import ProduceRow
-from seqgate.gateway.runtime.partitions.waiting import Waiting
+from seqgate.gateway.runtime.partitions.flusher import Waiting
 from seqgate.log import Appended
 
 

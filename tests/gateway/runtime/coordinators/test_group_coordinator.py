@@ -305,7 +305,7 @@ class TestRewrite:
                 rewrite = asyncio.create_task(shards.rewrite(groups.shards.at(0), node.clock))
                 while not disk.waiting:
                     await asyncio.sleep(0)
-                partition.log.outage.begin("a test says so")
+                partition.log.go_offline("a test says so")
             await rewrite
             assert partition.log.segments.bases[0] == 0
             partition.log.reopen(NOW_MS)
@@ -324,7 +324,7 @@ class TestRewrite:
             rewrite = asyncio.create_task(shards.rewrite(loaded, node.clock))
             await asyncio.sleep(0)
             assert partition.log.log_end_offset > 30, "the rewrite must have begun"
-            partition.log.outage.begin("a test says so")
+            partition.log.go_offline("a test says so")
             with pytest.raises(Unavailable):
                 await commit(groups, "group-29", 2)
             partition.log.reopen(NOW_MS)

@@ -24,7 +24,6 @@ from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer, 
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators import transaction_coordinator
 from seqgate.gateway.runtime.operations.operations import Unavailable
-from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Storage, StorageFailed
 from tests.faults.directory_life import ROOT, new_disk
@@ -149,7 +148,7 @@ class TestTransactions:
                 )
             )
             log = partition(node, 0, TRANSACTION_STATE_TOPIC).log
-            assert [header.record_count for header, _ in replay_batches(log, 0)] == [20, 20]
+            assert [header.record_count for header, _ in log.replay_batches(0)] == [20, 20]
 
     async def test_two_producers_that_begin_together_when_the_epochs_are_used_up(
         self, tmp_path: Path

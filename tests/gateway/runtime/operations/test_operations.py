@@ -18,7 +18,6 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.operations.operations import Unavailable
-from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
 from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
@@ -62,7 +61,7 @@ def offsets_log(node: Node) -> Partition:
 
 def batch_sizes(node: Node) -> list[int]:
     """Return how many records each batch of the offsets topic has."""
-    return [header.record_count for header, _ in replay_batches(offsets_log(node).log, 0)]
+    return [header.record_count for header, _ in offsets_log(node).log.replay_batches(0)]
 
 
 async def one_group_for_each_shard(node: Node) -> list[str]:
@@ -185,7 +184,7 @@ class TestManyShards:
                 await asyncio.sleep(0)
                 assert [log.log_end_offset for log in logs] == [1] * at_once + [0] * (len(logs) - at_once)
             assert await outcomes(*first, *later) == [ErrorCode.none] * 2 * len(names)
-            sizes = [[header.record_count for header, _ in replay_batches(log, 0)] for log in logs]
+            sizes = [[header.record_count for header, _ in log.replay_batches(0)] for log in logs]
             assert sizes == [[1, 1]] * at_once + [[2]] * (len(logs) - at_once)
 
     async def test_operations_that_need_no_flush_are_one_turn(self, tmp_path: Path) -> None:
@@ -300,7 +299,7 @@ class TestRefusals:
                 assert await waiting == "joined"
                 groups.shards.ask(groups.shards.at(0), judge(refused), answer)
                 await asyncio.sleep(0)
-                offsets_log(node).log.outage.begin("a test says so")
+                offsets_log(node).log.go_offline("a test says so")
                 with pytest.raises(Unavailable):
                     await refused
 
@@ -339,7 +338,7 @@ class TestRefusals:
                 later = asyncio.create_task(commit(node, "later", 1))
                 await asyncio.sleep(0)
                 assert not during.done()
-                offsets_log(node).log.outage.begin("a test says so")
+                offsets_log(node).log.go_offline("a test says so")
             assert codes([*await during, *await outcomes(later)]) == [ErrorCode.not_coordinator] * 3
             with pytest.raises(Unavailable):
                 await commit(node, "again", 1)

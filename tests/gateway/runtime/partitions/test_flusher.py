@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.flusher import TICKETS_PER_THREAD, Flusher
-from seqgate.gateway.runtime.partitions.waiting import Waiting
+from seqgate.gateway.runtime.partitions.flusher import TICKETS_PER_THREAD, Flusher, Waiting
 from seqgate.log import StorageFailed
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seqgate.gateway.runtime.partitions.log_flusher import replay_batches
 from seqgate.log import Storage
 from seqgate.log.files.data_file import DataFile
 from tests.log.support import fill, flush, open_log
@@ -27,13 +26,13 @@ def test_closed_segments_are_dropped_behind_who_replays_them(tmp_path: Path) -> 
     flush(log)
     assert len(log.segments) > 2
     offsets = []
-    for header, _ in replay_batches(log, 0):
+    for header, _ in log.replay_batches(0):
         assert not storage.forgotten
         offsets.append(header.base_offset)
     assert offsets == list(range(30))
     assert len(storage.forgotten) == len(log.segments) - 1
     assert f"{log.segments.active.base_offset:020}.log" not in storage.forgotten
-    assert [header.base_offset for header, _ in replay_batches(log, 25)] == list(range(25, 30))
+    assert [header.base_offset for header, _ in log.replay_batches(25)] == list(range(25, 30))
 
 
 def test_closed_segments_are_dropped_behind_recovery(tmp_path: Path) -> None:

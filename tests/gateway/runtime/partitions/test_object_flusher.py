@@ -403,7 +403,7 @@ class TestFailures:
         at.append()
         at.run()
         at.append()
-        at.log.outage.begin("a test says so")
+        at.log.go_offline("a test says so")
         at.run()
         assert at.answers == [(0, 1, False)], "it is not known whether the record stays"
         at.log.reopen(NOW_MS)

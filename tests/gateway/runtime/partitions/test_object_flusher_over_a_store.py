@@ -101,7 +101,7 @@ class Life:
                     removal = self.at.loop.create_task(remove(partition, ticket, NOW_MS))
                     self.removals.append((index, removal))
             case "outage":
-                log.outage.begin("a test says so")
+                log.go_offline("a test says so")
                 self.at.loop.run_until_complete(self._reopen(index))
             case "pause":
                 self.at.run(self.chance.choice([0.01, 0.1, 5]))

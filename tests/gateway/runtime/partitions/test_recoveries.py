@@ -28,7 +28,7 @@ async def offline(node: Node) -> Partition:
     partition = node.services.partitions.registry.get("orders", 0)
     assert partition is not None
     assert await partition.persisted(partition.append(batch(), NOW_MS).last_offset)
-    partition.log.outage.begin("a test says so")
+    partition.log.go_offline("a test says so")
     return partition
 
 

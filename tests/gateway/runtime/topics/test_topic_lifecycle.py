@@ -164,8 +164,8 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
         with monkeypatch.context() as patch:
             patch.setattr(names_state, "newest_names", Mock(side_effect=OSError("the disk fails")))
             await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
-        assert partition.log.outage.reason is not None
-        assert "the disk fails" in partition.log.outage.reason
+        assert partition.log.offline_because is not None
+        assert "the disk fails" in partition.log.offline_because
         partition.log.reopen(NOW_MS)
         assert partition.log.record_states.names is not None
         assert append(node) == 1
