@@ -9,11 +9,10 @@ from seqgate.log.directory.log_directory import LogDirectory
 from seqgate.log.durability.durability import (
     CachedDurability,
     Durability,
-    FileRange,
-    FlushTicket,
     LocalDurability,
 )
 from seqgate.log.durability.kept_writes import KeptWrites
+from seqgate.log.durability.unflushed import FileRange, FlushTicket
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import (
     CorruptRecord,
@@ -41,9 +40,9 @@ from seqgate.log.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from seqgate.log.files.data_file import NotCached, Place
 from seqgate.log.files.deletion_queue import DeletionTicket
 from seqgate.log.files.file_names import parse_partition_directory
+from seqgate.log.files.page_cache import NotCached, Place
 from seqgate.log.files.storage import Storage
 from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.recovering import Recovery

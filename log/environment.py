@@ -19,7 +19,7 @@ from seqgate.seq_validator.names import NameBudget, TopicNames
 if TYPE_CHECKING:
     import uuid
 
-    from seqgate.log.files.data_file import DataFile
+    from seqgate.log.files.storage import DataFile
 
 
 class DelayedLimit:

@@ -29,12 +29,11 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from seqgate.log.durability.log_start import LogStart
-from seqgate.log.durability.unflushed import Unflushed
+from seqgate.log.durability.unflushed import LogStart, Unflushed
 from seqgate.log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed, refuse
-from seqgate.log.files.data_file import NO_DESCRIPTORS
 from seqgate.log.files.durable_files import NoRoom
 from seqgate.log.files.file_names import PARTITION_METADATA
+from seqgate.log.files.storage import NO_DESCRIPTORS
 from seqgate.log.format.batch_validation import check_batch
 from seqgate.log.format.end_marker import build_end_marker
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seqgate.log.config import LogConfig
-    from seqgate.log.durability.durability import FlushTicket
+    from seqgate.log.durability.unflushed import FlushTicket
     from seqgate.log.environment import LogEnvironment
     from seqgate.log.format.record_batch import BatchHeader, Buffer
     from seqgate.log.format.records import Record

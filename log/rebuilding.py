@@ -28,11 +28,11 @@ from seqgate.log.directory.stored_logs import (
 from seqgate.log.durability.durability import LocalDurability
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.checkpoints import encode_offsets, encode_partition_metadata
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.durable_files import empty, remove_tree
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from seqgate.log.files.page_cache import SegmentKey
 from seqgate.log.files.sparse_disk import META
+from seqgate.log.files.storage import DataFile
 
 if TYPE_CHECKING:
     import uuid

@@ -15,7 +15,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seqgate.log.durability.log_start import LogStart, LogStartCapture
+from seqgate.log.durability.unflushed import LogStart, LogStartCapture
 from seqgate.log.errors import OffsetOutOfRange
 from seqgate.log.removal.retention_rules import (
     DeletedSegment,
@@ -29,7 +29,7 @@ from seqgate.log.removal.retention_rules import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from seqgate.log.durability.durability import FlushTicket
+    from seqgate.log.durability.unflushed import FlushTicket
     from seqgate.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from seqgate.log.directory.stored_logs import RESIDENCY
-from seqgate.log.files.data_file import without_fetching
-from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
+from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of, without_fetching
 from seqgate.log.files.sparse_disk import Source, SparseDisk
 from seqgate.seq_validator.checksum import crc32c
 

@@ -43,7 +43,6 @@ from seqgate.log.files.checkpoints import (
     decode_partition_metadata,
     encode_offsets,
 )
-from seqgate.log.files.data_file import DataFile, Place
 from seqgate.log.files.disk import FileEntry
 from seqgate.log.files.durable_files import empty, remove_tree
 from seqgate.log.files.file_names import (
@@ -64,7 +63,9 @@ from seqgate.log.files.file_names import (
     parse_offset_name,
     parse_partition_directory,
 )
+from seqgate.log.files.page_cache import Place
 from seqgate.log.files.sparse_disk import META, check_directory_version, read_properties
+from seqgate.log.files.storage import DataFile
 from seqgate.log.recovery.checking import CUT_SUFFIX
 from seqgate.log.segments.damage import DAMAGED_BATCHES
 

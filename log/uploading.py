@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.checkpoints import decode_offsets, encode_offsets
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -23,6 +22,7 @@ from seqgate.log.files.file_names import (
     offset_name,
     parse_offset_name,
 )
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 from seqgate.log.recovery.checking import CUT_SUFFIX
 from seqgate.log.segments.transaction_index import TransactionIndex

@@ -65,7 +65,6 @@ from seqgate.log.compaction.job import (
 from seqgate.log.config import DEFAULT_DECOMPRESSED_BYTES
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord, LogError
-from seqgate.log.files.data_file import DataFile, Place
 from seqgate.log.files.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -74,7 +73,8 @@ from seqgate.log.files.file_names import (
     cleaned_name,
     offset_name,
 )
-from seqgate.log.files.storage import Storage
+from seqgate.log.files.page_cache import Place
+from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.format.batch_validation import (
     StoredRecord,
     delete_horizon_ms,

@@ -28,7 +28,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -40,6 +39,7 @@ from seqgate.log.files.file_names import (
     offset_name,
     parse_offset_name,
 )
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
 from seqgate.log.segments.indexes import SegmentIndexes
 

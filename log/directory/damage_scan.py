@@ -19,7 +19,6 @@ from seqgate.log.directory.stored_logs import RECOVERY_POINTS, WORKERS, peek_sto
 from seqgate.log.durability.durability import LocalDurability
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
 from seqgate.log.files.checkpoints import CorruptCheckpoint, decode_offsets
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.file_names import (
     LOG_START_OFFSET,
     LOG_SUFFIX,
@@ -27,6 +26,7 @@ from seqgate.log.files.file_names import (
     offsets_of,
     parse_partition_directory,
 )
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
 from seqgate.log.segments.damage import DamagedRange, DamageRegister
 from seqgate.log.segments.scan import EVERYWHERE, SegmentScan

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from seqgate.log.directory.stored_logs import LOCK, WORKERS, check_versions
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import IncompatibleFormat
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
 from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
+from seqgate.log.files.storage import DataFile
 from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:

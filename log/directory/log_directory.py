@@ -49,7 +49,8 @@ from seqgate.log.recovery.recovering import Recovery
 from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
-    from seqgate.log.durability.durability import Durability, FlushTicket
+    from seqgate.log.durability.durability import Durability
+    from seqgate.log.durability.unflushed import FlushTicket
     from seqgate.log.files.disk import FileSystemFlush
     from seqgate.log.recovery.load import CleanStop
 

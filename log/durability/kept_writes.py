@@ -13,8 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from seqgate.log.durability.durability import FileRange
-    from seqgate.log.files.data_file import DataFile
+    from seqgate.log.durability.unflushed import FileRange
+    from seqgate.log.files.storage import DataFile
 
 OWNER_SHARE: Final = 2
 """A batch is kept only if the memory that its view holds is at most so many times as large."""

@@ -1,41 +1,139 @@
 """Tracks the part of a partition log that is not durable yet, and makes the tickets that flush this part.
 
-Tracks which bytes of a partition log tickets have taken, where each ticket takes only bytes that no other
-ticket has.
+Where rounds of a durability overlap, tickets become objects, and no byte belongs into two objects. So each
+ticket takes only bytes that no other ticket has, and a log that comes back after an outage must have every byte
+that a ticket took. Otherwise its next batches would get offsets that objects use already.
 
-Tickets of a durability whose rounds overlap become objects, and no byte belongs into two objects. So a log
-that comes back after an outage must have every byte that a ticket took. Otherwise its next batches would get
-offsets that objects use already.
-
-Captures of derived state, which flush tickets write as side files of a partition log.
-
-The log makes a capture on the event loop. The flush that follows persists the log's data first, then writes
-the captures. So no crash leaves a side file that describes batches that the log does not have.
+A ticket carries captures of derived state, which the log makes on the event loop. The flush persists the log's
+data first, then writes the captures as side files. So no crash leaves a side file that describes batches that
+the log does not have.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
 from bisect import bisect_right
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from seqgate.log.durability.durability import FileRange, FlushTicket
 from seqgate.log.errors import StorageFailed
+from seqgate.log.files.checkpoints import encode_offsets
+from seqgate.log.files.file_names import LOG_START_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from seqgate.log.durability.durability import Durability
-    from seqgate.log.files.data_file import DataFile
     from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DataFile, Storage
     from seqgate.log.place import LogPlace
     from seqgate.log.segments.reader import SegmentList
-    from seqgate.log.segments.segment import Segment
 
 
 _FILES_PINNED_AT_ONCE: Final = 64
+SMALL_BYTES: Final = 64 * 1024
+"""The most unflushed data, in one file, with which a flush counts as small."""
+
+
+class FileRange(NamedTuple):
+    """A range of whole batches in one segment file."""
+
+    file: DataFile
+    segment_base: int
+    """The base offset of the segment."""
+    position: int
+    end_position: int
+    """The position after the last byte."""
+    first_offset: int
+    end_offset: int
+    """The offset after the last record."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes in the range, at least one."""
+        return self.end_position - self.position
+
+
+@dataclass(slots=True, eq=False)
+class FlushTicket:
+    """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data,
+    files, directories, captures.
+
+    Committing the ticket (`seqgate.log.durability.durability`) touches no log state. The data files are pinned, so
+    neither the limit of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation`
+    changes nothing when it completes, because the log was reloaded since.
+    """
+
+    place: LogPlace
+    generation: int
+    leader_epoch: int
+    begin_offset: int
+    """The first offset that was not durable when the ticket was made."""
+    end_offset: int
+    """The log end offset when the ticket was made (exclusive)."""
+    active_base_offset: int
+    begin_position: int
+    """The position in the active segment up to which an earlier flush has surely made data durable."""
+    end_position: int
+    """The size of the active segment when the ticket was made, in bytes."""
+    storage: Storage
+    """The storage that holds the files."""
+    data: list[DataFile] = field(default_factory=list)
+    """The segment files that hold the offsets, ascending, pinned by the log."""
+    paths: list[str] = field(default_factory=list)
+    """Files written besides the data, and segment files that are not pinned."""
+    directories: list[str] = field(default_factory=list)
+    """Directories in which names changed."""
+    captures: list[Capture] = field(default_factory=list)
+    last: LogStartCapture | None = None
+    """The capture that is written after everything else: the log start offset of a removal. Flushes have
+    none.
+    """
+    ranges: Sequence[FileRange] = ()
+    """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there
+    are none.
+    """
+
+    @property
+    def size_bytes(self) -> int:
+        """The most bytes of the active segment that are not durable yet."""
+        return self.end_position - self.begin_position
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the ticket has only a few records in one file, so that a flush takes the shortest possible
+        time.
+        """
+        return (
+            self.end_position - self.begin_position <= SMALL_BYTES
+            and len(self.data) == 1
+            and not (self.paths or self.captures or self.last)
+        )
+
+    def is_just_written(self) -> bool:
+        """Return whether all ranges are among the last bytes written, so that they come from memory. Call
+        this on the event loop.
+        """
+        return all(self.storage.was_just_written(part.file, part.position) for part in self.ranges)
+
+    def read(self, part: FileRange, position: int, size_bytes: int) -> bytes:
+        """Return bytes of one of the ranges; any thread may call. Raises OSError, also if the file has fewer
+        bytes.
+        """
+        storage, file = self.storage, part.file
+        content = (
+            storage.read_pinned(file, size_bytes, position)
+            if self.data
+            else storage.read_by_name(file.path, size_bytes, position)
+        )
+        if len(content) != size_bytes:
+            raise OSError(
+                errno.EIO,
+                f"the file has only {len(content)} of {size_bytes} bytes at position {position}",
+                file.path,
+            )
+        return content
 
 
 class Unflushed:
@@ -180,17 +278,16 @@ class Unflushed:
             if not (self.durable_end_offset < log_end_offset or self.has_files or (counts_out and self._out)):
                 return None
             files = [active.file]
-            paths, directories = self._files_for_ticket()
-            captures = [capture for out in self._out for capture in out.captures] + self._captures
+            paths, directories, captures = self._work_for_ticket()
             if self.durable_end_offset < active.base_offset:
                 first = max(0, bisect_right(segments.bases, self.durable_end_offset) - 1)
                 files = [segment.file for segment in segments.segments[first:]]
                 # too many segments to keep open: flush the closed ones by their paths
                 paths = [file.path for file in files[:-_FILES_PINNED_AT_ONCE]] + paths
                 files = files[-_FILES_PINNED_AT_ONCE:]
-            if not self._storage.descriptors.may_pin(len(files)):
+            if not self._storage.descriptors.pin_all(files):
                 paths, files = [file.path for file in files] + paths, []
-        self._pin(files)
+        base_offset, position = self._flushed
         ticket = FlushTicket(
             self.place,
             self.generation,
@@ -198,7 +295,7 @@ class Unflushed:
             self.durable_end_offset,
             log_end_offset,
             active.base_offset,
-            self._flushed_bytes(active),
+            position if base_offset == active.base_offset else 0,
             active.size_bytes,
             self._storage,
             files,
@@ -217,19 +314,18 @@ class Unflushed:
     def _next(
         self, sent: Sent, segments: SegmentList, log_end_offset: int, counts_out: bool
     ) -> tuple[list[DataFile], list[str], list[str], list[Capture], Sequence[FileRange]] | None:
-        """Return what the next ticket has where rounds overlap: files to pin, paths, directories, captures
-        and ranges; None when there is nothing.
+        """Return what the next ticket has where rounds overlap: files, paths, directories, captures
+        and ranges; None when there is nothing. The files are pinned.
         """
         if counts_out:
             if not (self.durable_end_offset < log_end_offset or self.has_files or self._out):
                 return None
-            captures = [capture for out in self._out for capture in out.captures] + self._captures
-            return [], *self._files_for_ticket(), captures, ()
+            return [], *self._work_for_ticket(), ()
         if not (sent.end_offset < log_end_offset or self._captures):
             return None
         ranges = sent.ranges(segments, log_end_offset)
         files = [part.file for part in ranges]
-        if len(files) > _FILES_PINNED_AT_ONCE or not self._storage.descriptors.may_pin(len(files)):
+        if len(files) > _FILES_PINNED_AT_ONCE or not self._storage.descriptors.pin_all(files):
             files = []
         return files, self._paths.copy(), self._directories.copy(), self._captures.copy(), ranges
 
@@ -250,29 +346,15 @@ class Unflushed:
         self._out.append(ticket)
         return ticket
 
-    def _pin(self, files: list[DataFile]) -> None:
-        pinned: list[DataFile] = []
-        try:
-            for file in files:
-                self._storage.descriptors.pin(file)
-                pinned.append(file)
-        except OSError:
-            for file in pinned:
-                self._storage.descriptors.unpin(file)
-            raise
-
-    def _flushed_bytes(self, active: Segment) -> int:
-        """Return the number of bytes of the active segment that are surely durable."""
-        base_offset, position = self._flushed
-        return position if base_offset == active.base_offset else 0
-
-    def _files_for_ticket(self) -> tuple[list[str], list[str]]:
-        """Return (files, directories) that the next ticket must make durable."""
-        paths, directories = self._paths, self._directories
+    def _work_for_ticket(self) -> tuple[list[str], list[str], list[Capture]]:
+        """Return (files, directories, captures) that the next ticket must make durable."""
+        paths, directories, captures = self._paths, self._directories, self._captures
+        for ticket in reversed(self._out):
+            captures = ticket.captures + captures
         for ticket in self._out:
             paths = ticket.paths + paths
             directories = ticket.directories + directories
-        return list(dict.fromkeys(paths)), list(dict.fromkeys(directories))
+        return list(dict.fromkeys(paths)), list(dict.fromkeys(directories)), captures.copy()
 
     def take_back(self, ticket: FlushTicket) -> None:
         """Release the files of a finished ticket, whether it succeeded or failed."""
@@ -448,9 +530,6 @@ class SideFile:
             self._closed = True
 
 
-# Tells whether the durable end of any log has moved, so that nobody looks at every log to find that none has.
-
-
 class DurableEnds:
     """Counts the moves of the durable ends of all logs of a data directory. A new log counts as one."""
 
@@ -458,3 +537,61 @@ class DurableEnds:
 
     def __init__(self) -> None:
         self.moves = 0
+
+
+class LogStart:
+    """The file with the log start offset of one partition, in Kafka's checkpoint format. The offset in it only
+    moves forward.
+
+    Kafka keeps the log start offsets of all partitions in one file and writes that file once a minute. Here
+    each offset is durable before the first segment below it is removed.
+    """
+
+    __slots__ = ("_file", "_key", "_path")
+
+    def __init__(self, directory: str, topic: str, partition: int, durable_offset: int) -> None:
+        """Begin with the offset that the file holds."""
+        self._path = f"{directory}/{LOG_START_OFFSET}"
+        self._key = topic, partition
+        self._file = SideFile(durable_offset)
+
+    def advance(self, offset: int, files: DurableFiles) -> None:
+        """Persist the offset by `files` unless a later offset is durable already. Any thread may call. Does
+        nothing when closed.
+
+        Raises OSError.
+        """
+        self._file.write(offset, lambda: files.replace(self._path, self.content(offset)))
+
+    def content(self, offset: int) -> bytes:
+        """Return what the file holds when the log starts at the offset."""
+        return encode_offsets({self._key: offset})
+
+    def close(self) -> None:
+        """Ignore all further writes, also those of removals in flight.
+
+        Otherwise a write could reach a new log in a directory of the same name.
+        """
+        self._file.close()
+
+
+class LogStartCapture:
+    """A new log start offset. A ticket persists it last, after the derived state from the records to remove."""
+
+    __slots__ = ("_log_start", "_offset")
+
+    def __init__(self, log_start: LogStart, offset: int) -> None:
+        """Create for the file that holds the log start offset, and the new offset."""
+        self._log_start = log_start
+        self._offset = offset
+
+    def write(self, files: DurableFiles) -> None:
+        """Persist the new log start offset. Raises OSError."""
+        self._log_start.advance(self._offset, files)
+
+    def file(self) -> tuple[str, bytes]:
+        """Return the name of the file and its new content, for an object that must have both before `write`."""
+        return LOG_START_OFFSET, self._log_start.content(self._offset)
+
+    def saved(self) -> None:
+        """Do nothing: the removal that made the ticket moves the log start."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from seqgate.log.files.data_file import DataFile
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DataFile, Storage
 
 
 class NoRoom(OSError):

@@ -10,6 +10,8 @@ Which bytes of segment files are on the local disk, in blocks of 1 MiB, when a b
 
 A block is **resident**, or **absent**: a hole of a sparse file, which would read as zeros.
 `seqgate.log.files.sparse_disk` lets nobody read an absent block.
+
+The thread of the event loop must wait neither for the disk nor for a bucket: it gets NotCached instead.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.files.file_names import LOG_SUFFIX, parse_partition_directory
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from seqgate.log.files.storage import Storage
 
 
 TELLS: Final = all(hasattr(os, name) for name in ("RWF_NOWAIT", "preadv", "posix_fadvise", "sendfile"))
@@ -34,6 +39,50 @@ for the run.
 """
 _REFUSALS: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 _one_byte: Final = (bytearray(1),)
+
+
+class Place(NamedTuple):
+    """A range of bytes in a file. A size of 0 stands for the whole file."""
+
+    path: str
+    position: int
+    size_bytes: int
+
+
+class NotCached(Exception):
+    """Reading these places would wait for the disk. This is no OSError, because nothing is wrong with the
+    file.
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        """Take the places that must be read into the page cache first."""
+        super().__init__(places)
+        self.places = places
+
+
+class Refusing(threading.local):
+    """Whether the reads of a thread must not wait for the bucket."""
+
+    is_on = False
+
+
+@contextmanager
+def without_fetching(storage: Storage) -> Iterator[None]:
+    """Let this thread's reads of absent bytes raise NotCached inside of the `with` block. Reads of the local
+    disk wait as ever.
+
+    The block must not await.
+    """
+    if storage.sparse is None:
+        yield
+        return
+    refusing = storage.sparse.refusing
+    before = refusing.is_on
+    refusing.is_on = True
+    try:
+        yield
+    finally:
+        refusing.is_on = before
 
 
 class Untold(Exception):

@@ -23,9 +23,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files import page_cache
-from seqgate.log.files.data_file import NotCached, Place, Refusing
 from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
-from seqgate.log.files.page_cache import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles, is_live
+from seqgate.log.files.page_cache import (
+    BLOCK_BYTES,
+    BLOCKS_EVICTED,
+    NotCached,
+    Place,
+    Refusing,
+    SparseFiles,
+    is_live,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,10 @@
 # ruff: noqa: PTH120 - paths are plain strings here
 """Reads and writes the files of one data directory, on a `Disk` (seqgate.log.files.disk) that makes the system calls.
 
-A `DataFile` is a file name with a descriptor that `Descriptors` (seqgate.log.files.data_file) opens when needed.
+A `DataFile` is a file name with a descriptor that `Descriptors` opens when needed. Few files are open at a time:
+a file is closed when it was not used lately and too many are open (second chance), unless it is pinned. A retired
+file is closed for good, because its name may soon belong to another file.
+
 Tests put a simulated disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`,
 `forget_cached` of a pinned file, `bring_in`, `drop_cached` and the methods that take paths may be called from
 another thread than the owner's. An owner that must not wait for the disk sets `waits` to False while it
@@ -19,18 +22,23 @@ from typing import TYPE_CHECKING, Final
 
 from seqgate.log.errors import DirectoryLocked
 from seqgate.log.files import page_cache
-from seqgate.log.files.data_file import JUST_WRITTEN_BYTES, NEVER, Descriptors, NotCached, Place
 from seqgate.log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
 from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from seqgate.log.files.page_cache import NotCached, Place
 from seqgate.log.files.sparse_disk import SparseDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from seqgate.log.files.data_file import DataFile
     from seqgate.log.files.disk import Disk, FileEntry
     from seqgate.log.format.record_batch import Buffer
 
+CLOSED: Final = -1
+NEVER: Final = 1 << 63
+JUST_WRITTEN_BYTES: Final = 32 << 20
+"""The last 32 MiB written, to all files together, are assumed to be in the page cache."""
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_READ_WRITE: Final = os.O_RDWR | os.O_CLOEXEC
 DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
 """Paths remembered as read into the page cache, directory entry and inode included; the oldest is forgotten.
@@ -425,3 +433,202 @@ def _unlock_all(close: Callable[[int], None], locks: dict[str, int]) -> None:
         with contextlib.suppress(OSError):
             close(descriptor)
     locks.clear()
+
+
+class DataFile:
+    """A data file by name. `Storage` opens and closes its descriptor as needed, unless `pins` is above 0.
+
+    `readers` counts the readers that will read more of the file later. `outlives_name` is True while the
+    retired file stays open for these readers.
+    """
+
+    __slots__ = (
+        "closing",
+        "descriptor",
+        "failed",
+        "outlives_name",
+        "path",
+        "pins",
+        "readers",
+        "recently_used",
+        "retired",
+        "written_after",
+        "written_from",
+    )
+
+    def __init__(self, path: str) -> None:
+        """Take the path, without opening the file."""
+        self.path = path
+        self.descriptor = CLOSED
+        self.pins = 0
+        self.recently_used = False
+        self.closing = False
+        self.failed = False
+        self.retired = False
+        self.readers = 0
+        self.outlives_name = False
+        self.written_from = NEVER
+        """The position from which on this process has recently written the file."""
+        self.written_after = -JUST_WRITTEN_BYTES
+        """The bytes written to all files before that write."""
+
+
+class Descriptors:
+    """The open data files of a `Storage`. All methods raise OSError, and belong to the thread of the
+    storage's owner.
+    """
+
+    __slots__ = ("__weakref__", "_disk", "_open", "_outliving", "_pinned", "limit", "reads_ahead")
+
+    def __init__(self, disk: Disk, limit: int) -> None:
+        """Keep at most `limit` files open; pinned files may exceed the limit."""
+        self._disk = disk
+        self.limit = limit
+        self.reads_ahead = not disk.tells_cached
+        """Whether the kernel may read ahead in files that are opened from now on; see `seqgate.log.files.page_cache`.
+        """
+        self._open: dict[DataFile, None] = {}
+        self._outliving = 0
+        self._pinned = 0
+        weakref.finalize(self, _close_all, disk.close, self._open)
+
+    def __len__(self) -> int:
+        """Return the number of files that are open now."""
+        return len(self._open)
+
+    # --- opening
+
+    def create(self, file: DataFile) -> None:
+        """Create the file empty, or empty it, and open it."""
+        self.release(file)
+        self._adopt(file, self._descriptor_of(file.path, _READ_WRITE | os.O_CREAT | os.O_TRUNC))
+
+    def open(self, file: DataFile) -> int:
+        """Open a closed file and return its descriptor. Raises FileNotFoundError for a retired file."""
+        if file.retired:
+            raise FileNotFoundError(errno.ENOENT, "the file is no longer part of the log", file.path)
+        descriptor = self._descriptor_of(file.path, _READ_WRITE)
+        self._adopt(file, descriptor)
+        return descriptor
+
+    def _descriptor_of(self, path: str, flags: int) -> int:
+        """Open a data file. If the process has no descriptor left, close another data file and try again."""
+        try:
+            return self._disk.open(path, flags, FILE_MODE)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS or not any(not file.pins for file in self._open):
+                raise
+        self._close_least_recently_used(keep=None, down_to=len(self._open) - 1)
+        return self._disk.open(path, flags, FILE_MODE)
+
+    def _adopt(self, file: DataFile, descriptor: int) -> None:
+        if not self.reads_ahead:
+            self._disk.be_asked(descriptor)
+        file.descriptor = descriptor
+        file.recently_used = True
+        file.closing = False
+        self._open[file] = None
+        if len(self._open) > self.limit:
+            self._close_least_recently_used(keep=file)
+
+    def _close_least_recently_used(self, keep: DataFile | None, down_to: int | None = None) -> None:
+        enough = self.limit if down_to is None else down_to
+        for _ in range(2 * len(self._open)):
+            candidate = next(iter(self._open))
+            del self._open[candidate]
+            if candidate is keep or candidate.pins or candidate.recently_used:
+                candidate.recently_used = False
+                self._open[candidate] = None
+                continue
+            descriptor, candidate.descriptor = candidate.descriptor, CLOSED
+            self._disk.close(descriptor)
+            if len(self._open) <= enough:
+                return
+
+    # --- pinning
+
+    def pin_all(self, files: Sequence[DataFile]) -> bool:
+        """Pin all of the files. Return False, without pinning any, where that could exceed the limit."""
+        if self._pinned + len(files) > self.limit:
+            return False
+        for number, file in enumerate(files):
+            if file.descriptor < 0:
+                try:
+                    self.open(file)
+                except OSError:
+                    for pinned in files[:number]:
+                        self.unpin(pinned)
+                    raise
+            self._pinned += not file.pins
+            file.pins += 1
+        return True
+
+    def pin(self, file: DataFile) -> None:
+        """Open the file and keep its descriptor until `unpin`."""
+        if file.descriptor < 0:
+            self.open(file)
+        self._pinned += not file.pins
+        file.pins += 1
+
+    def pin_as(self, file: DataFile, path: str) -> None:
+        """Pin a new file whose bytes still have the name `path`; the caller renames them to the file's own
+        name later.
+        """
+        self._adopt(file, self._descriptor_of(path, _READ_WRITE))
+        self._pinned += 1
+        file.pins = 1
+
+    def unpin(self, file: DataFile) -> None:
+        """Undo one `pin`."""
+        file.pins -= 1
+        self._pinned -= not file.pins
+        if not file.pins and file.closing:
+            self.release(file)
+        elif len(self._open) > self.limit:
+            self._close_least_recently_used(keep=None)
+
+    # --- closing
+
+    def release(self, file: DataFile) -> None:
+        """Close the descriptor, at once or when the last pin is released."""
+        file.closing = file.pins > 0
+        if file.closing or file.descriptor < 0:
+            return
+        self._open.pop(file, None)
+        descriptor, file.descriptor = file.descriptor, CLOSED
+        self._disk.close(descriptor)
+
+    def retire(self, file: DataFile, *, for_readers: bool = False) -> None:
+        """Close the file for good. Its name may soon belong to another file, and a read must never return
+        that file's bytes.
+
+        With `for_readers` readers that have begun may finish, even after the file's name is gone. At most
+        `limit` retired files are kept open for readers; readers of further files fail.
+        """
+        if for_readers and file.readers and self._outliving < self.limit:
+            with contextlib.suppress(OSError):
+                self.pin(file)
+                file.outlives_name = True
+                self._outliving += 1
+        file.retired = True
+        self.release(file)
+
+    def begin_reading(self, file: DataFile) -> None:
+        """Count a reader that will read more of the file later. The reader must call `end_reading` once."""
+        file.readers += 1
+
+    def end_reading(self, file: DataFile) -> None:
+        """Undo one `begin_reading`."""
+        file.readers -= 1
+        if not file.readers and file.outlives_name:
+            file.outlives_name = False
+            self._outliving -= 1
+            self.unpin(file)
+
+
+def _close_all(close: Callable[[int], None], files: dict[DataFile, None]) -> None:
+    """Close all files of descriptors that were garbage-collected."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            close(file.descriptor)
+        file.descriptor = CLOSED

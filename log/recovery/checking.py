@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.checkpoints import encode_leader_epochs
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.file_names import LEADER_EPOCHS, OFFSET_INDEX_SUFFIX, offset_name
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import CONTROL_FLAG
 from seqgate.log.segments.damage import CutBytes, DamagedRange
 from seqgate.log.segments.examination import report

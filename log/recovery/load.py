@@ -22,7 +22,6 @@ from seqgate.log.files.checkpoints import (
     decode_offsets,
     encode_partition_metadata,
 )
-from seqgate.log.files.data_file import NotCached, without_fetching
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DEDUPLICATION_START,
@@ -43,6 +42,7 @@ from seqgate.log.files.file_names import (
     offsets_of,
     parse_offset_name,
 )
+from seqgate.log.files.page_cache import NotCached, without_fetching
 from seqgate.log.recovery.checking import Checking
 from seqgate.log.recovery.producer_recovery import Undecided, load_producers
 from seqgate.log.recovery.transaction_checks import has_sane_index, not_borne_out, rebuild_transaction_indexes

@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
-from seqgate.log.files.data_file import Place
+from seqgate.log.files.page_cache import Place
 from seqgate.log.format.record_batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
@@ -32,8 +32,7 @@ from seqgate.seq_validator.checksum import crc32c
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from seqgate.log.files.data_file import DataFile
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DataFile, Storage
     from seqgate.log.format.record_batch import BatchHeader
 
 

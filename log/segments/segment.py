@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from zlib import crc32
 
 from seqgate.log.errors import CorruptRecord
-from seqgate.log.files.data_file import DataFile, NotCached
 from seqgate.log.files.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -25,6 +24,8 @@ from seqgate.log.files.file_names import (
     offset_name,
     replace,
 )
+from seqgate.log.files.page_cache import NotCached
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
 from seqgate.log.segments.indexes import TIME_ENTRY, SegmentIndexes, has_timestamp
 from seqgate.log.segments.scan import headers, headers_around

@@ -9,7 +9,7 @@ import math
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from seqgate.log.files.data_file import NotCached
+from seqgate.log.files.page_cache import NotCached
 from seqgate.log.format.batch_validation import plain_records, stored_records
 from seqgate.log.format.records import as_int64
 from seqgate.log.segments.indexes import position_for, position_of, start_for_time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from seqgate.log.config import LogConfig
-    from seqgate.log.files.data_file import Place
+    from seqgate.log.files.page_cache import Place
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.segments.segment import Segment, SegmentEnvironment
 

@@ -24,7 +24,7 @@ from seqgate.log.errors import (
     NameUndecided,
     StorageFailed,
 )
-from seqgate.log.files.data_file import NotCached
+from seqgate.log.files.page_cache import NotCached
 from seqgate.log.format.batch_validation import empty_batch, plain_records, rewritten_batch, stored_records
 from seqgate.log.format.record_batch import NO_TIMESTAMP, parse_header
 from seqgate.log.state.delays import NEVER_DUE, NOTHING_DUE_LATER, REPLAY_BYTES, Delays

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator
 
 from seqgate.gateway.runtime.partitions.cold_reads import BLOCK_BYTES
-from seqgate.log.files.data_file import DataFile, NotCached, Place
-from seqgate.log.files.storage import Storage
+from seqgate.log.files.page_cache import NotCached, Place
+from seqgate.log.files.storage import DataFile, Storage
 
 
 class ColdStorage(Storage):

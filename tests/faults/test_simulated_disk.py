@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import DirectoryLocked, LocalDurability, Storage
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.disk import Disk, SystemDisk
+from seqgate.log.files.storage import DataFile
 from tests.faults.disk_contents import Enumeration
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import PowerCut, SimulatedDisk, SimulatedProcess

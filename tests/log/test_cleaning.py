@@ -12,7 +12,7 @@ from seqgate.log import InvalidRecord, LogConfig, PartitionLog, Storage
 from seqgate.log.cleaning import begin_swap, cleanable, fail_swap, finish_swap, replace_sources
 from seqgate.log.compaction.swap import SwapTicket
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.files.data_file import Place
+from seqgate.log.files.page_cache import Place
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, append_end_marker, delete_records, flush, open_log
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import CachedDurability, Durability, LocalDurability, LogDirectory, Storage
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.file_names import LOG_SUFFIX
+from seqgate.log.files.storage import DataFile
 from seqgate.log.rebuilding import RebuiltDirectory
 from tests.log.support import NOW_MS, SMALL, fill, flush
 

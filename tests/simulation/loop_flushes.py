@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from seqgate.log import FlushTicket, LocalDurability, Storage
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from tests.simulation.loop import SimulatedLoop
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from seqgate.log import Storage
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 
 PATIENCE_S = 60.0
 

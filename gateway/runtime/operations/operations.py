@@ -393,7 +393,6 @@ class Operations(Generic[S]):
         self._on_write = on_write
         self._asked: dict[LoadedShard[S], list[_Asked]] = {}
         self._scheduled = False
-        flusher.after_round.append(self._flush_finished)
 
     async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
         """Carry out an operation in the shard's next round; return its answer once the answer is durable.
@@ -419,7 +418,9 @@ class Operations(Generic[S]):
         asked = self._asked.get(loaded)
         if asked is None:
             self._asked[loaded] = [_Asked(operation, answered, noted)]
-            if not self._scheduled and not (self._flusher.is_flushing and loaded.awaits_flush):
+            if self._flusher.is_flushing and loaded.awaits_flush:
+                self._flusher.after_next_round[self._flush_finished] = None
+            else:
                 self._schedule()
         else:
             asked.append(_Asked(operation, answered, noted))
@@ -486,7 +487,9 @@ class Operations(Generic[S]):
         room = 0 if self._flusher.is_flushing else self._flusher.logs_per_round
         for loaded in list(self._asked):
             if room <= 0 and loaded.awaits_flush:
-                continue  # a batch written now would not become durable sooner: let it grow until `_flush_finished`
+                # A batch written now would not become durable sooner: let it grow until `_flush_finished`.
+                self._flusher.after_next_round[self._flush_finished] = None
+                continue
             asked = self._asked.pop(loaded, ())
             if asked and not loaded.partition.is_persisted(self._run_round(loaded, asked)):
                 room -= 1

@@ -68,8 +68,6 @@ class ColdReads:
         self._flusher = flusher
         self._has_turn = True
         """Whether one block may be read although a flush round is under way."""
-        if flusher is not None:
-            flusher.after_round.append(self._take_turn)
         self._thread_count = threads
         self._workers: Workers[Load | Place] | None = None
         self._blocks_kept = max(1, cache_bytes // BLOCK_BYTES)
@@ -275,6 +273,7 @@ class ColdReads:
             self._start_fetches(self._fetcher)
         while self._disk.has_next:
             if self._flusher is not None and self._flusher.is_flushing:
+                self._flusher.after_next_round[self._take_turn] = None
                 if not self._has_turn:
                     return
                 self._has_turn = False

@@ -76,6 +76,8 @@ class LogFlusher(Protocol):
     after_round: list[Callable[[], None]]
     """Called after all requests that waited for a round are resolved, so that their answers leave together.
     """
+    after_next_round: dict[Callable[[], None], None]
+    """Called before `after_round` at the end of the next round only, in the order of the entries."""
     disk_is_busy: bool
     """Whether cold reads use the disk right now."""
     inline_limit_s: float
@@ -190,9 +192,11 @@ class FlushRound:
         be written.
         """
 
-    def finish(self, after_round: Iterable[Callable[[], None]]) -> int:
+    def finish(
+        self, after_round: Iterable[Callable[[], None]], after_next_round: dict[Callable[[], None], None]
+    ) -> int:
         """Complete or fail every ticket, notify the logs' owners, answer the waiting requests, and then call
-        `after_round`.
+        `after_next_round`, emptied, and `after_round`.
 
         Return how many tickets failed.
         """
@@ -220,7 +224,9 @@ class FlushRound:
                 waiting.resolve()
             except Exception:
                 logger.exception("an answer that waited for a flush failed")
-        for finished in after_round:
+        once = list(after_next_round)
+        after_next_round.clear()
+        for finished in (*once, *after_round):
             try:
                 finished()
             except Exception:
@@ -360,12 +366,8 @@ class Flusher:
         """Whether in the running round a single request waits for a single small file."""
         self._scheduled = False
         self.after_round: list[Callable[[], None]] = []
-        """Called after all requests that waited for a round are resolved, so that their answers leave
-        together.
-        """
+        self.after_next_round: dict[Callable[[], None], None] = {}
         self.disk_is_busy = False
-        """Whether reads of uncached records use the disk right now, so that a quick flush can't be expected.
-        """
         self.rounds = 0
         self.failures = 0
         self.round_times = Durations()
@@ -508,7 +510,7 @@ class Flusher:
         current = self._running
         assert current is not None
         self._running = None
-        self.failures += current.finish(self.after_round)
+        self.failures += current.finish(self.after_round, self.after_next_round)
         self.round_times.add(self._machine.seconds() - current.begun_s)
         if self._dirty:
             if not self._scheduled:

@@ -108,6 +108,7 @@ class ObjectFlusher:
         """Called once with the reason when `give_up` is called."""
         self._idle = IdleWaiters(lambda: not (self._rounds or self._is_gathering))
         self.after_round: list[Callable[[], None]] = []
+        self.after_next_round: dict[Callable[[], None], None] = {}
         self.disk_is_busy = False
         self.inline_limit_s = 0.0
         self.rounds = 0
@@ -360,7 +361,7 @@ class ObjectFlusher:
 
     def _finish(self, current: ObjectRound) -> None:
         flush = current.flush
-        self.failures += flush.finish(self.after_round)
+        self.failures += flush.finish(self.after_round, self.after_next_round)
         self.round_times.add(self._machine.seconds() - flush.begun_s)
         self._unwritten.settled(current.size_bytes)
         for ticket, done in current.commits:

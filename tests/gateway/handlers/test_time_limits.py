@@ -28,7 +28,7 @@ from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
 from seqgate.gateway.runtime.loop import slices
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.log import Storage
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from tests.gateway.handlers.requests import alter, create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch

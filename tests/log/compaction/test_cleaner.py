@@ -9,7 +9,8 @@ import pytest
 
 from seqgate.log import CorruptRecord, LogConfig, Storage
 from seqgate.log.compaction.job import JobLimits
-from seqgate.log.files.data_file import DataFile, Place
+from seqgate.log.files.page_cache import Place
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import DELETE_HORIZON_FLAG
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, flush, open_log

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import LocalDurability, Storage
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from tests.faults.directory_life import ROOT, new_disk
 
 

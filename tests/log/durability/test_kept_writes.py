@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seqgate.log import CachedDurability, FileRange, KeptWrites, LogEnvironment, Storage
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from tests.log.support import fill, open_log
 
 FILE = DataFile("flights-0/00000000000000000000.log")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import Storage, StorageFailed
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import Buffer
 from seqgate.log.segments.segment import Segment
 from seqgate.seq_validator import ProducerTable

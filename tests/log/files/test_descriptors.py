@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import Storage
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.disk import SystemDisk
+from seqgate.log.files.storage import DataFile
 
 
 def files(tmp_path: Path, count: int) -> list[DataFile]:
@@ -39,7 +39,7 @@ class TestOpenFiles:
             storage.create(file)
             storage.write(file, (b"%d" % number,), 0)
         assert [storage.read(file, 9, 0) for file in listed] == [b"0", b"1", b"2"]
-        assert not storage.descriptors.may_pin(storage.descriptors.limit + 1)
+        assert not storage.descriptors.pin_all(listed[:1] * (storage.descriptors.limit + 1))
         for file in (file for file in listed if file.descriptor >= 0):
             storage.descriptors.pin(file)
         closed = next(file for file in listed if file.descriptor < 0)
@@ -53,13 +53,14 @@ class TestOpenFiles:
             storage.create(file)
         storage.descriptors.pin(first)
         storage.descriptors.pin(first)
-        assert (storage.descriptors.may_pin(1), storage.descriptors.may_pin(2)) == (True, False)
-        storage.descriptors.pin(second)
-        assert not storage.descriptors.may_pin(1)
+        assert not storage.descriptors.pin_all([first, second])
+        assert (first.pins, second.pins) == (2, 0)
+        assert storage.descriptors.pin_all([second])
+        assert not storage.descriptors.pin_all([first])
         storage.descriptors.unpin(first)
-        assert not storage.descriptors.may_pin(1)
+        assert not storage.descriptors.pin_all([first])
         storage.descriptors.unpin(first)
-        assert storage.descriptors.may_pin(1)
+        assert storage.descriptors.pin_all([first])
 
     def test_recently_used_ones_stay(self, tmp_path: Path) -> None:
         storage = Storage(max_open_files=3)

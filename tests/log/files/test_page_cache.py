@@ -10,7 +10,7 @@ import pytest
 
 from seqgate.log import NotCached, Place, Storage
 from seqgate.log.files import page_cache
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 
 SIZE = 300_000
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.log import NotCached, Place, Storage
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.disk import SystemDisk
 from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile
 from seqgate.log.files.sparse_disk import SparseDisk
+from seqgate.log.files.storage import DataFile
 from tests.faults.simulated_disk import SimulatedDisk
 
 KEY = SegmentKey(uuid.UUID(int=7), 0, 0)

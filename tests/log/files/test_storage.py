@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import DirectoryLocked, Storage
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.disk import SystemDisk
+from seqgate.log.files.storage import DataFile
 
 
 def files(tmp_path: Path, count: int) -> list[DataFile]:

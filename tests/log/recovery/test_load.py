@@ -7,8 +7,8 @@ import pytest
 
 from seqgate.log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage
 from seqgate.log.files.checkpoints import encode_offsets
-from seqgate.log.files.data_file import DataFile
 from seqgate.log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
+from seqgate.log.files.storage import DataFile
 from seqgate.log.recovery.load import CleanStop
 from seqgate.log.state.leader_epochs import LeaderEpochs
 from tests.faults.disk_faults import FaultRates

@@ -10,7 +10,7 @@ import pytest
 
 from seqgate.log import NotCached, Place, Storage, StorageFailed
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from tests.log.state.test_delays import CONFIG, again, batch, waiting
 from tests.log.support import NOW_MS, open_log
 

@@ -8,7 +8,7 @@ from typing import Any
 from seqgate.gateway.handlers.records import produce
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Appended, FlushTicket, LocalDurability, Storage, retention
-from seqgate.log.durability.log_start import LogStart
+from seqgate.log.durability.unflushed import LogStart
 from seqgate.log.partition_log import PartitionLog
 from tests.simulation.planted.fault import Change, fault, fault_in
 

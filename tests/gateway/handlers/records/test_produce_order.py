@@ -24,7 +24,7 @@ from seqgate.gateway.handlers.records.produce_order import Refusals
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
 from seqgate.gateway.protocol.produce_codec import produce_reader
 from seqgate.gateway.server.dispatcher import Dispatcher
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node

@@ -23,7 +23,7 @@ from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.topic_lifecycle import java_hash
 from seqgate.log import Storage
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.held_disk import HeldDisk

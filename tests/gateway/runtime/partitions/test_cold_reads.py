@@ -251,10 +251,11 @@ class Flushes:
     def __init__(self) -> None:
         self.is_flushing = False
         self.disk_is_busy = False
-        self.after_round: list[Callable[[], None]] = []
+        self.after_next_round: dict[Callable[[], None], None] = {}
 
     def end_round(self) -> None:
-        for told in self.after_round:
+        for told in list(self.after_next_round):
+            del self.after_next_round[told]
             told()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seqgate.log import Storage
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from tests.log.support import fill, flush, open_log
 
 

@@ -11,7 +11,7 @@ import pytest
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.upkeep.disk_room import CHECKS_BETWEEN_TRIES
 from seqgate.log import Recovery, Storage, StorageFailed
-from seqgate.log.files.data_file import DataFile
+from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
