@@ -1,7 +1,7 @@
 """Starts the compaction of a partition log, and swaps the cleaned segments in.
 
-Another process does the cleaning (`seqgate.log.compaction.cleaner`). All functions here run in the thread of the log
-and return quickly. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
+Another process does the cleaning (`seqgate.log.compaction.cleaner`). All functions here run in the thread of
+the log and return quickly. Source of the rules: Kafka's `LogCleanerManager`, `UnifiedLog.replaceSegments`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from seqgate.log.errors import StorageFailed
 from seqgate.log.files.file_names import LOG_SUFFIX
 from seqgate.log.removal.retention_rules import remove_segments
 from seqgate.log.segments.segment import Segment
-from seqgate.log.segments.transaction_index import aborted_from
 
 if TYPE_CHECKING:
     from seqgate.log.compaction.job import Cleanable, CleanedSegment, JobLimits
@@ -96,7 +95,7 @@ def begin_cleaning(
     end_offset = found.first_uncleanable_offset
     segments, config = log.segments, log.config
     with log.reading():
-        aborted_later = aborted_from(segments, end_offset, end_offset)
+        aborted_later = segments.aborted_from(end_offset, end_offset)
     job = CleaningJob(
         directory=log.directory,
         token=token,

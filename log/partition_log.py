@@ -5,8 +5,8 @@ advances log_end_offset. No other append can come between these steps. Written d
 `FlushTicket` moves `recovery_point`, and the owner moves `high_watermark`. After a failed write or flush the
 log is offline until `reopen`.
 
-    segments       the files of batches and their indexes     unflushed      what is not durable yet, and its tickets
-    producers      sequences, judged in `append`              transactions   open ones, last stable offset
+    segments       the files of batches and their indexes   unflushed      what is not durable yet, its tickets
+    producers      sequences, judged in `append`            transactions   open ones, last stable offset
     record_states  what records ask for: names and delays
 
 Measures and look-ups read the indexes and a few batch headers, never record data. An offset before the log
@@ -42,12 +42,9 @@ from seqgate.log.log_lists import LogLists
 from seqgate.log.place import LogPlace
 from seqgate.log.recovery.load import clean_stop, is_as, load_log, new_log, new_metadata
 from seqgate.log.recovery.recovering import Recovery
-from seqgate.log.segments import time_lookup, transaction_index
-from seqgate.log.segments.indexes import position_before, position_of, start_for_time
 from seqgate.log.segments.reader import SegmentList
 from seqgate.log.segments.scan import Appended, ReadResult
 from seqgate.log.segments.segment import Segment
-from seqgate.log.segments.transaction_index import add_aborted
 from seqgate.log.state.leader_epochs import LeaderEpochFile
 from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
 from seqgate.log.state.record_states import RecordStates
@@ -268,7 +265,7 @@ class PartitionLog:
                 if batch.attributes & TRANSACTIONAL_FLAG:
                     aborted = self.transactions.fold_in(batch, view, now_ms, self.high_watermark)
                     if aborted is not None:
-                        add_aborted(segments, aborted)
+                        segments.add_aborted(aborted)
                 else:
                     self.producers.update(batch, base_offset, now_ms)
             self.log_end_offset = last_offset + 1
@@ -358,7 +355,8 @@ class PartitionLog:
         is_too_large = active.size_bytes > _LARGEST - batch.size_bytes
         if active.size_bytes and (is_too_large or last_offset - active.base_offset > _LARGEST):
             raise StorageFailed(
-                f"{active.file.path} is full, and the next segment must wait for the log's first flush; retry "
+                f"{active.file.path} is full, and the next segment must wait for the log's first flush; "
+                "retry "
                 "later"
             )
 
@@ -461,7 +459,8 @@ class PartitionLog:
             yield from iterate_records(batch)
 
     def replay_batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises LogError.
+        """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises
+        LogError.
 
         State is replayed from sound batches only: a damaged one ends the replay with CorruptRecord.
         """
@@ -645,7 +644,7 @@ class PartitionLog:
             return 0
         segments = self.segments.holding(offset)
         with self.reading():
-            position = position_of(segments[0], offset, segments[0].size_bytes)
+            position = segments[0].position_of(offset, segments[0].size_bytes)
         return sum(segment.size_bytes for segment in segments) - position
 
     def newest_timestamp_at(self, offset: int) -> int | None:
@@ -694,7 +693,7 @@ class PartitionLog:
         segment.
         """
         segment = self.segments.segments[number]
-        older = start_for_time(segment, before_ms - 1)
+        older = segment.start_for_time(before_ms - 1)
         # The time index entry says: all batches up to this offset, inclusive, are older.
         if older and segment.base_offset + older >= offset:
             reached = max(reached, segment.base_offset + older + 1)
@@ -727,7 +726,7 @@ class PartitionLog:
     def _first_at(self, number: int, wanted: int) -> int:
         """Return the base offset of the segment's first batch at the position `wanted` or after it."""
         segment = self.segments.segments[number]
-        start = position_before(segment, wanted)
+        start = segment.position_before(wanted)
         for position, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
             if position >= wanted:
                 return max(batch.base_offset, self.log_start_offset)
@@ -745,9 +744,7 @@ class PartitionLog:
         """Return the first record whose timestamp is not before `timestamp_ms`. Raises LogError."""
         self.check_online()
         with self.reading():
-            return time_lookup.first_not_before(
-                self.environment, self.config, self.segments.segments, timestamp_ms, self.log_start_offset
-            )
+            return self.segments.first_not_before(self.config, timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
         """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises
@@ -755,7 +752,7 @@ class PartitionLog:
         """
         self.check_online()
         with self.reading():
-            return time_lookup.first_of_largest(self.environment, self.config, self.segments.segments)
+            return self.segments.first_of_largest(self.config)
 
     def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
         """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for
@@ -767,7 +764,7 @@ class PartitionLog:
             return []
         self.check_online()
         with self.reading():
-            return transaction_index.aborted_in(self.segments, offset, region, self.log_end_offset)
+            return self.segments.aborted_in(offset, region, self.log_end_offset)
 
     # --- markers
 

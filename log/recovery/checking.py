@@ -28,7 +28,6 @@ from seqgate.log.files.file_names import LEADER_EPOCHS, OFFSET_INDEX_SUFFIX, off
 from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import CONTROL_FLAG
 from seqgate.log.segments.damage import CutBytes, DamagedRange
-from seqgate.log.segments.examination import report
 from seqgate.log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
 from seqgate.log.segments.segment import Segment
 
@@ -175,7 +174,7 @@ class Checking:
         for found in damage:
             earlier = known.get(found.position)
             if earlier is None:
-                report(segment, found)
+                segment.log_damage(found)
                 self._found_damage = True
                 noted.append(found)
             else:

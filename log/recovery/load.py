@@ -1,8 +1,8 @@
 """Loads the state of a partition from its files.
 
 After a clean stop no record data is read. After a crash every batch from the segment of the recovery point on
-is checked by its CRC: see `seqgate.log.recovery.checking`. Batches are persisted before clients may read them.
-Source: Kafka's `LogLoader`.
+is checked by its CRC: see `seqgate.log.recovery.checking`. Batches are persisted before clients may read
+them. Source: Kafka's `LogLoader`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from seqgate.log.files.file_names import (
 from seqgate.log.files.page_cache import NotCached, without_fetching
 from seqgate.log.recovery.checking import Checking
 from seqgate.log.recovery.producer_recovery import Undecided, load_producers
-from seqgate.log.recovery.transaction_checks import has_sane_index, not_borne_out, rebuild_transaction_indexes
+from seqgate.log.recovery.transaction_checks import not_borne_out, rebuild_transaction_indexes
 from seqgate.log.segments.segment import Segment
 from seqgate.log.state.delays import check_delayed_snapshot
 from seqgate.log.state.leader_epochs import LeaderEpochs
@@ -271,7 +271,7 @@ class _Loader:
         doubted = [
             segment
             for segment, end_offset in zip(self.segments, self.end_offsets(), strict=True)
-            if segment.base_offset in doubtful or not has_sane_index(segment, end_offset)
+            if segment.base_offset in doubtful or not segment.aborts.are_sane(segment.base_offset, end_offset)
         ]
         if doubted:
             self._rebuild_transaction_indexes(doubted, undecided)

@@ -21,11 +21,10 @@ from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from seqgate.log.segments.damage import NO_TRANSACTION, DamagedRange
-from seqgate.log.segments.indexes import position_of
 from seqgate.log.state.producer_snapshots import restore_newest, write_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from seqgate.log.config import LogConfig
     from seqgate.log.environment import LogEnvironment
@@ -94,8 +93,8 @@ def _replay(
 ) -> None:
     update = producers.update
     try:
-        position = position_of(segment, start, segment.size_bytes) if start > segment.base_offset else 0
-        for part in parts_of(segment, position):
+        position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
+        for part in segment.parts(position):
             if isinstance(part, DamagedRange):
                 if part.end_offset > start:
                     undecided.passed_by_producers(part, producers)
@@ -126,27 +125,6 @@ def _replay_marker(data: bytes, batch: BatchHeader, producers: ProducerTable, no
             timestamp=batch.max_timestamp,
             now_ms=now_ms,
         )
-
-
-# Iterates over a segment for a replay: batches, with the damaged ranges between them in order.
-
-
-def parts_of(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-    """Yield (position, header) of each batch from `position` on, and the damaged ranges. Raises
-    CorruptRecord, OSError.
-    """
-    if not segment.damage:
-        return segment.batches(position, segment.size_bytes)
-    return _around_damage(segment, position)
-
-
-def _around_damage(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-    ahead = [found for found in segment.damage if found.position >= position]
-    for at, batch in segment.batches(position, segment.size_bytes):
-        while ahead and ahead[0].position < at:
-            yield ahead.pop(0)
-        yield at, batch
-    yield from ahead
 
 
 class Undecided:

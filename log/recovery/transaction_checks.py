@@ -23,9 +23,7 @@ from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import TRANSACTION_INDEX_SUFFIX
 from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import crc_matches
-from seqgate.log.recovery.producer_recovery import parts_of
 from seqgate.log.segments.damage import DamagedRange
-from seqgate.log.segments.indexes import position_of
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
 from seqgate.log.state.producer_snapshots import restore_newest
 from seqgate.log.state.transactions import OngoingTransactions
@@ -118,7 +116,7 @@ def _batch_of(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
     """Return the position and header of the first batch that ends at `offset` or later. Raises CorruptRecord,
     OSError.
     """
-    position = position_of(segment, offset, segment.size_bytes)
+    position = segment.position_of(offset, segment.size_bytes)
     header = segment.header_at(position)
     return (position, header) if header is not None else None
 
@@ -128,17 +126,6 @@ def _is_damaged(segment: Segment, position: int, batch: BatchHeader) -> bool:
 
 
 _EVERYWHERE: Final = 2**63 - 1
-
-
-def has_sane_index(segment: Segment, end_offset: int) -> bool:
-    """Return whether the segment has no aborted transactions, or a readable and plausible transaction index."""
-    if not segment.aborts.has_any:
-        return True
-    try:
-        return segment.aborts.index().is_sane(segment.base_offset, end_offset)
-    except OSError as error:
-        _logger.warning("%s can't be read and is rebuilt: %s", segment.path(TRANSACTION_INDEX_SUFFIX), error)
-        return False
 
 
 def rebuild_transaction_indexes(
@@ -201,7 +188,11 @@ def _known_in_damage(segment: Segment) -> list[AbortedTransaction] | None:
     """Return the aborts that the segment's present index has in damaged ranges; None without a plausible
     index.
     """
-    if not segment.damage or not segment.aborts.has_any or not has_sane_index(segment, _EVERYWHERE):
+    if (
+        not segment.damage
+        or not segment.aborts.has_any
+        or not segment.aborts.are_sane(segment.base_offset, _EVERYWHERE)
+    ):
         return None
     return [
         aborted
@@ -232,7 +223,7 @@ class _Follower:
         `known` are the aborts whose markers are damaged; None when they are unknown.
         """
         try:
-            for part in parts_of(segment):
+            for part in segment.parts():
                 if isinstance(part, DamagedRange):
                     if part.end_offset > start:
                         self._pass(segment, part, known, is_noted=is_noted)
@@ -246,7 +237,7 @@ class _Follower:
                     self._first_offsets[batch.producer_id] = batch.base_offset
                     self._ongoing.begin(batch.producer_id, batch.base_offset)
         except CorruptRecord as error:
-            _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400 - needs no traceback
+            _logger.error("aborted transactions may be missing: %s", error)
 
     def _pass(
         self,

@@ -7,21 +7,9 @@ the segment or closes, and rebuilds them after a crash. Indexes of closed segmen
 and kept in an `IndexCache` of bounded size.
 Source: Kafka's `OffsetIndex`, `TimeIndex`.
 
-Checks index entries against the batches before use, because Kafka's index files have no checksums.
-
-An offset index entry points to the batch that ends with its offset. A time index entry gives the timestamp of
-the batch that ends with its offset. A flipped bit in an entry could make a read begin in the middle of a
-batch, skip records, or make retention delete a young segment as an old one. So each used entry is compared
-with the batch's header. If they differ, both indexes are rebuilt.
-
-Finds positions in one segment file by the offset index and the batch headers.
-
-Positions are in bytes. All functions raise CorruptRecord at a header that can't be right, OSError, NotCached.
-
-Indexes that were rebuilt while the log serves, until a thread has written them.
-
-A reader that finds a damaged index rebuilds both indexes of the segment and uses them at once, from memory.
-The damaged files stay until `write` replaces each of them atomically. So the event loop never waits for these
+`RebuiltIndexes` has the indexes that were rebuilt while the log serves, until a thread has written them. A
+reader that finds a damaged index rebuilds both indexes of the segment and uses them at once, from memory. The
+damaged files stay until `write` replaces each of them atomically. So the event loop never waits for these
 files, and no crash leaves a short index: a short time index would understate the newest timestamp, and
 retention would delete a young segment as an old one.
 """
@@ -36,16 +24,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from seqgate.log.errors import CorruptRecord
-from seqgate.log.format.record_batch import MAGIC, crc_matches
-from seqgate.log.segments.damage import range_at, range_holding
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.segments.segment import Segment as SegmentSegment
 
 _logger = logging.getLogger(__name__)
 
@@ -210,136 +192,6 @@ class IndexCache(Generic[Index]):
         indexes = self._indexes.pop(path, None)
         if indexes is not None:
             self.size_bytes -= indexes.size_bytes
-
-
-_CHUNK_BYTES: Final = 4096
-
-
-class Segment(Protocol):
-    """The parts of a segment that a check of its indexes needs."""
-
-    base_offset: int
-    size_bytes: int
-
-    def indexes(self) -> SegmentIndexes:
-        """Return both indexes."""
-
-    def mend_indexes(self) -> None:
-        """Rebuild both indexes from the batches."""
-
-    def header_at(self, position: int) -> BatchHeader | None:
-        """Return the header of the batch at a position; None when there is none."""
-
-    def batches(self, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the batches between two positions with their positions."""
-
-
-def checked_entry(
-    segment: Segment, find: Callable[[SegmentIndexes], tuple[int, int] | None]
-) -> tuple[int, int] | None:
-    """Return the offset index entry that `find` selects, after checking it. Raises OSError, NotCached,
-    CorruptRecord.
-
-    Returns None also when the batches themselves are damaged: batches before the damage can be read from the
-    segment's start.
-    """
-    entry = find(segment.indexes())
-    if entry is None or _bears_out(segment, *entry):
-        return entry
-    try:
-        segment.mend_indexes()
-    except CorruptRecord:
-        return None
-    return find(segment.indexes())
-
-
-def start_for_time(segment: Segment, timestamp_ms: int) -> int:
-    """Return the relative offset from which on to search for a timestamp later than `timestamp_ms`.
-
-    Raises OSError, NotCached, CorruptRecord.
-    """
-    timestamp, relative_offset = segment.indexes().time_entry_for(timestamp_ms)
-    if timestamp < 0 or has_timestamp(segment, segment.indexes(), timestamp, relative_offset):
-        return relative_offset
-    try:
-        segment.mend_indexes()
-    except CorruptRecord:
-        return 0
-    return segment.indexes().time_entry_for(timestamp_ms)[1]
-
-
-def has_timestamp(segment: Segment, indexes: SegmentIndexes, timestamp: int, relative_offset: int) -> bool:
-    """Return whether a batch ends with the offset and has this largest timestamp. Raises OSError, NotCached."""
-    entry = indexes.entry_for(relative_offset)
-    if entry is not None and not _bears_out(segment, *entry):
-        return False
-    wanted = segment.base_offset + relative_offset
-    try:
-        for _, batch in segment.batches(entry[1] if entry else 0, segment.size_bytes, _CHUNK_BYTES):
-            if batch.last_offset >= wanted:
-                return batch.last_offset == wanted and batch.max_timestamp == timestamp
-    except CorruptRecord:
-        pass
-    return False
-
-
-def _bears_out(segment: Segment, relative_offset: int, position: int) -> bool:
-    batch = segment.header_at(position)
-    if batch is None:
-        return False
-    return batch.magic == MAGIC and 0 <= batch.base_offset - segment.base_offset <= relative_offset
-
-
-def position_of(segment: SegmentSegment, offset: int, end: int) -> int:
-    """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies
-    beyond.
-    """
-    damaged = range_holding(segment.damage, offset) if segment.damage else None
-    if damaged is not None:
-        return min(damaged.position, end)
-    start = position_for(segment, offset - segment.base_offset)
-    for position, batch in segment.batches(start, end, _CHUNK_BYTES):
-        if batch.last_offset >= offset:
-            if batch.base_offset != offset and not _is_borne_out(segment, position, batch, offset):
-                raise CorruptRecord(f"{segment.file.path} is damaged at position {position}")
-            return position
-    return end
-
-
-def _is_borne_out(segment: SegmentSegment, position: int, batch: BatchHeader, offset: int) -> bool:
-    """Return whether a batch found for an offset inside of it can be right: the next batch begins at a later
-    offset.
-    """
-    behind = position + batch.size_bytes
-    if segment.damage and range_at(segment.damage, behind) is not None:
-        return True
-    after = segment.header_at(behind) if behind < segment.size_bytes else None
-    if after is not None:
-        return after.is_plausible and after.base_offset > batch.last_offset
-    if batch.base_offset > offset:
-        return True
-    whole = memoryview(segment.read_at(position, batch.size_bytes))
-    return len(whole) == batch.size_bytes and crc_matches(batch, whole)
-
-
-def position_for(segment: SegmentSegment, relative_offset: int) -> int:
-    """Return the position of a batch at or before the one that holds the offset."""
-    entry = checked_entry(segment, lambda indexes: indexes.entry_for(relative_offset))
-    return entry[1] if entry is not None else 0
-
-
-def position_before(segment: SegmentSegment, position: int) -> int:
-    """Return the position of a batch at or before `position`."""
-    entry = checked_entry(segment, lambda indexes: indexes.entry_before(position))
-    return entry[1] if entry is not None else 0
-
-
-def offset_after(segment: SegmentSegment, position: int) -> int | None:
-    """Return the last relative offset of the first indexed batch at or after `position`; None without such an
-    entry.
-    """
-    entry = checked_entry(segment, lambda indexes: indexes.entry_after(position))
-    return entry[0] if entry is not None else None
 
 
 MAX_WAITING_BYTES: Final = 64 * 1024 * 1024

@@ -1,31 +1,39 @@
-"""Finds batches across the segments of one partition, and remembers the positions where readers and the
-newest flush ended.
+"""The segments of one partition log, in order: finds batches across them, by offset and by time, and
+remembers the positions where readers and the newest flush ended.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
+from seqgate.log.files.page_cache import NotCached
+from seqgate.log.format.batch_validation import plain_records, stored_records
 from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.format.records import as_int64
 from seqgate.log.segments.damage import next_range, range_at, range_holding
-from seqgate.log.segments.examination import examine
-from seqgate.log.segments.indexes import position_for, position_of
-from seqgate.log.segments.scan import FileRegion
+from seqgate.log.segments.scan import FileRegion, TimestampAndOffset
 from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from seqgate.log.config import LogConfig
+    from seqgate.log.files.page_cache import Place
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.segments.damage import DamagedRange
     from seqgate.log.segments.segment import SegmentEnvironment
+    from seqgate.log.segments.transaction_index import AbortedTransaction
 
 
 _KNOWN_POSITIONS: Final = 16
+_PLACES_AT_ONCE: Final = 128
+_CHUNK_BYTES: Final = 16 * 1024
 _NOWHERE: Final = (-1, -1)
 NOWHERE_DAMAGED: Final = 2**63 - 1
 
@@ -142,7 +150,7 @@ class LogReader:
             return False
         end_offset = self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
         try:
-            is_found = examine(self._environment, segment, end_offset)
+            is_found = segment.examine(end_offset)
         except IncompatibleFormat as error:
             raise CorruptRecord(str(error)) from error
         self._examined[segment.base_offset] = segment.size_bytes
@@ -219,7 +227,7 @@ class LogReader:
             return segment.size_bytes
         if upper_bound == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
             return self._high_watermark_position[1]
-        return position_of(segment, upper_bound, segment.size_bytes)
+        return segment.position_of(upper_bound, segment.size_bytes)
 
     def _start_position(self, segment: Segment, offset: int, end: int) -> int:
         if offset <= segment.base_offset:
@@ -229,12 +237,7 @@ class LogReader:
             return known[1]
         if offset == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
             return self._high_watermark_position[1]
-        return position_of(segment, offset, end)
-
-
-# The segments of one partition log, in order, and the batches in them.
-
-_CHUNK_BYTES: Final = 16 * 1024
+        return segment.position_of(offset, end)
 
 
 class SegmentList:
@@ -372,7 +375,7 @@ class SegmentList:
     def headers_from(self, number: int, offset: int) -> Iterator[BatchHeader]:
         """Yield the headers of the batches of one segment that end at `offset` or later."""
         segment = self.segments[number]
-        start = position_for(segment, max(0, offset - segment.base_offset))
+        start = segment.position_for(max(0, offset - segment.base_offset))
         for _, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
             if batch.last_offset >= offset:
                 yield batch
@@ -402,3 +405,178 @@ class SegmentList:
                     yield batch, data[position : position + batch.size_bytes]
             if offset == begun_at:
                 raise CorruptRecord(f"There is no whole batch at offset {offset}.")
+
+    # --- aborted transactions, in the transaction indexes. Source: Kafka's `LocalLog.addAbortedTransactions`
+
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an aborted transaction whose marker was just appended to the active segment's transaction
+        index.
+        """
+        active = self.active
+        if not active.aborts.has_any:
+            self.aborting.append(active.base_offset)
+        active.aborts.add(aborted)
+
+    def aborted_between(self, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
+        """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset,
+        upper_bound).
+
+        The transactions come in the order of their markers, which may lie beyond. Without aborted
+        transactions the call costs nothing. Raises OSError.
+        """
+        found: list[tuple[int, int]] = []
+        if not self.aborting:
+            return found
+        holding = self.bases[self.number_of(first_offset)]
+        for base_offset in self.aborting[bisect_left(self.aborting, holding) :]:
+            segment = self.segments[bisect_left(self.bases, base_offset)]
+            if segment.aborts.index().collect(first_offset, upper_bound, found):
+                break
+        return found
+
+    def aborted_in(self, offset: int, region: FileRegion, log_end_offset: int) -> list[tuple[int, int]]:
+        """Return the aborted transactions that a reader of `region`, found for `offset`, must skip. Raises
+        OSError.
+
+        Some may lie beyond the region, as in Kafka: the last offset of the region is known only from the next
+        entry of the offset index.
+        """
+        number = bisect_left(self.bases, region.segment_base_offset)
+        relative_offset = self.segments[number].offset_after(region.end_position)
+        if relative_offset is not None:
+            upper_bound = region.segment_base_offset + relative_offset
+        else:
+            upper_bound = self.end_offset(number, log_end_offset)
+        return self.aborted_between(offset, upper_bound)
+
+    def aborted_from(self, marker_offset: int, before_offset: int) -> list[AbortedTransaction]:
+        """Return the transactions that begin below `before_offset` and were aborted by markers from
+        `marker_offset` on.
+
+        Raises OSError.
+        """
+        found: list[AbortedTransaction] = []
+        for base_offset in self.aborting[bisect_left(self.aborting, marker_offset) :]:
+            index = self.segments[bisect_left(self.bases, base_offset)].aborts.index()
+            for aborted in index.transactions():
+                if aborted.first_offset < before_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= before_offset:
+                    return found
+        return found
+
+    # --- records by time. Source: Kafka's `UnifiedLog.fetchOffsetByTimestamp` (KIP-79, KIP-734)
+
+    def first_not_before(
+        self,
+        config: LogConfig,
+        timestamp_ms: int,
+        log_start_offset: int,
+    ) -> TimestampAndOffset | None:
+        """Return the first record from the log start on whose timestamp is `timestamp_ms` or later.
+
+        A batch with more than `max_decoded_records` records is not decoded. For such a batch the offset is
+        its base offset, or the log start offset if that is higher. Raises LogError, OSError, NotCached.
+        """
+        _check_timestamps(self.segments, timestamp_ms)
+        for segment in self.segments:
+            if segment.max_timestamp < timestamp_ms:
+                continue
+            start = segment.position_for(segment.start_for_time(timestamp_ms - 1))
+            for position, batch in segment.batches(start, segment.size_bytes):
+                if batch.max_timestamp >= timestamp_ms and batch.last_offset >= log_start_offset:
+                    found = _in_batch(config, segment, position, batch, timestamp_ms, log_start_offset)
+                    if found is not None:
+                        return found
+        return None
+
+    def first_of_largest(self, config: LogConfig) -> TimestampAndOffset | None:
+        """Return the first record with the largest timestamp of all.
+
+        A batch with more than `max_decoded_records` records is not decoded. For such a batch the result has
+        the largest timestamp and the base offset of its header. Raises LogError, OSError, NotCached.
+        """
+        holding = [segment for segment in self.segments if segment.size_bytes]
+        _check_timestamps(holding)
+        if not holding:
+            return None
+        segment = max(holding, key=lambda candidate: candidate.max_timestamp)
+        largest = segment.max_timestamp
+        start = segment.position_of(segment.offset_of_max_timestamp, segment.size_bytes)
+        for position, batch in segment.batches(start, segment.size_bytes):
+            if batch.max_timestamp == largest:
+                return _first_of_largest_in_batch(config, segment, position, batch)
+        return None
+
+
+def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) -> None:
+    """Raise one NotCached for many segments whose largest timestamps are not in memory.
+
+    Stops at the first segment whose timestamp is `wanted_ms` or later, as no later segment is needed.
+    """
+    missing: list[Place] = []
+    for segment in segments:
+        try:
+            if segment.max_timestamp >= wanted_ms:
+                break
+        except NotCached as cold:
+            missing += cold.places
+            if len(missing) >= _PLACES_AT_ONCE:
+                break
+    if missing:
+        raise NotCached(missing)
+
+
+def _is_whole(batch: BatchHeader) -> bool:
+    """Return whether the batch still has all its records: compaction removed none."""
+    return batch.record_count == batch.last_offset_delta + 1
+
+
+def _first_of_largest_in_batch(
+    config: LogConfig, segment: Segment, position: int, batch: BatchHeader
+) -> TimestampAndOffset | None:
+    """Return the first record of the batch with the largest timestamp; None when compaction has emptied the
+    batch.
+
+    Decodes the records, because without deep validation the header's max_timestamp may be wrong.
+    """
+    leader_epoch = batch.partition_leader_epoch
+    if not batch.record_count:
+        return None
+    if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
+        return TimestampAndOffset(batch.max_timestamp, batch.base_offset, leader_epoch)
+    records = _records(config, segment, position, batch)
+    timestamp, offset = max(records, key=itemgetter(0))
+    return TimestampAndOffset(timestamp, offset, leader_epoch)
+
+
+def _in_batch(
+    config: LogConfig,
+    segment: Segment,
+    position: int,
+    batch: BatchHeader,
+    timestamp_ms: int,
+    log_start_offset: int,
+) -> TimestampAndOffset | None:
+    leader_epoch = batch.partition_leader_epoch
+    if (batch.is_log_append_time and _is_whole(batch)) or batch.record_count > config.max_decoded_records:
+        return TimestampAndOffset(batch.max_timestamp, max(batch.base_offset, log_start_offset), leader_epoch)
+    for timestamp, offset in _records(config, segment, position, batch):
+        if timestamp >= timestamp_ms and offset >= log_start_offset:
+            return TimestampAndOffset(timestamp, offset, leader_epoch)
+    return None
+
+
+def _records(
+    config: LogConfig, segment: Segment, position: int, batch: BatchHeader
+) -> Iterator[tuple[int, int]]:
+    """Yield (timestamp, offset) of each record of a batch, without decoding the record headers: there may be
+    millions.
+    """
+    data = segment.read_at(position, batch.size_bytes)
+    plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes)
+    for record in stored_records(batch, plain):
+        if batch.is_log_append_time:
+            yield batch.max_timestamp, record.offset
+        else:
+            yield as_int64(batch.base_timestamp + record.timestamp_delta), record.offset

@@ -2,10 +2,8 @@
 
 Source of the roll and index rules: Kafka's `LogSegment`.
 
-Whether a segment needs its files `.index` and `.timeindex`.
-
-A clean stop of very many logs spends most of its time on files. So it writes none for a small segment that
-has none, whose indexes the next load rebuilds from a few headers.
+A clean stop of very many logs spends most of its time on files. So it writes neither `.index` nor
+`.timeindex` for a small segment that has none, whose indexes the next load rebuilds from a few headers.
 """
 
 from __future__ import annotations
@@ -26,19 +24,20 @@ from seqgate.log.files.file_names import (
 )
 from seqgate.log.files.page_cache import NotCached
 from seqgate.log.files.storage import DataFile
-from seqgate.log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
-from seqgate.log.segments.indexes import TIME_ENTRY, SegmentIndexes, has_timestamp
-from seqgate.log.segments.scan import headers, headers_around
+from seqgate.log.format.record_batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, crc_matches, parse_header
+from seqgate.log.segments.damage import DamagedRange, range_at, range_holding
+from seqgate.log.segments.indexes import TIME_ENTRY, SegmentIndexes
+from seqgate.log.segments.scan import SegmentScan, headers, headers_around
 from seqgate.log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from seqgate.log.config import LogConfig
     from seqgate.log.files.durable_files import DurableFiles
     from seqgate.log.files.storage import Storage
     from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.segments.damage import DamagedRange, DamageRegister
+    from seqgate.log.segments.damage import DamageRegister
     from seqgate.log.segments.indexes import IndexCache, RebuiltIndexes
     from seqgate.log.segments.transaction_index import AbortedTransaction
 
@@ -408,10 +407,10 @@ class Segment:
                     path = self.path(OFFSET_INDEX_SUFFIX)
                     storage.check_brought_in((path,))
                     offsets = SegmentIndexes(storage.read_file(path))
-                    if found is None or has_timestamp(self, offsets, *found):
+                    if found is None or self._has_timestamp(offsets, *found):
                         return found
         found = self.indexes().last_time()
-        if found is not None and not has_timestamp(self, self.indexes(), *found):
+        if found is not None and not self._has_timestamp(self.indexes(), *found):
             with contextlib.suppress(CorruptRecord):
                 self.mend_indexes()
                 found = self.indexes().last_time()
@@ -426,6 +425,169 @@ class Segment:
             found = next(self.batches(0, self.size_bytes, _LOOKUP_CHUNK_BYTES), None)
         self._first_timestamp = NO_TIMESTAMP if found is None else found[1].max_timestamp
         return self._first_timestamp
+
+    # --- positions by the indexes, whose files have no checksums
+    #
+    # An offset index entry points to the batch that ends with its offset. A time index entry gives the
+    # timestamp of the batch that ends with its offset. A flipped bit in an entry could make a read begin in
+    # the middle of a batch, skip records, or make retention delete a young segment as an old one. So each
+    # used entry is compared with the batch's header. If they differ, both indexes are rebuilt. All methods
+    # raise CorruptRecord at a header that can't be right, OSError, NotCached.
+
+    def _checked_entry(
+        self, find: Callable[[SegmentIndexes], tuple[int, int] | None]
+    ) -> tuple[int, int] | None:
+        """Return the offset index entry that `find` selects, after checking it. Raises OSError, NotCached,
+        CorruptRecord.
+
+        Returns None also when the batches themselves are damaged: batches before the damage can be read from
+        the segment's start.
+        """
+        entry = find(self.indexes())
+        if entry is None or self._bears_out(*entry):
+            return entry
+        try:
+            self.mend_indexes()
+        except CorruptRecord:
+            return None
+        return find(self.indexes())
+
+    def start_for_time(self, timestamp_ms: int) -> int:
+        """Return the relative offset from which on to search for a timestamp later than `timestamp_ms`.
+
+        Raises OSError, NotCached, CorruptRecord.
+        """
+        timestamp, relative_offset = self.indexes().time_entry_for(timestamp_ms)
+        if timestamp < 0 or self._has_timestamp(self.indexes(), timestamp, relative_offset):
+            return relative_offset
+        try:
+            self.mend_indexes()
+        except CorruptRecord:
+            return 0
+        return self.indexes().time_entry_for(timestamp_ms)[1]
+
+    def _has_timestamp(self, indexes: SegmentIndexes, timestamp: int, relative_offset: int) -> bool:
+        """Return whether a batch ends with the offset and has this largest timestamp. Raises OSError,
+        NotCached.
+        """
+        entry = indexes.entry_for(relative_offset)
+        if entry is not None and not self._bears_out(*entry):
+            return False
+        wanted = self.base_offset + relative_offset
+        try:
+            for _, batch in self.batches(entry[1] if entry else 0, self.size_bytes, _LOOKUP_CHUNK_BYTES):
+                if batch.last_offset >= wanted:
+                    return batch.last_offset == wanted and batch.max_timestamp == timestamp
+        except CorruptRecord:
+            pass
+        return False
+
+    def _bears_out(self, relative_offset: int, position: int) -> bool:
+        batch = self.header_at(position)
+        if batch is None:
+            return False
+        return batch.magic == MAGIC and 0 <= batch.base_offset - self.base_offset <= relative_offset
+
+    def position_of(self, offset: int, end: int) -> int:
+        """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies
+        beyond.
+        """
+        damaged = range_holding(self.damage, offset) if self.damage else None
+        if damaged is not None:
+            return min(damaged.position, end)
+        start = self.position_for(offset - self.base_offset)
+        for position, batch in self.batches(start, end, _LOOKUP_CHUNK_BYTES):
+            if batch.last_offset >= offset:
+                if batch.base_offset != offset and not self._is_borne_out(position, batch, offset):
+                    raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
+                return position
+        return end
+
+    def _is_borne_out(self, position: int, batch: BatchHeader, offset: int) -> bool:
+        """Return whether a batch found for an offset inside of it can be right: the next batch begins at a
+        later offset.
+        """
+        behind = position + batch.size_bytes
+        if self.damage and range_at(self.damage, behind) is not None:
+            return True
+        after = self.header_at(behind) if behind < self.size_bytes else None
+        if after is not None:
+            return after.is_plausible and after.base_offset > batch.last_offset
+        if batch.base_offset > offset:
+            return True
+        whole = memoryview(self.read_at(position, batch.size_bytes))
+        return len(whole) == batch.size_bytes and crc_matches(batch, whole)
+
+    def position_for(self, relative_offset: int) -> int:
+        """Return the position of a batch at or before the one that holds the offset."""
+        entry = self._checked_entry(lambda indexes: indexes.entry_for(relative_offset))
+        return entry[1] if entry is not None else 0
+
+    def position_before(self, position: int) -> int:
+        """Return the position of a batch at or before `position`."""
+        entry = self._checked_entry(lambda indexes: indexes.entry_before(position))
+        return entry[1] if entry is not None else 0
+
+    def offset_after(self, position: int) -> int | None:
+        """Return the last relative offset of the first indexed batch at or after `position`; None without
+        such an entry.
+        """
+        entry = self._checked_entry(lambda indexes: indexes.entry_after(position))
+        return entry[0] if entry is not None else None
+
+    # --- damage
+
+    def parts(self, position: int = 0) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
+        """Yield (position, header) of each batch from `position` on, with the damaged ranges between them in
+        order, for a replay. Raises CorruptRecord, OSError.
+        """
+        batches = self.batches(position, self.size_bytes)
+        return self._with_damage(batches, position) if self.damage else batches
+
+    def _with_damage(
+        self, batches: Iterator[tuple[int, BatchHeader]], position: int
+    ) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
+        ahead = [found for found in self.damage if found.position >= position]
+        for at, batch in batches:
+            while ahead and ahead[0].position < at:
+                yield ahead.pop(0)
+            yield at, batch
+        yield from ahead
+
+    def examine(self, end_offset: int) -> bool:
+        """Check all batches of a durable segment that ends at `end_offset`: the start did not check them,
+        because the last stop was clean. Return whether the check found new damage.
+
+        The check waits for the disk, once per damaged segment: starting over after each part that is not
+        cached would take longer. Raises OSError, IncompatibleFormat.
+        """
+        scan = SegmentScan(
+            self.read_at,
+            self.file.path,
+            self.size_bytes,
+            self.base_offset,
+            next_offset=self.base_offset,
+            kept_below=end_offset,
+            limit=end_offset,
+        )
+        known = {found.position for found in self.damage}
+        with self._environment.storage.may_wait():
+            new = [part for part in scan if isinstance(part, DamagedRange) and part.position not in known]
+        if not new:
+            return False
+        for found in new:
+            self.log_damage(found)
+        self.damage = tuple(sorted((*self.damage, *new)))
+        register = self._environment.damage
+        others = [
+            found for found in register.of(self.directory) if found.segment_base_offset != self.base_offset
+        ]
+        register.note(self.directory, sorted((*others, *self.damage)), is_durable=False)
+        return True
+
+    def log_damage(self, found: DamagedRange) -> None:
+        """Log a damaged range."""
+        _logger.error("%s is damaged: %s; the bytes are kept", self.file.path, found)
 
 
 SMALL_BYTES: Final = 64 * 1024
@@ -494,6 +656,16 @@ class SegmentAborts:
             self._environment.transaction_index_cache.put(self._log_path, cached)
         return cached
 
+    def are_sane(self, base_offset: int, end_offset: int) -> bool:
+        """Return whether a segment of these offsets has no aborts, or a readable and plausible index."""
+        if not self.has_any:
+            return True
+        try:
+            return self.index().is_sane(base_offset, end_offset)
+        except OSError as error:
+            _logger.warning("%s can't be read and is rebuilt: %s", self._path(), error)
+            return False
+
     def hold(self) -> None:
         """Keep the index in memory, as batches will be appended. Raises OSError."""
         if self.has_any:
@@ -528,7 +700,9 @@ class SegmentAborts:
 
 
 class SegmentEnvironment(Protocol):
-    """The storage, the caches of indexes and the known damage; `seqgate.log.environment.LogEnvironment` has them."""
+    """The storage, the caches of indexes and the known damage; `seqgate.log.environment.LogEnvironment` has
+    them.
+    """
 
     storage: Storage
     index_cache: IndexCache[SegmentIndexes]

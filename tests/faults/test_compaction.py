@@ -20,7 +20,6 @@ from seqgate.log.directory.stored_logs import RECOVERY_POINTS
 from seqgate.log.files.checkpoints import encode_offsets
 from seqgate.log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from seqgate.log.format.record_batch import HEADER_BYTES
-from seqgate.log.segments.transaction_index import aborted_between
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_disk, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
@@ -183,7 +182,7 @@ def check(log: PartitionLog, known: Known) -> None:
     aborted = {kept.offset for kept, is_aborted in known.records if is_aborted}
     counted = [kept for kept, is_aborted in known.records if not is_aborted and kept.offset < end_offset]
     assert table([kept for kept in found if kept.offset not in aborted]) == table(counted)
-    told = {first for _, first in aborted_between(log.segments, 0, end_offset)}
+    told = {first for _, first in log.segments.aborted_between(0, end_offset)}
     for offset in aborted & set(offsets):
         if log.transactions.open_transaction(11) is None:
             assert {offset, offset - 1} & told

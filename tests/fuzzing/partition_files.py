@@ -21,7 +21,6 @@ from seqgate.log import LogConfig, LogDirectory, LogError, PartitionLog, Storage
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files.file_names import LOG_SUFFIX
 from seqgate.log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
-from seqgate.log.segments.transaction_index import aborted_between
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
 from tests.fuzzing.target import Breach, Run
@@ -77,7 +76,9 @@ def directories() -> tuple[Files, ...]:
 
 
 def made(path: Path, kind: int) -> Files:
-    """Return the files of a directory that was stopped, or whose process was killed, perhaps during a segment swap."""
+    """Return the files of a directory that was stopped, or whose process was killed, perhaps during a segment
+    swap.
+    """
     directory = _open(path)
     for number, name in enumerate(LOGS):
         log = directory.create(name, uuid.UUID(int=number + 1), 0, CONFIG)
@@ -265,7 +266,7 @@ def _look_up(log: PartitionLog) -> None:
     log.offset_of_max_timestamp()
     for timestamp in (0, NOW_MS, NOW_MS + 5, 2**62):
         log.offset_for_timestamp(timestamp)
-    aborted_between(log.segments, log.log_start_offset, log.log_end_offset)
+    log.segments.aborted_between(log.log_start_offset, log.log_end_offset)
     log.record_states.release_due(NOW_MS + 10_000)
     log.epochs.end_offset(0, log.log_end_offset)
 

@@ -21,7 +21,7 @@ from seqgate.gateway.security.sasl import oauthbearer, users_file
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from seqgate.gateway.server import tls
 from seqgate.gateway.server.dispatcher import Dispatcher
-from seqgate.log.segments import indexes
+from seqgate.log.segments.segment import Segment
 from seqgate.log.state import record_states
 from tests.fuzzing import (
     acl_patterns,
@@ -58,7 +58,7 @@ def deep_validation_that_is_shallow(patch: pytest.MonkeyPatch) -> None:
 
 
 def index_without_proof(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(indexes, "_bears_out", lambda *_: True)
+    patch.setattr(Segment, "_bears_out", lambda *_: True)
 
 
 def duplicates_stored(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import LogConfig, PartitionLog
-from seqgate.log.segments.transaction_index import aborted_between
 from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log
 from tests.support.kafka_tools import run_tool
 
@@ -142,7 +141,7 @@ def test_dump_finds_nothing_wrong(tmp_path: Path, make: Callable[[Path], Partiti
 def test_dump_shows_transactions(tmp_path: Path) -> None:
     directory = tmp_path / "flights-0"
     log = with_transactions(directory)
-    aborted = aborted_between(log.segments, 0, log.log_end_offset)
+    aborted = log.segments.aborted_between(0, log.log_end_offset)
     assert len(aborted) == 3
     log.close(clean=True)
     files = sorted(directory.glob("*.log")) + sorted(directory.glob("*.txnindex"))

@@ -17,7 +17,6 @@ from seqgate.log.cleaning import cleanable
 from seqgate.log.compaction.job import JobLimits
 from seqgate.log.files.file_names import SNAPSHOT_SUFFIX
 from seqgate.log.format.records import iterate_records
-from seqgate.log.segments.transaction_index import aborted_between
 from seqgate.seq_validator import ProducerEntry
 from tests.log.compaction.cleaning import LIMITS, Kept, compact, keyed, stored, stored_batches
 from tests.log.support import NOW_MS, append_end_marker, flush, open_log
@@ -188,7 +187,7 @@ class Life:
         records.
         """
         log = self.log
-        aborted = set(aborted_between(log.segments, 0, log.log_end_offset))
+        aborted = set(log.segments.aborted_between(0, log.log_end_offset))
         producers = {producer_id for producer_id, _ in aborted}
         for kept in stored(log):
             if self.outcomes.get(kept.offset) is False:

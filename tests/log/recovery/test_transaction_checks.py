@@ -11,7 +11,7 @@ import pytest
 from seqgate.log import PartitionLog
 from seqgate.log.recovery import transaction_checks
 from seqgate.log.recovery.transaction_checks import not_borne_out
-from seqgate.log.segments.transaction_index import ENTRY, aborted_between
+from seqgate.log.segments.transaction_index import ENTRY
 from tests.log.state.test_transactions import NOW_MS, ROOMY, end, send
 from tests.log.support import batch, open_log
 
@@ -70,7 +70,7 @@ def test_what_the_log_does_not_bear_out_is_made_anew(
     change(path, field, value)
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
     assert path.read_bytes() == sound
-    assert aborted_between(log.segments, 0, 11) == [(7, 0), (8, 3)]
+    assert log.segments.aborted_between(0, 11) == [(7, 0), (8, 3)]
     assert before.log_end_offset == log.log_end_offset == 11
 
 
@@ -87,7 +87,7 @@ def test_damage_in_the_log_speaks_against_no_entry(tmp_path: Path) -> None:
     content[48] ^= 1  # a bit in the producer id of the first batch
     path.write_bytes(content)
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
-    assert aborted_between(log.segments, 0, 11) == [(7, 0), (8, 3)]
+    assert log.segments.aborted_between(0, 11) == [(7, 0), (8, 3)]
 
 
 def test_what_retention_took_speaks_against_no_entry(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_retention_took_speaks_against_no_entry(tmp_path: Path) -> None:
     for path in (tmp_path / "p").glob(f"{0:020d}.*"):
         path.unlink()
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
-    assert aborted_between(log.segments, 6, 11) == [(8, 3)]
+    assert log.segments.aborted_between(6, 11) == [(8, 3)]
 
 
 def test_no_more_than_the_newest_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,4 +103,4 @@ def test_no_more_than_the_newest_are_looked_up(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(transaction_checks, "MOST_LOOKED_UP", 1)
     change(tmp_path / "p" / f"{0:020d}.txnindex", "first_offset", 1)
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
-    assert aborted_between(log.segments, 0, 11) == [(7, 1), (8, 3)]
+    assert log.segments.aborted_between(0, 11) == [(7, 1), (8, 3)]

@@ -8,7 +8,6 @@ from typing import NoReturn
 import pytest
 
 from seqgate.log import LogConfig, PartitionLog
-from seqgate.log.segments import reader
 from seqgate.log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, flush, open_log, persist
 
@@ -25,7 +24,7 @@ def forbid_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     def search(_: Segment, offset: int, end: int) -> NoReturn:
         pytest.fail(f"offset {offset} is searched for before position {end}")
 
-    monkeypatch.setattr(reader, "position_of", search)
+    monkeypatch.setattr(Segment, "position_of", search)
 
 
 def test_a_read_ends_where_the_flush_ended_while_records_follow(

@@ -10,7 +10,6 @@ import pytest
 from seqgate.log import CorruptRecord, Storage
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.removal.retention_rules import remove_segments
-from seqgate.log.segments.indexes import offset_after, position_before, position_of
 from seqgate.log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, fill, open_log
 
@@ -44,7 +43,7 @@ class TestIndexes:
         environment = LogEnvironment()
         segment = closed_segment(directory, environment=environment)
         damaged = path.read_bytes() if path.exists() else None
-        assert position_of(segment, 4, segment.size_bytes) == 4 * len(batch())
+        assert segment.position_of(4, segment.size_bytes) == 4 * len(batch())
         assert (path.read_bytes() if path.exists() else None) == damaged
         environment.rebuilt_indexes.write(environment.durability)
         assert path.stat().st_size % 8 == 0
@@ -124,17 +123,17 @@ class TestDamagedEntries:
             segment.become_active()
         size = len(batch())
         for offset in range(6):
-            assert position_of(segment, offset, segment.size_bytes) == offset * size
+            assert segment.position_of(offset, segment.size_bytes) == offset * size
         environment.rebuilt_indexes.write(environment.durability)
         assert (directory / f"{0:020d}.index").read_bytes() == b""
 
     def test_what_lies_behind_a_position_is_not_told_too_low(self, directory: Path) -> None:
         segment = _segment_with_entry(directory, 1, 3)
-        assert offset_after(segment, 3 * len(batch())) is None
+        assert segment.offset_after(3 * len(batch())) is None
 
     def test_what_lies_before_a_position_is_a_batch(self, directory: Path) -> None:
         segment = _segment_with_entry(directory, 2, 2, shift=7)
-        assert position_before(segment, 3 * len(batch())) % len(batch()) == 0
+        assert segment.position_before(3 * len(batch())) % len(batch()) == 0
 
 
 def _segment_with_entry(

@@ -18,7 +18,6 @@ from seqgate.log.format.end_marker import build_end_marker
 from seqgate.log.format.record_batch import parse_header
 from seqgate.log.format.records import iterate_records
 from seqgate.log.recovery.load import CleanStop
-from seqgate.log.segments.transaction_index import aborted_between
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 
 ROOMY = replace(SMALL, segment_bytes=100_000)
@@ -58,7 +57,7 @@ def state(log: PartitionLog) -> tuple[object, ...]:
     return (
         log.last_stable_offset,
         log.transactions.open_transactions(),
-        aborted_between(log.segments, 0, log.log_end_offset),
+        log.segments.aborted_between(0, log.log_end_offset),
         {
             entry.producer_id: (entry.producer_epoch, entry.next_sequence, entry.coordinator_epoch)
             for entry in log.producers
@@ -118,7 +117,7 @@ class TestMarkers:
             send(log, 7, producer_epoch=4)
         flush(log)
         assert log.last_stable_offset == 1
-        assert aborted_between(log.segments, 0, 1) == []
+        assert log.segments.aborted_between(0, 1) == []
 
     def test_a_client_may_not_write_one(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -188,11 +187,11 @@ class TestAbortedTransactions:
         end(log, 8, commit=True)  # offset 4
         send(log, 8), end(log, 8)  # offsets 5 6
         flush(log)
-        assert aborted_between(log.segments, 0, 1) == [(7, 0)]
-        assert aborted_between(log.segments, 3, 5) == [(7, 0)]
-        assert aborted_between(log.segments, 4, 5) == []
-        assert aborted_between(log.segments, 0, 7) == [(7, 0), (8, 5)]
-        assert aborted_between(log.segments, 6, 7) == [(8, 5)]
+        assert log.segments.aborted_between(0, 1) == [(7, 0)]
+        assert log.segments.aborted_between(3, 5) == [(7, 0)]
+        assert log.segments.aborted_between(4, 5) == []
+        assert log.segments.aborted_between(0, 7) == [(7, 0), (8, 5)]
+        assert log.segments.aborted_between(6, 7) == [(8, 5)]
 
     def test_later_segments_are_searched_as_far_as_needed(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -202,7 +201,7 @@ class TestAbortedTransactions:
         log.roll(NOW_MS)
         end(log, 7)
         flush(log)
-        assert aborted_between(log.segments, 0, 2) == [(8, 1), (7, 0)]
+        assert log.segments.aborted_between(0, 2) == [(8, 1), (7, 0)]
         region = log.find(0, 10_000, upper_bound=log.last_stable_offset)
         assert log.aborted_in(0, region) == [(8, 1), (7, 0)]
         assert log.aborted_in(0, None) == []
@@ -217,7 +216,7 @@ class TestAbortedTransactions:
         delete_records(log, 2)
         log.environment.delete_due(NOW_MS)
         assert transaction_files(tmp_path / "p") == {}
-        assert aborted_between(log.segments, 0, 4) == [(7, 2)]
+        assert log.segments.aborted_between(0, 4) == [(7, 2)]
 
     def test_a_log_without_aborts_has_no_file(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
@@ -246,7 +245,7 @@ class TestWhatSurvives:
         before = state(log)
         assert len(log.segments) > 2
         assert log.transactions.open_transactions()
-        assert aborted_between(log.segments, 0, log.log_end_offset)
+        assert log.segments.aborted_between(0, log.log_end_offset)
         return before, log.close(clean=clean)
 
     def test_a_clean_stop(self, tmp_path: Path) -> None:
@@ -306,7 +305,7 @@ class TestWhatSurvives:
         log = open_log(tmp_path / "p", ROOMY)
         assert log.transactions.open_transaction(7) == (0, 2)
         assert log.last_stable_offset == 2
-        assert aborted_between(log.segments, 0, 9) == [(7, 0)]
+        assert log.segments.aborted_between(0, 9) == [(7, 0)]
 
     def test_reopening_after_a_failure(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p")

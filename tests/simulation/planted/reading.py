@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from seqgate.log import FileRegion, PartitionLog
-from seqgate.log.segments import indexes, transaction_index
 from seqgate.log.segments.indexes import OFFSET_ENTRY
 from seqgate.log.segments.reader import SegmentList
 from seqgate.log.segments.segment import Segment
@@ -36,7 +35,7 @@ def last_stable_offset_ignored() -> list[Change]:
 @fault
 def aborts_of_closed_segments_unknown() -> list[Change]:
     """read_committed learns only of aborted transactions in the active segment"""
-    aborted = transaction_index.aborted_between
+    aborted = SegmentList.aborted_between
 
     def of_active(segments: SegmentList, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
         known, base_offset = segments.aborting, segments.active.base_offset
@@ -46,7 +45,7 @@ def aborts_of_closed_segments_unknown() -> list[Change]:
         finally:
             segments.aborting = known
 
-    return [(transaction_index, "aborted_between", of_active)]
+    return [(SegmentList, "aborted_between", of_active)]
 
 
 @fault
@@ -63,11 +62,11 @@ def aborts_within_the_answer_only() -> list[Change]:
 @fault
 def index_off_by_one() -> list[Change]:
     """the search for an offset starts one index entry too late"""
-    position_for = indexes.position_for
+    position_for = Segment.position_for
 
     def after(segment: Segment, relative_offset: int) -> int:
         position = position_for(segment, relative_offset)
         indexed = (at for _, at in OFFSET_ENTRY.iter_unpack(segment.indexes().offset_entries))
         return next((at for at in indexed if at > position), position)
 
-    return [(indexes, "position_for", after)]
+    return [(Segment, "position_for", after)]
