@@ -6,7 +6,7 @@ from itertools import islice
 
 from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.operation import LiveGateway
-from seqgate.gateway.runtime.loop.recent_lines import LINES_KEPT, recent_lines
+from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, recent_lines
 
 
 def log_lines(_: LiveGateway, request: LogLinesRequest) -> LogPage:

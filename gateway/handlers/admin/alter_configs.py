@@ -49,7 +49,7 @@ from seqgate.gateway.metadata.image import (
     TOPIC_RESOURCE,
 )
 from seqgate.gateway.protocol.messages import build, response_module, response_type
-from seqgate.gateway.runtime.loop import recent_lines
+from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.services import NodeServices, TopicServices
 from seqgate.gateway.security.certificate_age import RenewableListener
 from seqgate.gateway.security.errors import StoreError
@@ -122,7 +122,7 @@ async def _alter(
             alterations,
             config=context.node.config,
             node_id=context.node.node_id,
-            loggers=recent_lines.levels(),
+            loggers=log_output.levels(),
             validate_only=validate_only,
         ),
         note=note,
@@ -178,7 +178,7 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
     for alteration in alterations:
         if alteration.resource_type == BROKER_LOGGER_RESOURCE:
             for change in alteration.changes:
-                recent_lines.set_level(
+                log_output.set_level(
                     change.name, change.value if change.operation == Operation.SET else None
                 )
 

@@ -39,7 +39,7 @@ from seqgate.gateway.metadata.image import (
 )
 from seqgate.gateway.metadata.producer_ids import node_id_of
 from seqgate.gateway.protocol.messages import build, response_module
-from seqgate.gateway.runtime.loop import recent_lines
+from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.services import TopicServices
 
 _KNOWN_KINDS: Final = {
@@ -154,7 +154,7 @@ def _describe_loggers(
     if asked != node_id:
         text = f"Unexpected broker id, expected {node_id} but received {broker}"
         return ApiError(ErrorCode.invalid_request, text)
-    return describe_loggers(recent_lines.levels(), names)
+    return describe_loggers(log_output.levels(), names)
 
 
 def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:

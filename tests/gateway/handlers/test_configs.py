@@ -9,7 +9,7 @@ import pytest
 
 from seqgate.gateway.handlers.admin import alter_configs, describe_configs, list_config_resources
 from seqgate.gateway.metadata.configs import LEVELS
-from seqgate.gateway.runtime.loop import recent_lines
+from seqgate.gateway.runtime.loop import log_output
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions
 
@@ -230,7 +230,7 @@ class TestLoggers:
     @pytest.fixture(autouse=True)
     def inherited_after(self) -> Iterator[None]:
         yield
-        recent_lines.set_level(NAME, None)
+        log_output.set_level(NAME, None)
 
     async def level(self, node: Node) -> str | None:
         return values(await describe(node, LOGGER, "1", [NAME]))[NAME]

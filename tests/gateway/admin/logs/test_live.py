@@ -8,7 +8,7 @@ import pytest
 
 from seqgate.gateway.admin.logs.messages import LogLinesRequest
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.runtime.loop.recent_lines import LINES_KEPT, RecentLine
+from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, RecentLine
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
 
