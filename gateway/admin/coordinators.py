@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.registry import Partitions
 
 

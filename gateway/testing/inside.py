@@ -16,8 +16,8 @@ from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.handlers.answering.changes import fresh_topic_id
 from seqgate.gateway.metadata.topics import NewTopic, create_topics
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.testing.stored import StoredProducer, StoredRecord, committed_records, producers_of
 from seqgate.log import PartitionLog, Storage

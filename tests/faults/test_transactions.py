@@ -13,7 +13,7 @@ import pytest
 
 from seqgate.gateway.coordinator.transaction.rules import TransactionRefused
 from seqgate.gateway.runtime.coordinators import transaction_coordinator
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk

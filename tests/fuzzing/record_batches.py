@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from crc32c import crc32c
 
 from seqgate.gateway.coordinator.group import records as group_records
-from seqgate.gateway.runtime.operations.operations import decoded
+from seqgate.gateway.runtime.coordinators.shards import decoded
 from seqgate.log.config import LogConfig
 from seqgate.log.errors import IncompatibleFormat, LogError
 from seqgate.log.format.batch_validation import check_batch, plain_records, rewritten_batch, stored_records

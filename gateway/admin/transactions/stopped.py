@@ -29,7 +29,7 @@ from seqgate.gateway.coordinator.transaction import records as transaction_recor
 from seqgate.gateway.coordinator.transaction.records import Transaction
 from seqgate.gateway.coordinator.transaction.shard import TransactionShard
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from seqgate.gateway.runtime.operations.operations import Codec, decoded
+from seqgate.gateway.runtime.coordinators.shards import Codec, decoded
 from seqgate.log import IncompatibleFormat, LogError, Storage
 from seqgate.log.stopped import stored_batches
 

@@ -178,9 +178,7 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
     for alteration in alterations:
         if alteration.resource_type == BROKER_LOGGER_RESOURCE:
             for change in alteration.changes:
-                log_output.set_level(
-                    change.name, change.value if change.operation == Operation.SET else None
-                )
+                log_output.set_level(change.name, change.value if change.operation == Operation.SET else None)
 
 
 INCREMENTAL_ALTER_CONFIGS_API_KEY: Final = 44

@@ -19,7 +19,7 @@ from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.handlers.answering.named_twice import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
 from seqgate.gateway.protocol.messages import build, response_module, response_type
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation
 

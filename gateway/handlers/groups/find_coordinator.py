@@ -24,8 +24,8 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_names
 from seqgate.gateway.metadata.records import topic_id_from_text
 from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 

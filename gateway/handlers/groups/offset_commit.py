@@ -55,7 +55,7 @@ from seqgate.gateway.protocol.offset_commit_codec import (
     prefix_end,
 )
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
-from seqgate.gateway.runtime.operations.operations import Unavailable, error_code_of
+from seqgate.gateway.runtime.coordinators.shards import Unavailable, error_code_of
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Access, Operation, ResourceType

@@ -16,7 +16,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimi
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.protocol.messages import build, response_module
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 

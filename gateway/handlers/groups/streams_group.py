@@ -63,7 +63,7 @@ from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_
 from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
 from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError

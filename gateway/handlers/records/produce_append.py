@@ -38,8 +38,8 @@ from seqgate.gateway.handlers.records.produce_answer import ProduceServices, Top
 from seqgate.gateway.handlers.records.produce_order import Key, Refusals
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
 from seqgate.gateway.quota.backlog import ProduceGate
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.recompressor import Outcome
 from seqgate.log import (

@@ -50,9 +50,9 @@ from seqgate.gateway.handlers.sharing.share_session import (
     unreadable,
 )
 from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareSession
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.log import NEVER_DUE, FileRegion, LogError, PartitionLog

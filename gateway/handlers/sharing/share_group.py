@@ -37,7 +37,7 @@ from seqgate.gateway.handlers.answering.described_group import (
 from seqgate.gateway.handlers.answering.rights import describes_all
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 

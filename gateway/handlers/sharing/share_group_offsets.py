@@ -36,8 +36,8 @@ from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.named_twice import to_answer
 from seqgate.gateway.handlers.answering.rights import refused_topics, refused_topics_now
 from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
 from seqgate.gateway.security.acls.access import Operation, ResourceType

@@ -24,7 +24,7 @@ from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for, refuse_late
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.protocol.messages import build, response_module
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 

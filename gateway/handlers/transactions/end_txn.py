@@ -24,7 +24,7 @@ from seqgate.gateway.coordinator.transaction.rules import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext
 from seqgate.gateway.protocol.messages import build, response_type
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
 

@@ -20,7 +20,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for
 from seqgate.gateway.protocol.messages import build, milliseconds, response_type
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.pid_allocator import NoProducerIds

@@ -25,8 +25,8 @@ from seqgate.gateway.handlers.transactions.end_txn import (
     refuse_late,
 )
 from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation

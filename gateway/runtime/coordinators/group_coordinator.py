@@ -56,16 +56,17 @@ from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from seqgate.gateway.quota.backlog import Limit, Move, Reader
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
-from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
-from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.operations.operations import (
+from seqgate.gateway.runtime.coordinators.shards import (
     BATCH_OVERHEAD_BYTES,
     Answered,
+    CoordinatorShards,
     LoadedShard,
     Operation,
+    StateTopic,
     Unavailable,
     settle,
 )
+from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions

@@ -25,8 +25,8 @@ from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build, request_module, request_type
 from seqgate.gateway.quota.backlog import Move, Reader
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import LogError
 

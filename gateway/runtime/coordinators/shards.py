@@ -1,15 +1,34 @@
-"""All partitions of one internal topic, each with its state machine.
+"""The coordinators' state: the partitions of one internal topic, each with its state machine and the log that
+makes it durable.
 
 A shard is loaded when an operation first needs it. A shard whose log could not be written, or lost records,
-is dropped: its state is ahead of its log, so the next operation loads it again. Source: Kafka's
-`CoordinatorRuntime`.
+is dropped: its state is ahead of its log, so the next operation loads it again.
 
-Rewrites the log of a shard: all state is written again at the end of the log, and the older records are
-deleted.
+**Operations** have four steps: judge → append → fold in → wait.
 
-This is like compaction: the newest record of each key remains. Other operations continue between the batches
-of a rewrite. Each record is encoded from the state at the time it is written, so that no older state follows
-newer state.
+    judge     the operation reads the state and yields a `Change`: its answer, and the records of what changes
+    append    the records join the batch that is about to be written
+    fold in   the state replays the records, by the code that also builds it from the log at start
+    wait      the batch is written, and no answer is sent before the batch is durable
+
+The metadata waits first and folds in then (`DurableFirst`). docs/decisions.md says why the two ways differ.
+
+**Rounds.** Operations that arrive in one turn of the event loop form a *round*, and so do operations that
+arrive during a flush: one batch, one flush. When more shards wait than a flush persists quickly, those that
+waited longest have their round first, and the others gather more operations. A round runs without an await.
+Each operation sees the changes of earlier ones, but no answer shows a state that is ahead of its log. If a
+batch can't be written, or is lost, the shard is dropped and loaded from its log again, and all waiting clients
+must retry.
+
+`CoordinatorShards.run` joins the next round and waits. `CoordinatorShards.apply` runs a round at once, for
+callers that do not wait, or that need the offset to wait for.
+
+**Rewrites.** A log that is much larger than its state is rewritten: all state is written again at the end of
+the log, and the older records are deleted. As after a compaction, the newest record of each key remains. Other
+operations continue between the batches of a rewrite. Each record is encoded from the state at the time it is
+written, so that no older state follows newer state.
+
+Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
 """
 
 from __future__ import annotations
@@ -17,33 +36,86 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.transactional import TransactionEnd
+from seqgate.gateway.coordinator.change import Change, Waiter
+from seqgate.gateway.coordinator.stored_versions import newer_version_in
+from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.operations.operations import (
-    Applied,
-    Codec,
-    LoadedShard,
-    Operation,
-    Operations,
-    State,
-    Unavailable,
-)
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition, remove
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
-from seqgate.log import IncompatibleFormat, LogError, retention
+from seqgate.log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge, retention
+from seqgate.log.format.end_marker import read_end_marker
+from seqgate.log.format.record_batch import BatchHeader
+from seqgate.log.format.records import Record, build_batch, iterate_records
 
 logger = logging.getLogger(__name__)
 
+
 A = TypeVar("A")
+
+
+class State(Protocol):
+    """A state machine that changes its stored state only by records.
+
+    If the log has transactions, the state also replays `Pending` records and `TransactionEnd`.
+    """
+
+    def replay(self, record: Any, now_ms: int) -> None: ...
+
+    def stored_keys(self) -> Iterable[Any]: ...
+
+    def records_of(self, key: Any) -> Sequence[Any]: ...
+
+
 S = TypeVar("S", bound=State)
+
+
+Operation = Callable[[S, int], Change[A]]
+"""Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error.
+"""
+
+Answered = Callable[[Any, Exception | None], None]
+"""The one function that answers a request: called once, with the answer of an operation or the error that
+refuses it.
+"""
+
+Noted = Callable[[Any, int], None]
+"""The function that is called when a round is written, not durable yet: with the answer and the round's last
+offset.
+"""
+
+
+class Unavailable(Exception):
+    """The coordinator can't answer now; `error_code` tells the client to retry."""
+
+    def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+def error_code_of(error: Exception | None) -> ErrorCode:
+    """Return the error code for a refused operation. Any error but Unavailable is a bug."""
+    if isinstance(error, Unavailable):
+        return error.error_code
+    logger.error("an operation failed", exc_info=error)
+    return ErrorCode.unknown_server_error
+
+
+class Codec(Protocol):
+    """The format of the state's records in the log."""
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]: ...
+
+    def decode(self, key: bytes, value: bytes | None) -> Any | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +126,13 @@ class StateTopic:
     num_partitions: int
     segment_bytes: int
     codec: Codec
+
+
+class Applied(NamedTuple, Generic[A]):
+    """The answer of an operation, and the last offset that must be durable before the answer leaves."""
+
+    answer: A
+    last_offset: int
 
 
 class CoordinatorShards(Generic[S]):
@@ -84,9 +163,9 @@ class CoordinatorShards(Generic[S]):
         self._on_lost = on_lost
         self._loaded: dict[int, LoadedShard[S]] = {}
         self._is_stopped = False
-        self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
-        self.ask = self._operations.ask
-        """Carries out an operation as `run` does, without a task (see `Operations.ask`)."""
+        self._flusher = flusher
+        self._asked: dict[LoadedShard[S], list[_Asked]] = {}
+        self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
         partitions.when_closed.append(self._partition_closed)
         partitions.when_ready.append(self._partition_ready)
@@ -194,7 +273,7 @@ class CoordinatorShards(Generic[S]):
         loaded.failed = True
         if not loaded.lost:
             loaded.lost = True
-            self._operations.refuse(loaded)
+            self._refuse(loaded)
             self._on_lost(loaded)
 
     def _partition_closed(self, partition: Partition) -> None:
@@ -215,19 +294,79 @@ class CoordinatorShards(Generic[S]):
     # --- operations
 
     async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
-        """Carry out an operation in the next round; return its answer once the answer is durable.
+        """Carry out an operation in the shard's next round; return its answer once the answer is durable.
 
         Raises Unavailable, and the errors of `operation`.
         """
-        return await self._operations.run(loaded, operation)
+        waiter: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self.ask(loaded, operation, partial(settle, waiter))
+        return await waiter
+
+    def ask(
+        self,
+        loaded: LoadedShard[S],
+        operation: Operation[S, A],
+        answered: Answered,
+        noted: Noted | None = None,
+    ) -> None:
+        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the
+        error.
+
+        Calls `noted` before, in the turn in which the round is written and the state changes.
+        """
+        asked = self._asked.get(loaded)
+        if asked is None:
+            self._asked[loaded] = [_Asked(operation, answered, noted)]
+            if self._flusher.is_flushing and loaded.awaits_flush:
+                self._flusher.after_next_round[self._flush_finished] = None
+            else:
+                self._schedule()
+        else:
+            asked.append(_Asked(operation, answered, noted))
 
     def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
-        """Carry out an operation at once. Raises Unavailable, and the errors of `operation`."""
-        return self._operations.apply(loaded, operation)
+        """Carry out an operation at once, after the operations that wait for a round. Raises Unavailable, and
+        the errors of `operation`.
+        """
+        mine = _Asked(operation, None)
+        last_offset = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
+        if mine.error is not None:
+            raise mine.error
+        assert mine.change is not None
+        return Applied(mine.change.answer, last_offset)
 
     async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:
-        """Wait until the log is durable up to an offset. Raises Unavailable when its flush fails."""
-        await self._operations.persisted(loaded, last_offset)
+        """Wait until the log is durable up to an offset. Raises Unavailable if that fails."""
+        partition = loaded.partition
+        if not partition.is_persisted(last_offset):
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_persisted(loaded, last_offset, lambda error: settle(done, None, error))
+            await done
+
+    def when_persisted(
+        self, loaded: LoadedShard[S], last_offset: int, callback: Callable[[Unavailable | None], None]
+    ) -> None:
+        """Call back once it is decided whether the log becomes durable up to an offset; with an error if it
+        does not.
+        """
+        partition = loaded.partition
+
+        def decided(is_persisted: bool) -> None:
+            if is_persisted:
+                callback(None)
+            else:
+                self.lose(loaded)
+                callback(Unavailable(ErrorCode.not_coordinator))
+
+        if partition.is_persisted(last_offset):
+            callback(None)
+        else:
+            partition.when_decided(last_offset, decided)
+
+    def _refuse(self, loaded: LoadedShard[S]) -> None:
+        """Answer all requests that wait for a round of this shard with NOT_COORDINATOR."""
+        for one in self._asked.pop(loaded, ()):
+            one.fail(Unavailable(ErrorCode.not_coordinator))
 
     def check_current(self, loaded: LoadedShard[S]) -> None:
         """Refuse a shard whose log no longer holds every record of its state. Raises Unavailable."""
@@ -240,8 +379,106 @@ class CoordinatorShards(Generic[S]):
         with contextlib.suppress(Unavailable):  # a shard that is loaded later reads the marker from the log
             self.at(index).follow(record, self._clock.now_ms())
 
+    # --- rounds
+
+    def _flush_finished(self) -> None:
+        if self._asked:
+            # the callbacks of answered requests read durable state, so they must run before the next round
+            # changes it
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_rounds)
+
+    def _run_rounds(self) -> None:
+        self._scheduled = False
+        room = 0 if self._flusher.is_flushing else self._flusher.logs_per_round
+        for loaded in list(self._asked):
+            if room <= 0 and loaded.awaits_flush:
+                # A batch written now would not become durable sooner: let it grow until `_flush_finished`.
+                self._flusher.after_next_round[self._flush_finished] = None
+                continue
+            asked = self._asked.pop(loaded, ())
+            if asked and not loaded.partition.is_persisted(self._run_round(loaded, asked)):
+                room -= 1
+
+    def _run_round(self, loaded: LoadedShard[S], asked: Sequence[_Asked]) -> int:
+        """Carry out operations, write their batch, and answer when the batch is durable; return the last
+        offset.
+        """
+        last_offset = -1
+        if not loaded.is_current:
+            self._fail(loaded, asked, Unavailable(ErrorCode.not_coordinator))
+            return last_offset
+        try:
+            now_ms = self._clock.now_ms()
+            for one in asked:
+                self._carry_out(loaded, one, now_ms)
+            if loaded.write():
+                self._rewrite_if_worth_it(loaded)
+            last_offset = loaded.partition.log.log_end_offset - 1
+            for one in asked:
+                if one.noted is not None and one.change is not None and one.error is None:
+                    one.noted(one.change.answer, last_offset)
+        except Unavailable as error:
+            self._fail(loaded, asked, error)
+        except (LogError, ValueError, MemoryError) as error:
+            self._fail(loaded, asked, self._unwritten(loaded, error))
+        except Exception as error:
+            # Refuse all requests of the round, so that a bug does not let them wait for ever.
+            logger.exception("an unexpected error ended a round of operations")
+            self._fail(loaded, asked, self._unwritten(loaded, error))
+        else:
+            if loaded.partition.is_persisted(last_offset):
+                _answer(asked, None)
+            else:
+                self.when_persisted(loaded, last_offset, lambda error: _answer(asked, error))
+        return last_offset
+
+    def _carry_out(self, loaded: LoadedShard[S], one: _Asked, now_ms: int) -> None:
+        """Judge, append and fold in one operation. Raises Unavailable; LogError, ValueError and MemoryError
+        mean that the shard is lost.
+        """
+        if loaded.failed:
+            raise Unavailable(ErrorCode.not_coordinator)
+        try:
+            change = one.operation(loaded.shard, now_ms)
+        except Exception as error:  # noqa: BLE001 - any error is the answer of this operation only
+            one.fail(error)
+            return
+        one.change = change
+        if not change.records:
+            return
+        try:
+            loaded.append(change.records, now_ms)
+        except InvalidProducerEpoch as error:
+            one.fail(error)  # the producer of the transaction was fenced: nothing was written
+            return
+        except RecordTooLarge as error:
+            # As in Kafka, the client must not retry: records that are too large now stay too large.
+            self._unwritten(loaded, error)
+            one.fail(Unavailable(ErrorCode.unknown_server_error))
+            raise Unavailable(ErrorCode.not_coordinator) from error
+        if not change.is_folded_in:
+            for record in change.records:
+                loaded.shard.replay(record, now_ms)
+
+    def _unwritten(self, loaded: LoadedShard[S], error: Exception) -> Unavailable:
+        place = loaded.partition.log.place
+        logger.error("%s could not be written; its state is loaded again from the log: %s", place, error)
+        return Unavailable(ErrorCode.not_coordinator)
+
+    def _fail(self, loaded: LoadedShard[S], asked: Sequence[_Asked], error: Unavailable) -> None:
+        """Drop the shard, and refuse every operation of the round that is not refused yet."""
+        self.lose(loaded)
+        _answer(asked, error)
+
+    # --- rewriting
+
     def _rewrite_if_worth_it(self, loaded: LoadedShard[S]) -> None:
-        if is_worth_a_rewrite(loaded):
+        if loaded.is_worth_a_rewrite:
             loaded.is_rewritten = True
             task = asyncio.get_running_loop().create_task(self._rewrite(loaded))
             self._tasks.add(task)
@@ -249,9 +486,78 @@ class CoordinatorShards(Generic[S]):
 
     async def _rewrite(self, loaded: LoadedShard[S]) -> None:
         try:
-            await rewrite(loaded, self._clock)
+            await loaded.rewrite(self._clock)
         except LogError as error:
             logger.error("%s-%d can't be rewritten: %s", self.topic.name, loaded.partition.index, error)  # noqa: TRY400 - needs no traceback
+
+
+class _Asked:
+    """One operation of a round, the request that waits for it, and its result."""
+
+    __slots__ = ("answered", "change", "error", "noted", "operation")
+
+    def __init__(
+        self, operation: Operation[Any, Any], answered: Answered | None, noted: Noted | None = None
+    ) -> None:
+        self.operation = operation
+        self.answered = answered
+        self.noted = noted
+        self.change: Change[Any] | None = None
+        self.error: Exception | None = None
+
+    def succeed(self) -> None:
+        """Send the answers: the operation's changes are durable. A callback that raises keeps no answer back."""
+        change = self.change
+        assert change is not None
+        if change.when_durable is not None:
+            _call(change.when_durable)
+        if self.answered is not None:
+            _call(self.answered, change.answer, None)
+        for waiter, reply in change.replies:
+            _call(settle, waiter, reply)
+
+    def fail(self, error: Exception) -> None:
+        """Refuse the operation, and the requests that wait for its answer."""
+        self.error = error
+        if self.answered is not None:
+            _call(self.answered, None, error)
+        for waiter, _ in () if self.change is None else self.change.replies:
+            _call(settle, waiter, None, error)
+
+
+def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
+    """Answer the operations of a round and all requests that wait for it: the batch is durable, or `error`
+    says why it is lost.
+    """
+    for one in asked:
+        if error is not None and one.error is None:
+            one.fail(error)
+        elif one.error is None:
+            one.succeed()
+
+
+def _call(callback: Callable[..., None], *arguments: object) -> None:
+    """Call back, and log an error of the callback, so that the answers after it are still sent."""
+    try:
+        callback(*arguments)
+    except Exception:
+        logger.exception("a callback of a durable or refused operation failed")
+
+
+def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> None:
+    """Give a waiting request its answer or its error, unless its client is gone."""
+    assert isinstance(waiter, asyncio.Future)
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(answer)
+    else:
+        waiter.set_exception(error)
+        waiter.exception()  # the client may be gone
+
+
+# The state of one partition, and the batch that it is about to write: records of several operations, as many
+# as a batch can hold.
 
 
 REWRITE_AT_LEAST_BYTES: Final = 8 << 20
@@ -262,57 +568,269 @@ RECORDS_AT_ONCE: Final = 500
 """Keys rewritten in one turn; then other work of the event loop gets its turn."""
 
 
-def is_worth_a_rewrite(loaded: LoadedShard[Any]) -> bool:
-    """Return whether most of the log is no longer needed, and no rewrite is running."""
-    size_bytes = loaded.partition.log.segments.size_bytes
-    return (
-        size_bytes > REWRITE_AT_LEAST_BYTES
-        and not loaded.is_rewritten
-        and size_bytes > REWRITE_FACTOR * loaded.needed_bytes
-    )
+class LoadedShard(Generic[S]):
+    """The state of one partition, loaded from its log; every record that is appended changes the state too."""
 
+    def __init__(self, partition: Partition, shard: S, codec: Codec) -> None:
+        self.partition = partition
+        self.shard = shard
+        self._codec = codec
+        self._batch = OpenBatch(partition, codec.encode)
+        self.append = self._batch.add
+        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch.add`).
+        """
+        self.failed = False
+        """Whether the state is ahead of the log, so that it must be loaded again."""
+        self.lost = False
+        """Whether the coordinator has learned that the shard failed."""
+        self.needed_bytes = 0
+        """The estimated size of the log if it were rewritten now."""
+        self.is_rewritten = False
+        self._end_offset = 0
+        """The state contains all records of the log below this offset, and no others."""
 
-async def rewrite(loaded: LoadedShard[Any], clock: Clock) -> None:
-    """Rewrite the log unless the shard is lost meanwhile. Raises LogError."""
-    log = loaded.partition.log
-    loaded.is_rewritten = True
-    loaded.needed_bytes = (
-        log.size_bytes
-    )  # set the size before the attempt, so that a failure is not retried at once
-    try:
-        log.roll(clock.now_ms())
-        start_offset = log.log_end_offset
-        if not await _write_all(loaded, clock):
-            return
-        before = log.size_bytes
-        if await _delete_before(loaded, start_offset, clock):
-            loaded.needed_bytes = log.size_bytes
+    @property
+    def is_current(self) -> bool:
+        """Whether this gateway leads the partition, and the log holds every record of the state: a log that
+        was reopened may end earlier.
+        """
+        log = self.partition.log
+        return (
+            not self.failed
+            and not self.partition.closed
+            and log.offline_because is None
+            and log.log_end_offset >= self._end_offset
+        )
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether a batch of this shard must wait for a flush before its operations are answered."""
+        return self.partition.flush_messages == 1
+
+    def load(self, now_ms: int) -> None:
+        """Build the state from the log. Raises LogError, IncompatibleFormat."""
+        log = self.partition.log
+        count = 0
+        for header, batch in log.replay_batches(log.log_start_offset):
+            for record in decoded(self._codec, header, batch, f"{log.topic}-{log.partition}"):
+                self.shard.replay(record, now_ms)
+            count += header.record_count
+        self._end_offset = log.log_end_offset
+        self.needed_bytes = sum(self.size_of(self.shard.records_of(key)) for key in self.shard.stored_keys())
+        if count:
             logger.info(
-                "%s-%d: rewritten, %d bytes instead of %d", log.topic, log.partition, log.size_bytes, before
+                "%s-%d: %d records loaded, %d bytes of them needed",
+                log.topic,
+                log.partition,
+                count,
+                self.needed_bytes,
             )
-    finally:
-        loaded.is_rewritten = False
+
+    def follow(self, record: TransactionEnd, now_ms: int) -> None:
+        """Fold in a marker that was just appended to the log."""
+        self._end_offset = self.partition.log.log_end_offset
+        self.shard.replay(record, now_ms)
+
+    def write(self) -> bool:
+        """Write the gathered records to the log; return whether the log grew. Raises LogError."""
+        self._batch.write()
+        before, self._end_offset = self._end_offset, self.partition.log.log_end_offset
+        return self._end_offset > before
+
+    def size_of(self, records: Iterable[Any]) -> int:
+        """Estimate how many bytes a batch of these records takes."""
+        return size_of(self._codec.encode, records)
+
+    # --- rewriting
+
+    @property
+    def is_worth_a_rewrite(self) -> bool:
+        """Whether most of the log is no longer needed, and no rewrite is running."""
+        size_bytes = self.partition.log.segments.size_bytes
+        return (
+            size_bytes > REWRITE_AT_LEAST_BYTES
+            and not self.is_rewritten
+            and size_bytes > REWRITE_FACTOR * self.needed_bytes
+        )
+
+    async def rewrite(self, clock: Clock) -> None:
+        """Rewrite the log unless the shard is lost meanwhile. Raises LogError."""
+        log = self.partition.log
+        self.is_rewritten = True
+        # Set the size before the attempt, so that a failure is not retried at once.
+        self.needed_bytes = log.size_bytes
+        try:
+            log.roll(clock.now_ms())
+            start_offset = log.log_end_offset
+            if not await self._write_all(clock):
+                return
+            before = log.size_bytes
+            if await self._delete_before(start_offset, clock):
+                self.needed_bytes = log.size_bytes
+                logger.info(
+                    "%s-%d: rewritten, %d bytes instead of %d",
+                    log.topic,
+                    log.partition,
+                    log.size_bytes,
+                    before,
+                )
+        finally:
+            self.is_rewritten = False
+
+    async def _write_all(self, clock: Clock) -> bool:
+        """Write all state durably; return False if the shard was lost meanwhile. Raises LogError."""
+        keys = list(self.shard.stored_keys())
+        for first in range(0, len(keys), RECORDS_AT_ONCE):
+            some = keys[first : first + RECORDS_AT_ONCE]
+            records = [record for key in some for record in self.shard.records_of(key)]
+            if records:
+                self.append(records, clock.now_ms())
+                self.write()
+            await asyncio.sleep(0)
+            if not self.is_current:
+                return False
+        if not await self.partition.persisted(self.partition.log.log_end_offset - 1):
+            self.failed = True
+        return self.is_current
+
+    async def _delete_before(self, start_offset: int, clock: Clock) -> bool:
+        """Delete the records below `start_offset`; return False if the shard was lost meanwhile. Raises
+        LogError.
+        """
+        partition = self.partition
+        ticket = retention.prepare_delete_records(partition.log, start_offset, clock.now_ms())
+        if ticket is not None:
+            await remove(partition, ticket, clock.now_ms())
+        return not partition.closed and self.is_current
 
 
-async def _write_all(loaded: LoadedShard[Any], clock: Clock) -> bool:
-    """Write all state durably; return False if the shard was lost meanwhile. Raises LogError."""
-    keys = list(loaded.shard.stored_keys())
-    for first in range(0, len(keys), RECORDS_AT_ONCE):
-        some = keys[first : first + RECORDS_AT_ONCE]
-        records = [record for key in some for record in loaded.shard.records_of(key)]
-        if records:
-            loaded.append(records, clock.now_ms())
-            loaded.write()
-        await asyncio.sleep(0)
-        if not loaded.is_current:
-            return False
-    return await loaded.persisted(loaded.partition.log.log_end_offset - 1) and loaded.is_current
+def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str) -> Iterator[Any]:
+    """Return the decoded records of a batch. A damaged record is logged and left out.
+
+    Raises IncompatibleFormat for a record of a later release.
+    """
+    if header.is_control:
+        marker = read_end_marker(batch)
+        if marker is not None:
+            yield TransactionEnd(header.producer_id, marker.is_commit)
+        return
+    for record in iterate_records(batch):
+        try:
+            found = codec.decode(record.key or b"", record.value)
+        except ValueError as error:
+            newer = newer_version_in(error)
+            if newer is not None:
+                raise IncompatibleFormat(f"{log_name} has, at offset {record.offset}, {newer}.") from error
+            logger.warning("%s, offset %d: %s", log_name, record.offset, error)
+            continue
+        if found is None:
+            continue
+        yield Pending(header.producer_id, header.producer_epoch, found) if header.is_transactional else found
 
 
-async def _delete_before(loaded: LoadedShard[Any], start_offset: int, clock: Clock) -> bool:
-    """Delete the records below `start_offset`; return False if the shard was lost meanwhile. Raises LogError."""
-    partition = loaded.partition
-    ticket = retention.prepare_delete_records(partition.log, start_offset, clock.now_ms())
-    if ticket is not None:
-        await remove(partition, ticket, clock.now_ms())
-    return not partition.closed and loaded.is_current
+Encode = Callable[[Any], tuple[bytes, bytes | None]]
+"""Encodes the key and the value of a record. Raises ValueError if a string of the record is too long."""
+
+_new_tuple = tuple.__new__
+RECORD_OVERHEAD_BYTES: Final = 30
+"""An upper bound of the bytes that a record takes in a batch, without its key and value."""
+BATCH_OVERHEAD_BYTES: Final = 1024
+"""An upper bound of the bytes that a batch takes, without its records."""
+
+
+class OpenBatch:
+    """Gathers encoded records and appends them to the log of a partition."""
+
+    def __init__(self, partition: Partition, encode: Encode) -> None:
+        self._partition = partition
+        self._encode = encode
+        self._records: list[Record] = []
+        self._size_bytes = 0
+        self._now_ms = 0
+
+    def add(self, records: Sequence[Any], now_ms: int) -> None:
+        """Add the records of one operation, in one batch if a batch can hold them: a crash then leaves all or
+        none.
+
+        Records of a transaction (`Pending`) are written at once, in batches of their own. Raises LogError,
+        and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
+        """
+        self._now_ms = now_ms
+        for record in records:
+            if isinstance(record, Pending):
+                self._add_to_transactions(records)
+                return
+        self._gather(records, None)
+
+    def _add_to_transactions(self, records: Sequence[Any]) -> None:
+        for producer, same in groupby(records, _producer_of):
+            if producer is None:
+                self._gather(same, None)
+            else:
+                self.write()
+                self._gather([record.record for record in same], producer)
+                self.write(producer)
+
+    def write(self, producer: tuple[int, int] | None = None) -> None:
+        """Append the gathered records to the log, as a part of the producer's transaction if there is one.
+        Raises LogError.
+        """
+        if not self._records:
+            return
+        records, self._records, self._size_bytes = self._records, [], 0
+        if producer is None:
+            self._partition.append(build_batch(records), self._now_ms)
+            return
+        producer_id, producer_epoch = producer
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        self._partition.append(batch, self._now_ms, is_client=False)
+
+    def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
+        """Gather the records; write each batch that is full. A record that no batch can hold is written
+        alone, so that the log refuses it.
+        """
+        encode, now_ms = self._encode, self._now_ms
+        gathered: list[Record] = []
+        size_bytes = 0
+        for record in records:
+            key, value = encode(record)
+            # the constructor of a NamedTuple takes three times as long, and this line runs for every record
+            gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
+            size_bytes += _size(key, value)
+        max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        if self._size_bytes + size_bytes > max_bytes:
+            self.write(producer)
+        if size_bytes <= max_bytes:
+            self._records += gathered
+            self._size_bytes += size_bytes
+        else:
+            self._write_in_parts(gathered, max_bytes, producer)
+
+    def _write_in_parts(
+        self, records: Sequence[Record], max_bytes: int, producer: tuple[int, int] | None
+    ) -> None:
+        for record in records:
+            size_bytes = _size(record.key, record.value)
+            if self._size_bytes + size_bytes > max_bytes:
+                self.write(producer)
+            self._records.append(record)
+            self._size_bytes += size_bytes
+        if self._size_bytes > max_bytes:
+            self.write(producer)
+
+
+def size_of(encode: Encode, records: Iterable[Any]) -> int:
+    """Return roughly how many bytes a batch of these records takes."""
+    plain = (record.record if isinstance(record, Pending) else record for record in records)
+    return sum(_size(*encode(record)) for record in plain)
+
+
+def _size(key: bytes | None, value: bytes | None) -> int:
+    return len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES
+
+
+def _producer_of(record: Any) -> tuple[int, int] | None:
+    """Return the producer in whose transaction a record must be written."""
+    return (record.producer_id, record.producer_epoch) if isinstance(record, Pending) else None

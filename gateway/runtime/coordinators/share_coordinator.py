@@ -42,11 +42,10 @@ from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build, request_type
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
 from seqgate.gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares, changed, expire, go_on_at
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions

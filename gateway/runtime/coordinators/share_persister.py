@@ -41,8 +41,8 @@ from seqgate.gateway.coordinator.share.records import (
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.runtime.coordinators.shards import Unavailable, settle
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
-from seqgate.gateway.runtime.operations.operations import Unavailable, settle
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 

@@ -27,9 +27,14 @@ from seqgate.gateway.coordinator.share.records import (
 )
 from seqgate.gateway.coordinator.share.share_partition import ShareLimits, SharePartition, StateBatch
 from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
-from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
+from seqgate.gateway.runtime.coordinators.shards import (
+    CoordinatorShards,
+    LoadedShard,
+    Operation,
+    StateTopic,
+    Unavailable,
+)
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.operations.operations import LoadedShard, Operation, Unavailable
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions

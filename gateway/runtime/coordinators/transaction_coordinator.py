@@ -48,10 +48,16 @@ from seqgate.gateway.coordinator.transaction.rules import (
 )
 from seqgate.gateway.coordinator.transaction.shard import TransactionShard
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
+from seqgate.gateway.runtime.coordinators.shards import (
+    CoordinatorShards,
+    LoadedShard,
+    Operation,
+    StateTopic,
+    Unavailable,
+    settle,
+)
 from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.operations.operations import LoadedShard, Operation, Unavailable, settle
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions

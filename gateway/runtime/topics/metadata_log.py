@@ -2,13 +2,13 @@
 effect.
 
 `DurableFirst` carries a change out: it is decided on the image, written to the log of `__cluster_metadata` as
-one batch, and made durable. Only then is it replayed into the image and passed to the listeners
-(`metadata_journal`). The start builds the image by the same replay. Recovery cuts off a batch that a crash
-tore, so a change is stored completely or not at all.
+one batch, and made durable. Only then is it replayed into the image and passed to the listeners. The start
+builds the image by the same replay. Recovery cuts off a batch that a crash tore, so a change is stored
+completely or not at all.
 
-The journal of the metadata: the image, how far it is in the log, and how a change becomes durable.
-
-`LocalJournal` appends a change to the log of this data directory and flushes the log.
+A journal knows the image, how far it is in the log, and how a change becomes durable: `LocalJournal` appends
+the change to the log of this data directory and flushes the log, `SharedJournal` writes to a bucket, and the
+`WorkerJournal` of one of several workers asks the process that supervises it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.operations.operations import DurableFirst, Journal
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
 from seqgate.log.format.records import NewRecord, build_batch
@@ -186,6 +185,126 @@ class MetadataLog:
     async def close(self) -> None:
         """Wait for the changes in progress."""
         await self._operations.finish()
+
+
+# Operations one at a time, each durable before it is folded in.
+
+
+class Journal(Protocol):
+    """The log of a state whose changes are durable before they are folded in. Others may write the log, too."""
+
+    async def catch_up(self) -> None:
+        """Fold in all records that are in the log and not in the state. Raises LogError."""
+
+    async def commit(self, records: Sequence[Any]) -> bool:
+        """Write the records right behind those of the state, and fold them in once they are durable.
+
+        Return False where another writer was first: its records are folded in, and these are not written.
+        Raises LogError.
+        """
+
+
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Decided(Protocol[A_co]):
+    """Records that carry out a change, all or none, and the answer that is true once they are durable."""
+
+    @property
+    def records(self) -> Sequence[Any]: ...
+
+    @property
+    def answer(self) -> A_co: ...
+
+
+class _Look:
+    """The operation that changes nothing."""
+
+    records: Final = ()
+    answer: Final = None
+
+
+class DurableFirst:
+    """Runs operations one at a time, each durable before it is folded in.
+
+    An operation continues when its caller is cancelled, because its records may be in the log already.
+    `judge` is called again when another writer of the log was first, so it must change nothing.
+
+    A look at the log serves all operations that waited when it began: where the log is slow, clients that ask
+    again and again would otherwise queue up more looks than are ever made. A commit is a look, too.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = asyncio.Lock()
+        self._begun = 0
+        """The number of the newest look at the log."""
+        self._seen = 0
+        """The number of the newest look that has ended: the state has all that was in the log when it began.
+        """
+        self.when_committed: list[Callable[[], None]] = []
+        """Called after each operation of this process whose records are durable and folded in."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._next_look: tuple[int, asyncio.Task[None]] | None = None
+        """The newest look without an operation, and the number of the newest look that had begun before it.
+        """
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an operation is in progress."""
+        return self._lock.locked()
+
+    def start(self, judge: Callable[[], Decided[T]]) -> asyncio.Task[T]:
+        """Carry out an operation after those before it. The task raises LogError, and what `judge` raises."""
+        task = asyncio.get_running_loop().create_task(self._run(judge))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def run(self, judge: Callable[[], Decided[T]]) -> T:
+        """Carry out an operation as `start` does; returns its answer once it is durable and folded in."""
+        task = self.start(judge)
+        # The error of an operation whose caller was cancelled has nobody left to take it.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
+
+    async def look(self) -> None:
+        """Fold in everything that is in the log by now. Callers share looks, however many they are. Raises
+        LogError.
+        """
+        known = self._next_look
+        if known is None or known[0] != self._begun or known[1].done():
+            task = self.start(_Look)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            known = self._next_look = self._begun, task
+        await asyncio.shield(known[1])
+
+    async def _run(self, judge: Callable[[], Decided[T]]) -> T:
+        before = self._begun
+        async with self._lock:
+            if self._seen <= before:
+                await self._look(self._journal.catch_up())
+            while True:
+                change = judge()
+                if not change.records:
+                    return change.answer
+                if await self._look(self._journal.commit(change.records)):
+                    for committed in self.when_committed:
+                        committed()
+                    return change.answer
+
+    async def _look(self, look: Awaitable[T]) -> T:
+        self._begun += 1
+        found = await look
+        self._seen = self._begun
+        return found
+
+    async def finish(self) -> None:
+        """Wait for the operations in progress."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Since Python 3.12 a gather of ended tasks does not yield, and `_tasks` would never lose them.
+            await asyncio.sleep(0)
 
 
 #: A function called with the records of each change after their replay; the next change waits for it.

@@ -24,10 +24,10 @@ from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction import rules
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.loop.clock import Clock, Task
-from seqgate.gateway.runtime.operations.operations import Unavailable
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.log import LogDirectory, parse_partition_directory
 from seqgate.log.stopped import (

@@ -10,17 +10,17 @@ from seqgate.gateway.coordinator.group.consumer_group import ConsumerMember
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets
 from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, LoadedShard
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from seqgate.gateway.runtime.operations.operations import LoadedShard, Operations
 from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 
 def _never_waiting(topic: str) -> Any:
-    when_persisted = Operations.when_persisted
+    when_persisted = CoordinatorShards.when_persisted
 
-    def at_once(self: Operations[Any], loaded: Any, last_offset: int, callback: Any) -> None:
+    def at_once(self: CoordinatorShards[Any], loaded: Any, last_offset: int, callback: Any) -> None:
         if loaded.partition.topic == topic:
             callback(None)
         else:
@@ -32,13 +32,13 @@ def _never_waiting(topic: str) -> Any:
 @fault_in("transactions")
 def end_answered_before_the_flush() -> list[Change]:
     """EndTxn is answered and markers are written before the decision is durable"""
-    return [(Operations, "when_persisted", _never_waiting(TRANSACTION_STATE_TOPIC))]
+    return [(CoordinatorShards, "when_persisted", _never_waiting(TRANSACTION_STATE_TOPIC))]
 
 
 @fault_in("groups")
 def offsets_committed_before_the_flush() -> list[Change]:
     """OffsetCommit is answered before its record is durable"""
-    return [(Operations, "when_persisted", _never_waiting(OFFSETS_TOPIC))]
+    return [(CoordinatorShards, "when_persisted", _never_waiting(OFFSETS_TOPIC))]
 
 
 @fault_in("transactions")
@@ -160,10 +160,7 @@ def older_epochs_may_commit() -> list[Change]:
 @fault_in("disk")
 def state_kept_after_a_failed_flush() -> list[Change]:
     """a coordinator goes on with a state that is ahead of its log after a write or flush has failed"""
-    init = Operations.__init__
-
-    def keeping(self: Operations[Any], *args: Any, **about: Any) -> None:
-        init(self, *args, **about)
-        self._lose = lambda _: None
-
-    return [(Operations, "__init__", keeping), (LoadedShard, "is_current", property(lambda _: True))]
+    return [
+        (CoordinatorShards, "lose", lambda *_: None),
+        (LoadedShard, "is_current", property(lambda _: True)),
+    ]

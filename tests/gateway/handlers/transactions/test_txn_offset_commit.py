@@ -218,7 +218,7 @@ async def test_a_rewritten_log_keeps_pending_offsets(tmp_path: Path, monkeypatch
         await commit_outside(node, 5)
         await hold(node, first, 11)
         loaded = node.services.coordinators.groups.shards.at(0)
-        await shards.rewrite(loaded, node.clock)
+        await loaded.rewrite(node.clock)
         log = loaded.partition.log
         assert log.log_start_offset > 0
         assert {producer_id for producer_id, _ in log.transactions.open_transactions()} == {

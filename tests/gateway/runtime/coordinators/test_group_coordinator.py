@@ -19,7 +19,7 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCom
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators import shards
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.topic_lifecycle import java_hash
 from seqgate.log import Storage
@@ -288,7 +288,7 @@ class TestRewrite:
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
             disk.threads.clear()
-            await shards.rewrite(groups.shards.at(0), node.clock)
+            await groups.shards.at(0).rewrite(node.clock)
             assert offsets_partition(node).log.log_start_offset == 30
             assert disk.threads
             assert threading.get_ident() not in disk.threads
@@ -302,7 +302,7 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
             with disk.held(f"{OFFSETS_TOPIC}-0/log-start-offset"):
-                rewrite = asyncio.create_task(shards.rewrite(groups.shards.at(0), node.clock))
+                rewrite = asyncio.create_task(groups.shards.at(0).rewrite(node.clock))
                 while not disk.waiting:
                     await asyncio.sleep(0)
                 partition.log.go_offline("a test says so")
@@ -321,7 +321,7 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
             loaded = groups.shards.at(0)
-            rewrite = asyncio.create_task(shards.rewrite(loaded, node.clock))
+            rewrite = asyncio.create_task(loaded.rewrite(node.clock))
             await asyncio.sleep(0)
             assert partition.log.log_end_offset > 30, "the rewrite must have begun"
             partition.log.go_offline("a test says so")
@@ -346,11 +346,11 @@ class TestRewrite:
                 await commit(groups, f"group-{number}", 1)
             await finish_tasks(groups)
             loaded = groups.shards.at(0)
-            await shards.rewrite(loaded, node.clock)
-            assert not shards.is_worth_a_rewrite(loaded)
+            await loaded.rewrite(node.clock)
+            assert not loaded.is_worth_a_rewrite
             for offset in range(2, 5):
                 await commit(groups, "group-0", offset)
-            assert not shards.is_worth_a_rewrite(loaded)
+            assert not loaded.is_worth_a_rewrite
 
 
 async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.share_heartbeat import LEAVING
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
-from seqgate.gateway.runtime.coordinators.shards import rewrite
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from tests.gateway.handlers.requests import delete
 from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.gateway.runtime.share_requests import (
@@ -191,7 +190,7 @@ class TestMembers:
             await beat(node, "gone", 0, TOPIC)
             await beat(node, "gone", LEAVING)
             before = node.services.coordinators.shares.group(GROUP)
-            await rewrite(node.services.coordinators.groups.shards.at(0), node.clock)
+            await node.services.coordinators.groups.shards.at(0).rewrite(node.clock)
             partition = node.services.partitions.registry.get("__consumer_offsets", 0)
             assert partition is not None
             assert partition.log.log_start_offset > 0

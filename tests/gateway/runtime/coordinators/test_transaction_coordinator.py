@@ -23,7 +23,7 @@ from seqgate.gateway.coordinator.transaction.records import (
 from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators import transaction_coordinator
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Storage, StorageFailed
 from tests.faults.directory_life import ROOT, new_disk

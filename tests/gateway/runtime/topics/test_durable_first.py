@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from seqgate.gateway.metadata.decision import Decision
-from seqgate.gateway.runtime.operations.operations import DurableFirst
+from seqgate.gateway.runtime.topics.metadata_log import DurableFirst
 
 
 class CountingJournal:

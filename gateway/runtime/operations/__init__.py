@@ -1,1 +1,0 @@
-"""The one way to carry out an operation on state that a log makes durable: begin reading with `operations`."""
