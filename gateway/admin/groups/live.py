@@ -41,7 +41,7 @@ from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, by_subtopology
+from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
@@ -476,7 +476,7 @@ def _streams_member(
 
 def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
     """Return the partitions that the active tasks of a member read."""
-    tasks = by_subtopology(member.current.assigned.active)
+    tasks = by_topic(member.current.assigned.active)
     found: dict[str, list[int]] = {}
     for topic, subtopology_id in sorted(group.topology.subtopology_of.items() if group.topology else ()):
         served = partitions.by_name.get(topic)
@@ -518,6 +518,4 @@ def member_of_streams(group: StreamsGroup, member: StreamsMember) -> messages.St
 
 
 def _tasks(tasks: TaskAssignment) -> messages.StreamsTasks:
-    return messages.StreamsTasks(
-        by_subtopology(tasks.active), by_subtopology(tasks.standby), by_subtopology(tasks.warmup)
-    )
+    return messages.StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))

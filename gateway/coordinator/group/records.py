@@ -3,16 +3,12 @@
     key                                              value
     int16 1 | group | topic | int32 partition        v3: int16 3 | int64 offset | int32 leader_epoch | metadata |
                                                      int64 commit_timestamp
-    int16 2 | group                                  v3: int16 3 | protocol_type | int32 generation | protocol? |
-                                                     leader? | int64 state_timestamp | members[…]
-    member of v3: id | group_instance_id? | client_id | client_host | int32 rebalance_timeout |
-                  int32 session_timeout | subscription | assignment
 
 An offset with a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
-int64 expire_timestamp. A string is an int16 length (-1: null) and UTF-8; bytes are an int32 length and the
-bytes. A null value deletes. Older values are read too, and so is v4, which is v3 in the compact encoding; key
-0 has the layout of key 1. Source: Kafka's OffsetCommitKey/Value.json, GroupMetadataKey/Value.json,
-GroupCoordinatorRecordSerde.
+int64 expire_timestamp. Key 0 has the layout of key 1. Offsets are encoded by hand, because a commit writes
+many; every other kind of record is a row. Groups and offsets are written as v3; older values are read too, and
+so is v4, which is v3 in the compact encoding. A null value deletes. Source: Kafka's
+OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
 """
 
 from __future__ import annotations
@@ -20,16 +16,28 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.coordinator.group import consumer_group, share_group
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerRecord
-from seqgate.gateway.coordinator.group.record import CompactReader, PlainReader
 from seqgate.gateway.coordinator.group.share_group import ShareGroupRecord
+from seqgate.gateway.coordinator.rows import (
+    BYTES,
+    GROUP_KEY,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    Field,
+    Reader,
+    Row,
+    array,
+    structure,
+)
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.records import StreamsRecord
 from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.protocol.primitives import nullable_string, string
+from seqgate.gateway.protocol.primitives import string
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -42,7 +50,6 @@ LONGEST_ID_IN_CACHE: Final = 255
 """Longer group ids are encoded each time, so that the keys take little memory."""
 _OFFSET_KEYS: Final = (0, 1)
 _OFFSET_KEY: Final = 1
-_GROUP_KEY: Final = 2
 _WRITTEN_VERSION: Final = 3
 _NEWEST_READ: Final = 4
 _FIRST_COMPACT: Final = 4
@@ -106,6 +113,50 @@ class OffsetCommitRecord(NamedTuple):
 GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord | ShareGroupRecord | StreamsRecord
 
 
+def _member(*fields: Any) -> MemberMetadata:
+    """Return a decoded member; a member without a rebalance timeout has the session timeout for it."""
+    member = MemberMetadata(*fields)
+    has_timeout = member.rebalance_timeout_ms >= 0
+    return member if has_timeout else member._replace(rebalance_timeout_ms=member.session_timeout_ms)
+
+
+GROUP: Final = Row(
+    2,
+    GroupMetadataRecord,
+    structure(
+        GroupMetadata,
+        Field("protocol_type", STRING),
+        Field("generation_id", INT32),
+        Field("protocol_name", NULLABLE_STRING),
+        Field("leader", NULLABLE_STRING),
+        Field("state_since_ms", INT64, absent=-1, since=2),
+        Field(
+            "members",
+            array(
+                structure(
+                    _member,
+                    Field("member_id", STRING),
+                    Field("group_instance_id", NULLABLE_STRING, since=3),
+                    Field("client_id", STRING),
+                    Field("client_host", STRING),
+                    Field("rebalance_timeout_ms", INT32, absent=-1, since=1),
+                    Field("session_timeout_ms", INT32),
+                    Field("subscription", BYTES),
+                    Field("assignment", BYTES),
+                )
+            ),
+        ),
+    ),
+    key=GROUP_KEY,
+    written=_WRITTEN_VERSION,
+    newest=_NEWEST_READ,
+    first_compact=_FIRST_COMPACT,
+)
+_ROWS: Final = (GROUP, *consumer_group.ROWS, *share_group.ROWS, *streams_records.ROWS)
+_BY_KIND: Final = {row.kind: row for row in _ROWS}
+_BY_CLASS: Final = {row.record: row for row in _ROWS}
+
+
 class UnreadableRecord(ValueError):
     """The bytes are no record of this topic, or the record has a newer version than this release reads."""
 
@@ -119,14 +170,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             key_of = _known_offset_key if is_short else _offset_key
             key = key_of(record.group_id, record.topic, record.partition)
             return key, None if value is None else _offset_value(value)
-        if isinstance(record, ConsumerRecord):
-            return consumer_group.encode(record)
-        if isinstance(record, ShareGroupRecord):
-            return share_group.encode(record)
-        if isinstance(record, StreamsRecord):
-            return streams_records.encode(record)
-        key = _INT16.pack(_GROUP_KEY) + string(record.group_id)
-        return key, None if record.value is None else _group_value(record.value)
+        return _BY_CLASS[type(record)].encode(record)
     except struct.error as error:
         raise ValueError(
             f"a string in the record is too long to be stored, at most 32767 bytes: {error}"
@@ -135,35 +179,18 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     """Return the record, or None for an unknown kind of key. Raises UnreadableRecord."""
-    reader = PlainReader(key)
+    reader = Reader(key)
     try:
-        kind = reader.int16()
+        kind = reader.number(_INT16)
         if kind in _OFFSET_KEYS:
-            group_id, topic, partition = reader.string(), reader.string(), reader.int32()
+            group_id, topic, partition = reader.string(), reader.string(), reader.number(_INT32)
             committed = None if value is None else _read_offset(value)
             return OffsetCommitRecord(group_id, topic, partition, committed)
-        if kind == _GROUP_KEY:
-            group_id = reader.string()
-            return GroupMetadataRecord(group_id, None if value is None else _read_group(value))
-        if kind in consumer_group.KINDS:
-            return consumer_group.decode(kind, _names(reader), value)
-        if kind in share_group.KINDS:
-            return share_group.decode(kind, _names(reader), value)
-        if kind in streams_records.KINDS:
-            return streams_records.decode(kind, _names(reader), value)
+        row = _BY_KIND.get(kind)
+        found: GroupRecord | None = None if row is None else row.decode(reader, value)
     except (struct.error, UnicodeDecodeError, ValueError, MalformedRequest) as error:
         raise UnreadableRecord(f"a record of a group can't be read: {error}") from error
-    return None
-
-
-def _names(reader: PlainReader) -> tuple[str, ...]:
-    """Read the group id, and the member id if there is one."""
-    group_id = reader.string()
-    return (group_id,) if reader.is_at_end else (group_id, reader.string())
-
-
-def _bytes(raw: bytes) -> bytes:
-    return _INT32.pack(len(raw)) + raw
+    return found
 
 
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -185,71 +212,12 @@ def _offset_value(value: CommittedOffset) -> bytes:
     return head + string(metadata) + _INT64.pack(commit_timestamp_ms)
 
 
-def _group_value(value: GroupMetadata) -> bytes:
-    pieces = [
-        _INT16.pack(_WRITTEN_VERSION),
-        string(value.protocol_type),
-        _INT32.pack(value.generation_id),
-        nullable_string(value.protocol_name),
-        nullable_string(value.leader),
-        _INT64.pack(value.state_since_ms),
-        _INT32.pack(len(value.members)),
-    ]
-    for member in value.members:
-        pieces += (
-            string(member.member_id),
-            nullable_string(member.group_instance_id),
-            string(member.client_id),
-            string(member.client_host),
-            _INT32.pack(member.rebalance_timeout_ms),
-            _INT32.pack(member.session_timeout_ms),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
-        )
-    return b"".join(pieces)
-
-
-def _versioned(value: bytes) -> tuple[int, PlainReader]:
-    """Return the version of a value, and a reader for the rest of the value."""
-    reader = PlainReader(value)
-    version = reader.version(_NEWEST_READ)
-    return version, reader if version < _FIRST_COMPACT else CompactReader(value[_INT16.size :])
-
-
 def _read_offset(value: bytes) -> CommittedOffset:
-    version, reader = _versioned(value)
-    offset = reader.int64()
-    leader_epoch = reader.int32() if version >= 3 else -1
-    metadata, commit_timestamp_ms = reader.string(), reader.int64()
-    expire_timestamp_ms = reader.int64() if version == _WITH_EXPIRY else -1
+    reader = Reader(value)
+    reader.begin(_NEWEST_READ, _FIRST_COMPACT)
+    version = reader.version
+    offset = reader.number(_INT64)
+    leader_epoch = reader.number(_INT32) if version >= 3 else -1
+    metadata, commit_timestamp_ms = reader.string(), reader.number(_INT64)
+    expire_timestamp_ms = reader.number(_INT64) if version == _WITH_EXPIRY else -1
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
-
-
-def _read_group(value: bytes) -> GroupMetadata:
-    version, reader = _versioned(value)
-    protocol_type = reader.string()
-    generation_id = reader.int32()
-    protocol_name, leader = reader.nullable_string(), reader.nullable_string()
-    state_since_ms = reader.int64() if version >= 2 else -1
-    members = tuple(_read_member(reader, version) for _ in range(reader.count()))
-    return GroupMetadata(protocol_type, generation_id, protocol_name, leader, state_since_ms, members)
-
-
-def _read_member(reader: PlainReader, version: int) -> MemberMetadata:
-    member_id = reader.string()
-    group_instance_id = reader.nullable_string() if version >= 3 else None
-    client_id, client_host = reader.string(), reader.string()
-    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
-    session_timeout_ms = reader.int32()
-    member = MemberMetadata(
-        member_id,
-        group_instance_id,
-        client_id,
-        client_host,
-        session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
-        session_timeout_ms,
-        reader.octets(),
-        reader.octets(),
-    )
-    reader.skip_tags()
-    return member

@@ -7,19 +7,7 @@
 `seqgate.gateway.coordinator.share` has the other half: which records of a partition are acquired and done.
 Source: Kafka's `ShareGroup`, `ShareGroupMember`.
 
-The records of share groups (KIP-932) in `__consumer_offsets`, in Kafka's formats.
-
-    key (int16 kind, then int16-length strings)     value (int16 version 0, compact fields, tags)
-    10 | group | member                             rack_id? | client_id | client_host | names[]
-    11 | group                                      int32 group_epoch | int64 metadata_hash
-    12 | group                                      int32 assignment_epoch | tag 0: int64 assigned_at_ms
-    13 | group | member                             target: topics[topic_id, int32 partitions[]]
-    14 | group | member                             int32 member_epoch | int32 previous_epoch | int8 state |
-                                                    assigned topics[]
-    15 | group                                      to be begun[] | begun[topic_id, name, int32 partitions[]] |
-                                                    to be forgotten[]
-
-A null value deletes. The hash is 0, because the assigned partitions show whether topics changed. A member's
+`ROWS` are the group's records in `__consumer_offsets`, in Kafka's formats. A null value deletes. A member's
 state is always stable, and partitions are begun at once. Source: Kafka's ShareGroup*Key.json and *Value.json.
 
 Assigns the partitions of a share group, where a partition may have several readers (the `simple` assignor,
@@ -37,38 +25,29 @@ Source: Kafka's `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`,
 
 from __future__ import annotations
 
-import struct
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from seqgate.gateway.coordinator.deadlines import NEVER
-from seqgate.gateway.coordinator.group.record import (
-    NO_TAGS,
-    VERSION_0,
-    CompactReader,
-    assigned_at_tag,
-    compact_int32s,
-    compact_places,
-    compact_strings,
-    key_of,
-    nullable_compact_string,
-)
 from seqgate.gateway.coordinator.places import Place, by_topic
-from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.protocol.primitives import compact_string, unsigned_varint
-
-_INT32: Final = Struct(">i")
-_GROUP_EPOCH: Final = Struct(">iq")
-_CURRENT: Final = Struct(">iib")
-_ONLY_VERSION: Final = 0
-_NO_HASH: Final = 0
-_STABLE: Final = 0
-_NOTHING: Final = unsigned_varint(1)
-MEMBER, GROUP_EPOCH, ASSIGNMENT_EPOCH, TARGET, CURRENT, BEGUN = 10, 11, 12, 13, 14, 15
-KINDS: Final = frozenset((MEMBER, GROUP_EPOCH, ASSIGNMENT_EPOCH, TARGET, CURRENT, BEGUN))
+from seqgate.gateway.coordinator.rows import (
+    GROUP_KEY,
+    INT8,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    PLACES,
+    STRING,
+    UUID,
+    Field,
+    Row,
+    Tag,
+    array,
+    several,
+    structure,
+)
 
 
 class ShareMemberValue(NamedTuple):
@@ -155,118 +134,55 @@ ShareGroupRecord = (
 )
 
 
-def encode(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
-    """Return the record's (key, value) for the log. Raises ValueError if a string of the record is too long."""
-    try:
-        key, fields = _encoded(record)
-    except struct.error as error:
-        raise ValueError(
-            f"a string in the record is too long to be stored, at most 32767 bytes: {error}"
-        ) from error
-    if fields is None:
-        return key, None
-    tags = (
-        assigned_at_tag(record.assigned_at_ms) if isinstance(record, ShareAssignmentEpochRecord) else NO_TAGS
-    )
-    return key, VERSION_0 + fields + tags
-
-
-def _encoded(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
-    if isinstance(record, ShareGroupEpochRecord):
-        epoch = record.group_epoch
-        fields = None if epoch is None else _GROUP_EPOCH.pack(epoch, _NO_HASH)
-        return key_of(GROUP_EPOCH, record.group_id), fields
-    if isinstance(record, ShareAssignmentEpochRecord):
-        epoch = record.assignment_epoch
-        return key_of(ASSIGNMENT_EPOCH, record.group_id), None if epoch is None else _INT32.pack(epoch)
-    if isinstance(record, ShareBegunRecord):
-        return key_of(BEGUN, record.group_id), None if record.topics is None else _begun(record.topics)
-    names = record.group_id, record.member_id
-    if isinstance(record, ShareMemberRecord):
-        return key_of(MEMBER, *names), None if record.value is None else _member(record.value)
-    if isinstance(record, ShareTargetRecord):
-        return key_of(TARGET, *names), None if record.places is None else compact_places(record.places)
-    current = record.value
-    if current is None:
-        return key_of(CURRENT, *names), None
-    head = _CURRENT.pack(current.member_epoch, current.previous_member_epoch, _STABLE)
-    return key_of(CURRENT, *names), head + compact_places(current.assigned)
-
-
-def _member(value: ShareMemberValue) -> bytes:
-    client = compact_string(value.client_id) + compact_string(value.client_host)
-    return nullable_compact_string(value.rack_id) + client + compact_strings(value.subscribed_names)
-
-
-def _begun(topics: Sequence[BegunTopic]) -> bytes:
-    pieces = [_NOTHING, unsigned_varint(len(topics) + 1)]
-    for topic in topics:
-        pieces += (
-            topic.topic_id.bytes,
-            compact_string(topic.name),
-            compact_int32s(topic.partitions),
-            NO_TAGS,
-        )
-    return b"".join((*pieces, _NOTHING))
-
-
-def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ShareGroupRecord:
-    """Return the record of one kind of key with its group and member. Raises ValueError."""
-    reader = None if value is None else CompactReader(value)
-    try:
-        if reader is not None:
-            reader.version(_ONLY_VERSION)
-        if kind == GROUP_EPOCH:
-            return ShareGroupEpochRecord(names[0], None if reader is None else _read_group_epoch(reader))
-        if kind == ASSIGNMENT_EPOCH:
-            if reader is None:
-                return ShareAssignmentEpochRecord(names[0], None)
-            return ShareAssignmentEpochRecord(names[0], reader.int32(), reader.assigned_at_ms())
-        if kind == BEGUN:
-            return ShareBegunRecord(names[0], None if reader is None else _read_begun(reader))
-        group_id, member_id = names
-        if kind == MEMBER:
-            return ShareMemberRecord(group_id, member_id, None if reader is None else _read_member(reader))
-        if kind == TARGET:
-            return ShareTargetRecord(group_id, member_id, None if reader is None else reader.places())
-        return ShareCurrentRecord(group_id, member_id, None if reader is None else _read_current(reader))
-    except (struct.error, MalformedRequest, ValueError) as error:
-        raise ValueError(f"a record of kind {kind} can't be read: {error}") from error
-
-
-def _read_group_epoch(reader: CompactReader) -> int:
-    epoch = reader.int32()
-    reader.int64()
-    return epoch
-
-
-def _read_member(reader: CompactReader) -> ShareMemberValue:
-    return ShareMemberValue(reader.nullable_string(), reader.string(), reader.string(), reader.strings())
-
-
-def _read_current(reader: CompactReader) -> ShareCurrentValue:
-    member_epoch, previous_member_epoch = reader.int32(), reader.int32()
-    reader.int8()
-    return ShareCurrentValue(member_epoch, previous_member_epoch, reader.places())
-
-
-def _read_begun(reader: CompactReader) -> tuple[BegunTopic, ...]:
-    _read_topics(reader)
-    topics = _read_topics(reader)
-    for _ in range(reader.count()):
-        reader.uuid()
-        reader.string()
-        reader.skip_tags()
-    return topics
-
-
-def _read_topics(reader: CompactReader) -> tuple[BegunTopic, ...]:
-    topics = []
-    for _ in range(reader.count()):
-        topic_id, name = reader.uuid(), reader.string()
-        topics.append(BegunTopic(topic_id, name, tuple(reader.int32() for _ in range(reader.count()))))
-        reader.skip_tags()
-    return tuple(topics)
+MEMBER, GROUP_EPOCH, ASSIGNMENT_EPOCH, TARGET, CURRENT, BEGUN = 10, 11, 12, 13, 14, 15
+_STABLE: Final = 0
+_NAMED: Final = array(structure(several, Field("topic_id", UUID), Field("name", STRING)))
+_BEGUN: Final = array(
+    structure(BegunTopic, Field("topic_id", UUID), Field("name", STRING), Field("partitions", array(INT32)))
+)
+ROWS: Final = (
+    Row(
+        MEMBER,
+        ShareMemberRecord,
+        structure(
+            ShareMemberValue,
+            Field("rack_id", NULLABLE_STRING),
+            Field("client_id", STRING),
+            Field("client_host", STRING),
+            Field("subscribed_names", array(STRING)),
+        ),
+    ),
+    # instead of a hash of the topics, the assigned partitions show whether topics changed
+    Row(
+        GROUP_EPOCH, ShareGroupEpochRecord, [Field("group_epoch", INT32), Field("", INT64, 0)], key=GROUP_KEY
+    ),
+    Row(
+        ASSIGNMENT_EPOCH,
+        ShareAssignmentEpochRecord,
+        [Field("assignment_epoch", INT32), Tag(0, "assigned_at_ms", INT64, absent=0)],
+        key=GROUP_KEY,
+    ),
+    Row(TARGET, ShareTargetRecord, [Field("places", PLACES)]),
+    Row(
+        CURRENT,
+        ShareCurrentRecord,
+        structure(
+            ShareCurrentValue,
+            Field("member_epoch", INT32),
+            Field("previous_member_epoch", INT32),
+            Field("", INT8, _STABLE),
+            Field("assigned", PLACES),
+        ),
+    ),
+    # Kafka also lists partitions that it is about to begin, and topics that it is about to forget
+    Row(
+        BEGUN,
+        ShareBegunRecord,
+        [Field("", _BEGUN, ()), Field("topics", _BEGUN), Field("", _NAMED, ())],
+        key=GROUP_KEY,
+    ),
+)
+"""The records of the group in `__consumer_offsets`, in Kafka's formats; all values have version 0."""
 
 
 FIRST_EPOCH: Final = 1

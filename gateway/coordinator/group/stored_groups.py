@@ -6,6 +6,7 @@ Source: Kafka's `GroupMetadataManager.replay`, `OffsetMetadataManager.replay`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -39,16 +40,18 @@ from seqgate.gateway.coordinator.group.records import (
     GroupRecord,
     OffsetCommitRecord,
 )
-from seqgate.gateway.coordinator.group.share_group import KINDS as SHARE_KINDS
+from seqgate.gateway.coordinator.group.share_group import ROWS as SHARE_ROWS
 from seqgate.gateway.coordinator.group.share_group import ShareGroupRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups
 from seqgate.gateway.coordinator.places import Place, TopicPartition
-from seqgate.gateway.coordinator.streams.records import KINDS as STREAMS_KINDS
+from seqgate.gateway.coordinator.streams.records import ROWS as STREAMS_ROWS
 from seqgate.gateway.coordinator.streams.records import StreamsRecord
 from seqgate.gateway.coordinator.streams.request import StreamsLimits
 from seqgate.gateway.coordinator.streams.shard import StreamsGroups
 from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 
+_SHARE_KINDS: Final = frozenset(row.kind for row in SHARE_ROWS)
+_STREAMS_KINDS: Final = frozenset(row.kind for row in STREAMS_ROWS)
 RecordKey = tuple[str, TopicPartition | None]
 """The key of a record: (group id, None) of a classic group, (group id, place) of an offset.
 
@@ -161,9 +164,9 @@ class StoredGroups:
         group_id, place = key
         if place is not None and place[1] < 0:
             kind = -place[1]
-            if kind in STREAMS_KINDS:
+            if kind in _STREAMS_KINDS:
                 return self.streams.records_of(group_id, kind, place[0])
-            groups = self.shares if kind in SHARE_KINDS else self.consumers
+            groups = self.shares if kind in _SHARE_KINDS else self.consumers
             return groups.records_of(group_id, kind, place[0])
         if place is not None:
             return self.offsets.records_at(group_id, place)

@@ -36,6 +36,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
+from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import (
     HeldByProcesses,
     StreamsGroup,
@@ -78,7 +79,6 @@ from seqgate.gateway.coordinator.streams.task_assignor import (
     TaskAssignment,
     Tasks,
     assign_tasks,
-    by_subtopology,
 )
 from seqgate.gateway.coordinator.streams.topology import Topology, refused, standby_replicas_within
 
@@ -440,7 +440,7 @@ def _partitions(
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Return (topic, partitions) of the source topics; a smaller topic has no partition for the last tasks."""
     found = []
-    for subtopology_id, numbers in by_subtopology(tasks).items():
+    for subtopology_id, numbers in by_topic(tasks).items():
         subtopology = configured.get(subtopology_id)
         for topic in () if subtopology is None else subtopology.sources:
             described = topics.describe(topic)

@@ -25,8 +25,8 @@ from seqgate.gateway.coordinator.streams.topology import (
     TopicInfo,
     Topology,
     check_extent,
-    encode_topology,
     refused,
+    size_bytes_of,
 )
 
 JOINING: Final = 0
@@ -199,8 +199,7 @@ def _check_sizes(request: StreamsHeartbeat) -> None:
         if text is not None and len(text.encode()) > MAX_ID_BYTES:
             raise HeartbeatRefused(_INVALID, f"{what} can't be longer than {MAX_ID_BYTES} bytes.")
     tags_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in request.client_tags or ())
-    topology_bytes = 0 if request.topology is None else len(encode_topology(request.topology))
-    for what, size_bytes in (("ClientTags", tags_bytes), ("Topology", topology_bytes)):
+    for what, size_bytes in (("ClientTags", tags_bytes), ("Topology", size_bytes_of(request.topology))):
         if size_bytes > MAX_SUBSCRIPTION_BYTES:
             text = f"{what} can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
             raise HeartbeatRefused(_INVALID, text)

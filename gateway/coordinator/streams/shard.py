@@ -16,22 +16,18 @@ from seqgate.gateway.coordinator.streams import heartbeat as protocol
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
 from seqgate.gateway.coordinator.streams.records import StreamsGroupRecord, StreamsMemberRecord, StreamsRecord
 from seqgate.gateway.coordinator.streams.request import JOINING, StreamsHeartbeat, StreamsLimits, StreamsReply
-from seqgate.gateway.coordinator.streams.topology import Topology, encode_topology
+from seqgate.gateway.coordinator.streams.topology import size_bytes_of
 
 
 def joining_bytes(request: StreamsHeartbeat) -> int:
     """Return an upper bound of the bytes that a member adds when it joins, with the topology if its group is
     new.
     """
-    return MEMBER_BYTES + _tags_bytes(request.client_tags or ()) + _topology_bytes(request.topology)
+    return MEMBER_BYTES + _tags_bytes(request.client_tags or ()) + size_bytes_of(request.topology)
 
 
 def _tags_bytes(tags: Iterable[tuple[str, str]]) -> int:
     return sum(len(key) + len(value) for key, value in tags)
-
-
-def _topology_bytes(topology: Topology | None) -> int:
-    return 0 if topology is None else len(encode_topology(topology))
 
 
 class StreamsGroups:
@@ -80,7 +76,7 @@ class StreamsGroups:
             for group in self.groups.values()
             for member in group.members.values()
         )
-        return members + sum(_topology_bytes(group.topology) for group in self.groups.values())
+        return members + sum(size_bytes_of(group.topology) for group in self.groups.values())
 
     def heartbeat(self, request: StreamsHeartbeat, topics: Topics, effects: Effects) -> StreamsReply:
         """Handle a valid StreamsGroupHeartbeat. Raises HeartbeatRefused."""

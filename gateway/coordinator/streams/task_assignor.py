@@ -403,11 +403,3 @@ class SubtopologyTasks(NamedTuple):
 
 TasksOfTopology: TypeAlias = Mapping[str, SubtopologyTasks]
 """The tasks of a topology by subtopology id."""
-
-
-def by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
-    """Return the partitions of each subtopology, in order."""
-    found: dict[str, list[int]] = {}
-    for subtopology_id, partition in sorted(tasks):
-        found.setdefault(subtopology_id, []).append(partition)
-    return found

@@ -28,12 +28,12 @@ stores them: it fences a producer, and deletes an id, in one step. Source: Kafka
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.stored_versions import NewerVersion
 from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
 from seqgate.gateway.protocol.primitives import compact_string, string, unsigned_varint
@@ -186,14 +186,6 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
             _tags(value),
         )
     )
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partitions of each topic, both in order."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
 
 
 def _partitions(value: Transaction) -> bytes:

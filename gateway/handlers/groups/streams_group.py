@@ -29,6 +29,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.internal_topics import Status, StatusNote
 from seqgate.gateway.coordinator.streams.records import Endpoint
@@ -43,7 +44,6 @@ from seqgate.gateway.coordinator.streams.task_assignor import (
     TaskAssignment,
     TaskId,
     Tasks,
-    by_subtopology,
 )
 from seqgate.gateway.coordinator.streams.topology import (
     CopartitionGroup,
@@ -187,7 +187,7 @@ def _assignment(module: Any, tasks: TaskAssignment) -> Any:
 def _task_ids(module: Any, tasks: Tasks) -> tuple[Any, ...]:
     return tuple(
         build(module.TaskIds, subtopology_id=name, partitions=tuple(partitions))
-        for name, partitions in by_subtopology(tasks).items()
+        for name, partitions in by_topic(tasks).items()
     )
 
 

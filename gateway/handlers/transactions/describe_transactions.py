@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.transaction.records import Transaction, by_topic
+from seqgate.gateway.coordinator.places import by_topic
+from seqgate.gateway.coordinator.transaction.records import Transaction
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.named_twice import answer_each

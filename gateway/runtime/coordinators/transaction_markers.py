@@ -23,9 +23,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId, TopicName
 from kio.static.primitive import i8, i16, i32
 
-from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.transaction import rules
-from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction, by_topic
+from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable

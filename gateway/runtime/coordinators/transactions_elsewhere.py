@@ -19,8 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import i16, i32
 
-from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.coordinator.transaction.records import by_topic
+from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.task_assignor import (
     AssignmentMember,
     SubtopologyTasks,
@@ -19,7 +20,6 @@ from seqgate.gateway.coordinator.streams.task_assignor import (
     TaskId,
     Tasks,
     assign_tasks,
-    by_subtopology,
 )
 from tests.support.kafka_tools import TOOL_TIMEOUT_S, java_command
 from tests.support.seeds import chosen_seed
@@ -90,8 +90,8 @@ def _written(group: Group) -> dict[str, Any]:
         "members": {
             name: {
                 "process": row.process_id,
-                "active": by_subtopology(row.active),
-                "standby": by_subtopology(row.standby),
+                "active": by_topic(row.active),
+                "standby": by_topic(row.standby),
             }
             for name, row in members.items()
         },
@@ -105,7 +105,7 @@ def _written(group: Group) -> dict[str, Any]:
 
 def _as_kafka_writes(assignment: dict[str, TaskAssignment]) -> dict[str, Any]:
     return {
-        name: {"active": by_subtopology(tasks.active), "standby": by_subtopology(tasks.standby)}
+        name: {"active": by_topic(tasks.active), "standby": by_topic(tasks.standby)}
         for name, tasks in assignment.items()
     }
 

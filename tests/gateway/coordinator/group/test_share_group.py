@@ -9,12 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group import share_heartbeat as protocol
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from seqgate.gateway.coordinator.group.share_group import (
-    ShareGroup,
-    ShareGroupRecord,
-    ShareMemberRecord,
-    encode,
-)
+from seqgate.gateway.coordinator.group.records import encode
+from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord, ShareMemberRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
 
 ALONE = 3

@@ -15,7 +15,6 @@ from seqgate.gateway.coordinator.transaction.records import (
     TransactionRecord,
     TransactionState,
     UnreadableTransactionRecord,
-    by_topic,
     decode,
     encode,
 )
@@ -118,7 +117,3 @@ def test_states_that_are_never_stored_are_unreadable(number: int) -> None:
 
 def test_keys_of_other_kinds_are_skipped() -> None:
     assert decode(b"\0\1\0\0", b"") is None
-
-
-def test_partitions_by_topic() -> None:
-    assert by_topic(frozenset({("b", 2), ("a", 9), ("b", 1)})) == {"a": [9], "b": [1, 2]}

@@ -1,0 +1,410 @@
+"""Describes the records of coordinators as rows: a table of fields is the encoder and the decoder of a record.
+
+    MEMBER = Row(10, ShareMemberRecord, structure(ShareMemberValue, Field("rack_id", NULLABLE_STRING), …))
+
+Kafka has two encodings of a value; a row is written in one of them and read from both:
+
+              plain            compact (KIP-482)
+string        int16 length     unsigned varint of length + 1
+bytes, list   int32 length     unsigned varint of length + 1
+null          length −1        0
+structure     its fields       its fields, and tagged fields
+
+A key is an int16 kind and plain strings; a value begins with its int16 version. Source: Kafka's
+`MessageDataGenerator` and the *Key.json, *Value.json of its coordinators.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from seqgate.gateway.coordinator.places import Place, by_topic
+from seqgate.gateway.coordinator.stored_versions import NewerVersion
+from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint
+from seqgate.gateway.protocol.primitives import string, unsigned_varint
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_UUID_BYTES: Final = 16
+GROUP_KEY: Final = ("group_id",)
+MEMBER_KEY: Final = ("group_id", "member_id")
+
+
+class Reader:
+    """A position in a key or value. Raises struct.error, ValueError at the end of the bytes, and
+    MalformedRequest for a varint without an end.
+    """
+
+    def __init__(self, data: bytes | memoryview, *, version: int = 0, is_compact: bool = False) -> None:
+        self.version = version
+        self.is_compact = is_compact
+        self._data = memoryview(data)
+        self._position = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all bytes were read."""
+        return self._position == len(self._data)
+
+    def number(self, layout: Struct) -> int:
+        """Read a number."""
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return int(value)
+
+    def begin(self, newest: int, first_compact: int) -> None:
+        """Read the version at the start of a value. Raises NewerVersion, ValueError for an unknown version."""
+        self.version = version = self.number(_INT16)
+        if version > newest:
+            raise NewerVersion(version, newest)
+        if version < 0:
+            raise ValueError(f"version {version} is not known; versions 0 to {newest} are")
+        self.is_compact = version >= first_compact
+
+    def length(self, plain: Struct) -> int:
+        """Read the length of a string, of bytes or of a list; `plain` is its layout in the plain encoding. -1
+        stands for null.
+        """
+        return self._varint() - 1 if self.is_compact else self.number(plain)
+
+    def count(self, *, nullable: bool) -> int:
+        """Read the length of a list, -1 for null. Raises ValueError for more items than bytes are left."""
+        count = self.length(_INT32)
+        if (count < 0 and not (nullable and count == -1)) or count > len(self._data) - self._position:
+            raise self._too_long(count)
+        return count
+
+    def cut(self, size: int) -> memoryview:
+        """Read bytes of a known length."""
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise self._too_long(size)
+        raw = self._data[self._position : end]
+        self._position = end
+        return raw
+
+    def string(self) -> str:
+        """Read a text."""
+        return _text(self.cut(self.length(_INT16)))
+
+    def tagged_fields(self) -> dict[int, Reader]:
+        """Return the tagged fields that follow, by tag; the plain encoding has none."""
+        if not self.is_compact:
+            return {}
+        found = {}
+        for _ in range(self._varint()):
+            tag, size = self._varint(), self._varint()
+            found[tag] = Reader(self.cut(size), version=self.version, is_compact=True)
+        return found
+
+    def _varint(self) -> int:
+        value, self._position = read_unsigned_varint(self._data, self._position)
+        return value
+
+    def _too_long(self, size: int) -> ValueError:
+        left = len(self._data) - self._position
+        return ValueError(f"a length of {size} runs over the end, {left} bytes away")
+
+
+def _text(raw: memoryview) -> str:
+    return str(raw, "utf-8")
+
+
+class Writer:
+    """The bytes of a value under construction. Raises struct.error for a number or a text that is too long."""
+
+    def __init__(self, *, is_compact: bool) -> None:
+        self.is_compact = is_compact
+        self._pieces: list[bytes] = []
+        self.append = self._pieces.append
+
+    def length(self, size: int, plain: Struct) -> None:
+        """Write the length of a string, of bytes or of a list; -1 stands for null."""
+        self.append(unsigned_varint(size + 1) if self.is_compact else plain.pack(size))
+
+    def tagged_fields(self, fields: Mapping[int, bytes]) -> None:
+        """Write the tagged fields at the end of a structure."""
+        self.append(unsigned_varint(len(fields)))
+        for tag, raw in sorted(fields.items()):
+            self._pieces += (unsigned_varint(tag), unsigned_varint(len(raw)), raw)
+
+    def written(self) -> bytes:
+        """Return the bytes."""
+        return b"".join(self._pieces)
+
+
+class Type(NamedTuple):
+    """The type of a field: how a value is written, and how a value is read."""
+
+    write: Callable[[Writer, Any], None]
+    read: Callable[[Reader], Any]
+
+
+def _number(layout: str) -> Type:
+    numbers = Struct(layout)
+    pack = numbers.pack
+    return Type(lambda out, value: out.append(pack(value)), lambda reader: reader.number(numbers))
+
+
+INT8: Final = _number(">b")
+INT16: Final = _number(">h")
+INT32: Final = _number(">i")
+INT64: Final = _number(">q")
+UINT16: Final = _number(">H")
+
+
+def _sized(
+    plain: Struct, to_raw: Callable[[Any], bytes], from_raw: Callable[[memoryview], Any], *, nullable: bool
+) -> Type:
+    def write(out: Writer, value: Any) -> None:
+        if value is None and nullable:
+            out.length(-1, plain)
+        else:
+            raw = to_raw(value)
+            out.length(len(raw), plain)
+            out.append(raw)
+
+    def read(reader: Reader) -> Any:
+        size = reader.length(plain)
+        return None if size == -1 and nullable else from_raw(reader.cut(size))
+
+    return Type(write, read)
+
+
+STRING: Final = _sized(_INT16, str.encode, _text, nullable=False)
+NULLABLE_STRING: Final = _sized(_INT16, str.encode, _text, nullable=True)
+BYTES: Final = _sized(_INT32, bytes, bytes, nullable=False)
+UUID: Final = Type(
+    lambda out, value: out.append(value.bytes), lambda reader: uuid.UUID(bytes=bytes(reader.cut(_UUID_BYTES)))
+)
+
+
+def array(item: Type, *, nullable: bool = False) -> Type:
+    """Return the type of a list of items, which is read as a tuple, or as None where it may be null."""
+
+    def write(out: Writer, values: Any) -> None:
+        out.length(len(values), _INT32)
+        for value in values:
+            item.write(out, value)
+
+    def read(reader: Reader) -> tuple[Any, ...] | None:
+        count = reader.count(nullable=nullable)
+        return None if count < 0 else tuple(item.read(reader) for _ in range(count))
+
+    return Type(write, read)
+
+
+class Field(NamedTuple):
+    """A field of a structure: the attribute or item `name` of its value, or what `name` returns of it.
+
+    Values of an earlier version than `since` have `absent` instead. A field without a name is written as
+    `absent`, and ignored where it is read.
+    """
+
+    name: str | int | Callable[[Any], Any]
+    type: Type
+    absent: Any = None
+    since: int = 0
+
+
+class Tag(NamedTuple):
+    """A tagged field of a structure. A value equal to `absent` is not written, unless `is_always_written`."""
+
+    tag: int
+    name: str
+    type: Type
+    absent: Any = None
+    is_always_written: bool = False
+
+
+def structure(make: Callable[..., Any], *fields: Field | Tag) -> Type:
+    """Return the type of a structure. `make` builds its value from the fields, and then the tagged fields, in
+    their order here.
+    """
+    plain = [field for field in fields if isinstance(field, Field)]
+    writes = [(_getter(field), field.type.write) for field in plain]
+    reads = [(field.type.read, field.since, field.absent, field.name != "") for field in plain]
+    tags = [(attrgetter(field.name), field) for field in fields if isinstance(field, Tag)]
+
+    def write(out: Writer, value: Any) -> None:
+        for get, write_field in writes:
+            write_field(out, get(value))
+        if not out.is_compact:
+            return
+        tagged = {}
+        for get, tag in tags:
+            content = get(value)
+            if tag.is_always_written or content != tag.absent:
+                inner = Writer(is_compact=True)
+                tag.type.write(inner, content)
+                tagged[tag.tag] = inner.written()
+        out.tagged_fields(tagged)
+
+    def read(reader: Reader) -> Any:
+        found = []
+        version = reader.version
+        for read_field, since, absent, is_kept in reads:
+            value = read_field(reader) if version >= since else absent
+            if is_kept:
+                found.append(value)
+        tagged = reader.tagged_fields()
+        for _, tag in tags:
+            raw = tagged.get(tag.tag)
+            found.append(tag.absent if raw is None else tag.type.read(raw))
+        return make(*found)
+
+    return Type(write, read)
+
+
+def _getter(field: Field) -> Callable[[Any], Any]:
+    if field.name == "":
+        return lambda _: field.absent
+    if callable(field.name):
+        return field.name
+    return itemgetter(field.name) if isinstance(field.name, int) else attrgetter(field.name)
+
+
+def nullable(inner: Type) -> Type:
+    """Return the type of a structure that may be null: an int8 says whether it follows."""
+
+    def write(out: Writer, value: Any) -> None:
+        INT8.write(out, -1 if value is None else 1)
+        if value is not None:
+            inner.write(out, value)
+
+    return Type(write, lambda reader: None if INT8.read(reader) < 0 else inner.read(reader))
+
+
+def converted(inner: Type, to_stored: Callable[[Any], Any], from_stored: Callable[[Any], Any]) -> Type:
+    """Return the type of a value that is stored as a value of another type."""
+    return Type(
+        lambda out, value: inner.write(out, to_stored(value)), lambda reader: from_stored(inner.read(reader))
+    )
+
+
+def several(*values: Any) -> tuple[Any, ...]:
+    """Return the fields of a structure as a tuple."""
+    return values
+
+
+PAIR: Final = structure(several, Field(0, STRING), Field(1, STRING))
+PAIRS: Final = array(PAIR)
+"""A list of keys and values, as a tuple of pairs."""
+
+
+class _Topic(NamedTuple):
+    """Partitions under one name, each with its assignment epoch (KIP-1251) where there are epochs."""
+
+    name: Any
+    partitions: Sequence[int]
+    epochs: Sequence[int] | None = None
+
+
+def _topics(name: Type) -> Type:
+    epochs = Tag(0, "epochs", array(INT32, nullable=True))
+    return array(structure(_Topic, Field("name", name), Field("partitions", array(INT32)), epochs))
+
+
+def partitions_of(name: Type, make: Callable[[Any, int], Any]) -> Type:
+    """Return the type of a set of partitions, stored as a list of names, each with its partitions in order.
+
+    `name` is the type of a name; `make` returns the partition of a name and an index.
+    """
+    return converted(
+        _topics(name),
+        lambda places: [_Topic(*topic) for topic in by_topic(places).items()],
+        lambda topics: frozenset(make(topic.name, index) for topic in topics for index in topic.partitions),
+    )
+
+
+def epochs_of(name: Type, make: Callable[[Any, int], Any]) -> Type:
+    """Return the type of a mapping of partitions to assignment epochs; the epoch is None where the record has
+    not one for each partition of the name.
+    """
+
+    def to_stored(epochs: Mapping[Any, int]) -> list[_Topic]:
+        return [
+            _Topic(name, indexes, [epochs[make(name, index)] for index in indexes])
+            for name, indexes in by_topic(epochs).items()
+        ]
+
+    def from_stored(topics: Sequence[_Topic]) -> dict[Any, int | None]:
+        found: dict[Any, int | None] = {}
+        for topic in topics:
+            count = len(topic.partitions)
+            known = topic.epochs
+            epochs = [None] * count if known is None or len(known) != count else known
+            found.update(zip((make(topic.name, index) for index in topic.partitions), epochs, strict=True))
+        return found
+
+    return converted(_topics(name), to_stored, from_stored)
+
+
+def place(topic_id: uuid.UUID, index: int) -> Place:
+    """Return a partition by topic id and index."""
+    return topic_id, index
+
+
+PLACES: Final = partitions_of(UUID, place)
+PLACES_WITH_EPOCHS: Final = epochs_of(UUID, place)
+
+
+class Row:
+    """One kind of record in a topic: its kind of key, its class and its value.
+
+    The class is a NamedTuple: the names of the `key` first, then the value; a value of None deletes. Several
+    fields are a value that lies in the record itself. Values are written in version `written`; versions up to
+    `newest` are read, and those from `first_compact` on have the compact encoding.
+    """
+
+    def __init__(
+        self,
+        kind: int,
+        record: Callable[..., Any],
+        value: Type | Sequence[Field | Tag],
+        *,
+        key: Sequence[str] = MEMBER_KEY,
+        written: int = 0,
+        newest: int = 0,
+        first_compact: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.record = record
+        self._names = len(key)
+        self._is_alone = isinstance(value, Type)
+        self._value = value if isinstance(value, Type) else structure(several, *value)
+        self._written = written
+        self._newest = newest
+        self._first_compact = first_compact
+
+    def key_of(self, record: Sequence[Any]) -> bytes:
+        """Encode the key of a record. Raises struct.error for a name that is too long."""
+        return _INT16.pack(self.kind) + b"".join(map(string, record[: self._names]))
+
+    def encode(self, record: Sequence[Any]) -> tuple[bytes, bytes | None]:
+        """Return the record's (key, value) for the log. Raises struct.error for a text that is too long."""
+        key, value = self.key_of(record), record[self._names]
+        if value is None:
+            return key, None
+        out = Writer(is_compact=self._written >= self._first_compact)
+        out.append(_INT16.pack(self._written))
+        self._value.write(out, value if self._is_alone else record)
+        return key, out.written()
+
+    def decode(self, key: Reader, value: bytes | None) -> Any:
+        """Return the record of a key, behind its kind, and a value. Raises ValueError."""
+        try:
+            names = [key.string() for _ in range(self._names)]
+            if value is None:
+                return self.record(*names, None)
+            reader = Reader(value)
+            reader.begin(self._newest, self._first_compact)
+            found = self._value.read(reader)
+            return self.record(*names, found) if self._is_alone else self.record(*names, *found)
+        except (struct.error, MalformedRequest, ValueError) as error:
+            raise ValueError(f"a record of kind {self.kind} can't be read: {error}") from error
