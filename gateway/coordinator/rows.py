@@ -19,18 +19,21 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.coordinator.stored_versions import NewerVersion
 from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint
-from seqgate.gateway.protocol.primitives import string, unsigned_varint
+from seqgate.gateway.protocol.primitives import NO_TAGS, string, unsigned_varint
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _UUID_BYTES: Final = 16
+_ONE_BYTE: Final = 0x80
+"""Smaller varints have one byte."""
 GROUP_KEY: Final = ("group_id",)
 MEMBER_KEY: Final = ("group_id", "member_id")
 
@@ -40,7 +43,9 @@ class Reader:
     MalformedRequest for a varint without an end.
     """
 
-    def __init__(self, data: bytes | memoryview, *, version: int = 0, is_compact: bool = False) -> None:
+    __slots__ = ("_data", "_position", "is_compact", "version")
+
+    def __init__(self, data: bytes | memoryview, version: int = 0, *, is_compact: bool = False) -> None:
         self.version = version
         self.is_compact = is_compact
         self._data = memoryview(data)
@@ -50,6 +55,12 @@ class Reader:
     def is_at_end(self) -> bool:
         """Whether all bytes were read."""
         return self._position == len(self._data)
+
+    def take(self, layout: Struct) -> tuple[Any, ...]:
+        """Read numbers that follow one another."""
+        values = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return values
 
     def number(self, layout: Struct) -> int:
         """Read a number."""
@@ -70,7 +81,13 @@ class Reader:
         """Read the length of a string, of bytes or of a list; `plain` is its layout in the plain encoding. -1
         stands for null.
         """
-        return self._varint() - 1 if self.is_compact else self.number(plain)
+        if not self.is_compact:
+            return self.number(plain)
+        position = self._position
+        if position < len(self._data) and (byte := self._data[position]) < _ONE_BYTE:
+            self._position = position + 1
+            return byte - 1
+        return self._varint() - 1
 
     def count(self, *, nullable: bool) -> int:
         """Read the length of a list, -1 for null. Raises ValueError for more items than bytes are left."""
@@ -99,7 +116,7 @@ class Reader:
         found = {}
         for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()
-            found[tag] = Reader(self.cut(size), version=self.version, is_compact=True)
+            found[tag] = Reader(self.cut(size), self.version, is_compact=True)
         return found
 
     def _varint(self) -> int:
@@ -127,11 +144,10 @@ class Writer:
         """Write the length of a string, of bytes or of a list; -1 stands for null."""
         self.append(unsigned_varint(size + 1) if self.is_compact else plain.pack(size))
 
-    def tagged_fields(self, fields: Mapping[int, bytes]) -> None:
-        """Write the tagged fields at the end of a structure."""
-        self.append(unsigned_varint(len(fields)))
-        for tag, raw in sorted(fields.items()):
-            self._pieces += (unsigned_varint(tag), unsigned_varint(len(raw)), raw)
+    def end_without_tags(self) -> None:
+        """End a structure without tagged fields; the plain encoding has none at all."""
+        if self.is_compact:
+            self.append(NO_TAGS)
 
     def written(self) -> bytes:
         """Return the bytes."""
@@ -143,19 +159,22 @@ class Type(NamedTuple):
 
     write: Callable[[Writer, Any], None]
     read: Callable[[Reader], Any]
+    layout: str = ""
+    """The layout of a number."""
 
 
 def _number(layout: str) -> Type:
-    numbers = Struct(layout)
-    pack = numbers.pack
-    return Type(lambda out, value: out.append(pack(value)), lambda reader: reader.number(numbers))
+    number = Struct(">" + layout)
+    return Type(
+        lambda out, value: out.append(number.pack(value)), lambda reader: reader.number(number), layout
+    )
 
 
-INT8: Final = _number(">b")
-INT16: Final = _number(">h")
-INT32: Final = _number(">i")
-INT64: Final = _number(">q")
-UINT16: Final = _number(">H")
+INT8: Final = _number("b")
+INT16: Final = _number("h")
+INT32: Final = _number("i")
+INT64: Final = _number("q")
+UINT16: Final = _number("H")
 
 
 def _sized(
@@ -164,10 +183,10 @@ def _sized(
     def write(out: Writer, value: Any) -> None:
         if value is None and nullable:
             out.length(-1, plain)
-        else:
-            raw = to_raw(value)
-            out.length(len(raw), plain)
-            out.append(raw)
+            return
+        raw = to_raw(value)
+        size = len(raw)
+        out.append((unsigned_varint(size + 1) if out.is_compact else plain.pack(size)) + raw)
 
     def read(reader: Reader) -> Any:
         size = reader.length(plain)
@@ -186,15 +205,24 @@ UUID: Final = Type(
 
 def array(item: Type, *, nullable: bool = False) -> Type:
     """Return the type of a list of items, which is read as a tuple, or as None where it may be null."""
+    write_item, read_item, layout = item
 
     def write(out: Writer, values: Any) -> None:
-        out.length(len(values), _INT32)
-        for value in values:
-            item.write(out, value)
+        count = -1 if values is None else len(values)
+        out.length(count, _INT32)
+        if layout and count > 0:
+            out.append(struct.pack(f">{count}{layout}", *values))
+        elif count > 0:
+            for value in values:
+                write_item(out, value)
 
     def read(reader: Reader) -> tuple[Any, ...] | None:
         count = reader.count(nullable=nullable)
-        return None if count < 0 else tuple(item.read(reader) for _ in range(count))
+        if count < 0:
+            return None
+        if layout:
+            return reader.take(Struct(f">{count}{layout}"))
+        return tuple([read_item(reader) for _ in range(count)])
 
     return Type(write, read)
 
@@ -226,34 +254,30 @@ def structure(make: Callable[..., Any], *fields: Field | Tag) -> Type:
     """Return the type of a structure. `make` builds its value from the fields, and then the tagged fields, in
     their order here.
     """
-    plain = [field for field in fields if isinstance(field, Field)]
-    writes = [(_getter(field), field.type.write) for field in plain]
-    reads = [(field.type.read, field.since, field.absent, field.name != "") for field in plain]
-    tags = [(attrgetter(field.name), field) for field in fields if isinstance(field, Tag)]
+    steps = [step for _, run in groupby(filter(_is_plain, fields), _is_number) for step in _steps(list(run))]
+    writes = [(step.get, step.write) for step in steps]
+    reads = [(step.read, step.is_run) for step in steps]
+    tags = [field for field in fields if isinstance(field, Tag)]
+    tag_writers = [_tag_writer(tag) for tag in sorted(tags, key=attrgetter("tag"))]
 
     def write(out: Writer, value: Any) -> None:
         for get, write_field in writes:
             write_field(out, get(value))
-        if not out.is_compact:
+        if not (tags and out.is_compact):
+            out.end_without_tags()
             return
-        tagged = {}
-        for get, tag in tags:
-            content = get(value)
-            if tag.is_always_written or content != tag.absent:
-                inner = Writer(is_compact=True)
-                tag.type.write(inner, content)
-                tagged[tag.tag] = inner.written()
-        out.tagged_fields(tagged)
+        held = [raw for write_tag in tag_writers if (raw := write_tag(value))]
+        out.append(unsigned_varint(len(held)) + b"".join(held))
 
     def read(reader: Reader) -> Any:
-        found = []
-        version = reader.version
-        for read_field, since, absent, is_kept in reads:
-            value = read_field(reader) if version >= since else absent
-            if is_kept:
-                found.append(value)
+        found: list[Any] = []
+        for read_field, is_run in reads:
+            if is_run:
+                found += read_field(reader)
+            else:
+                found.append(read_field(reader))
         tagged = reader.tagged_fields()
-        for _, tag in tags:
+        for tag in tags:
             raw = tagged.get(tag.tag)
             found.append(tag.absent if raw is None else tag.type.read(raw))
         return make(*found)
@@ -261,12 +285,69 @@ def structure(make: Callable[..., Any], *fields: Field | Tag) -> Type:
     return Type(write, read)
 
 
-def _getter(field: Field) -> Callable[[Any], Any]:
-    if field.name == "":
-        return lambda _: field.absent
-    if callable(field.name):
-        return field.name
-    return itemgetter(field.name) if isinstance(field.name, int) else attrgetter(field.name)
+def _tag_writer(tag: Tag) -> Callable[[Any], bytes]:
+    """Return the function that returns the bytes of a tagged field; none if it is not written."""
+    get, absent, is_always_written = attrgetter(tag.name), tag.absent, tag.is_always_written
+    number = unsigned_varint(tag.tag)
+    layout = Struct(">" + tag.type.layout)
+    head = number + unsigned_varint(layout.size)
+
+    def written(value: Any) -> bytes:
+        content = get(value)
+        if content == absent and not is_always_written:
+            return b""
+        if layout.size:
+            return head + layout.pack(content)
+        inner = Writer(is_compact=True)
+        tag.type.write(inner, content)
+        raw = inner.written()
+        return number + unsigned_varint(len(raw)) + raw
+
+    return written
+
+
+class _Step(NamedTuple):
+    """How a field, or several, is taken from the value of a structure, written, and read."""
+
+    get: Callable[[Any], Any]
+    write: Callable[[Writer, Any], None]
+    read: Callable[[Reader], Any]
+    is_run: bool = False
+    """Whether `read` returns a sequence of fields."""
+
+
+def _is_plain(field: Field | Tag) -> TypeGuard[Field]:
+    return isinstance(field, Field)
+
+
+def _is_number(field: Field) -> bool:
+    return bool(field.type.layout and field.name and isinstance(field.name, str) and not field.since)
+
+
+def _steps(run: Sequence[Field]) -> list[_Step]:
+    """Return the steps of adjacent fields. Numbers that follow one another are one step."""
+    if len(run) > 1 and _is_number(run[0]):
+        layout = Struct(">" + "".join(field.type.layout for field in run))
+        get: Callable[[Any], Any] = attrgetter(*(str(field.name) for field in run))
+        return [
+            _Step(
+                get,
+                lambda out, values: out.append(layout.pack(*values)),
+                lambda reader: reader.take(layout),
+                True,
+            )
+        ]
+    return [_step(field) for field in run]
+
+
+def _step(field: Field) -> _Step:
+    name, type_, absent, since = field
+    if name == "":
+        return _Step(lambda _: absent, type_.write, lambda reader: (type_.read(reader), ())[1], is_run=True)
+    get = name if callable(name) else itemgetter(name) if isinstance(name, int) else attrgetter(name)
+    if not since:
+        return _Step(get, type_.write, type_.read)
+    return _Step(get, type_.write, lambda reader: type_.read(reader) if reader.version >= since else absent)
 
 
 def nullable(inner: Type) -> Type:
@@ -297,52 +378,52 @@ PAIRS: Final = array(PAIR)
 """A list of keys and values, as a tuple of pairs."""
 
 
+def partitions_of(name: Type, make: Callable[[Any, int], Any], *, nullable: bool = False) -> Type:
+    """Return the type of a set of partitions, stored as a list of names, each with its partitions in order.
+
+    `name` is the type of a name; `make` returns the partition of a name and an index. A list that may be null
+    is written as null for None, and read as an empty set.
+    """
+    topic = structure(several, Field(0, name), Field(1, array(INT32, nullable=nullable)))
+
+    def from_stored(topics: Any) -> frozenset[Any]:
+        return frozenset([make(name, index) for name, indexes in topics or () for index in indexes or ()])
+
+    return converted(
+        array(topic, nullable=nullable),
+        lambda places: None if places is None else by_topic(places).items(),
+        from_stored,
+    )
+
+
 class _Topic(NamedTuple):
     """Partitions under one name, each with its assignment epoch (KIP-1251) where there are epochs."""
 
     name: Any
     partitions: Sequence[int]
-    epochs: Sequence[int] | None = None
-
-
-def _topics(name: Type) -> Type:
-    epochs = Tag(0, "epochs", array(INT32, nullable=True))
-    return array(structure(_Topic, Field("name", name), Field("partitions", array(INT32)), epochs))
-
-
-def partitions_of(name: Type, make: Callable[[Any, int], Any]) -> Type:
-    """Return the type of a set of partitions, stored as a list of names, each with its partitions in order.
-
-    `name` is the type of a name; `make` returns the partition of a name and an index.
-    """
-    return converted(
-        _topics(name),
-        lambda places: [_Topic(*topic) for topic in by_topic(places).items()],
-        lambda topics: frozenset(make(topic.name, index) for topic in topics for index in topic.partitions),
-    )
+    epochs: Sequence[int] | None
 
 
 def epochs_of(name: Type, make: Callable[[Any, int], Any]) -> Type:
     """Return the type of a mapping of partitions to assignment epochs; the epoch is None where the record has
     not one for each partition of the name.
     """
+    epochs = Tag(0, "epochs", array(INT32, nullable=True))
+    topic = structure(_Topic, Field("name", name), Field("partitions", array(INT32)), epochs)
 
-    def to_stored(epochs: Mapping[Any, int]) -> list[_Topic]:
-        return [
-            _Topic(name, indexes, [epochs[make(name, index)] for index in indexes])
-            for name, indexes in by_topic(epochs).items()
-        ]
+    def to_stored(held: Mapping[Any, int]) -> list[_Topic]:
+        topics = by_topic(held).items()
+        return [_Topic(name, some, [held[make(name, index)] for index in some]) for name, some in topics]
 
     def from_stored(topics: Sequence[_Topic]) -> dict[Any, int | None]:
         found: dict[Any, int | None] = {}
-        for topic in topics:
-            count = len(topic.partitions)
-            known = topic.epochs
-            epochs = [None] * count if known is None or len(known) != count else known
-            found.update(zip((make(topic.name, index) for index in topic.partitions), epochs, strict=True))
+        for each, indexes, known in topics:
+            count = len(indexes)
+            stored = [None] * count if known is None or len(known) != count else known
+            found.update(zip([make(each, index) for index in indexes], stored, strict=True))
         return found
 
-    return converted(_topics(name), to_stored, from_stored)
+    return converted(array(topic), to_stored, from_stored)
 
 
 def place(topic_id: uuid.UUID, index: int) -> Place:
