@@ -34,8 +34,10 @@ from struct import Struct
 from typing import NamedTuple
 
 from seqgate.gateway.protocol.frames import (
+    MAX_ITEMS,
+    ONE_BYTE,
     MalformedRequest,
-    check_items,
+    TooManyItems,
     read_unsigned_varint,
     skip_tagged_fields,
     text_of,
@@ -116,7 +118,10 @@ def encode_fetch_response(
                 pieces.append(row.records)
                 head = bytearray()
             if flexible:
-                head += _row_tags(row)
+                if row.diverging_epoch is None and row.current_leader is None:
+                    head.append(0)
+                else:
+                    head += _row_tags(row)
         if flexible:
             head.append(0)
     if flexible:
@@ -148,8 +153,6 @@ def _preferred(row: FetchRow) -> bytes:
 
 
 def _row_tags(row: FetchRow) -> bytes:
-    if row.diverging_epoch is None and row.current_leader is None:
-        return b"\0"
     tags = bytearray()
     count = 0
     if row.diverging_epoch is not None:
@@ -216,7 +219,7 @@ def fetch_reader(version: int) -> Read:
         cursor = _Cursor(frame, position, version)
         try:
             request = _read(cursor, version)
-        except struct.error:
+        except (IndexError, struct.error):
             raise MalformedRequest(f"the request ends within a field, after {len(frame)} bytes") from None
         return request, cursor.position
 
@@ -306,12 +309,14 @@ class _Cursor:
         """Read the length of an array or text that can't be null. Raises MalformedRequest when fewer bytes
         are left.
         """
-        if self.flexible:
-            value, self.position = read_unsigned_varint(self.frame, self.position)
-            value -= 1
+        if not self.flexible:
+            (count,) = self.unpack(_INT32)
+        elif self.frame[self.position] < ONE_BYTE:
+            count = self.frame[self.position] - 1
+            self.position += 1
         else:
-            (value,) = self.unpack(_INT32)
-        return self._checked(value)
+            count = self._varint() - 1
+        return self._checked(count)
 
     def items(self) -> int:
         """Read the length of an array. Raises MalformedRequest when the request names more than MAX_ITEMS in
@@ -319,7 +324,8 @@ class _Cursor:
         """
         count = self.count()
         self._items += count
-        check_items(self._items)
+        if self._items > MAX_ITEMS:
+            raise TooManyItems(self._items)
         return count
 
     def _checked(self, count: int) -> int:
@@ -367,5 +373,9 @@ class _Cursor:
         return value
 
     def skip_tags(self) -> None:
-        if self.flexible:
+        if not self.flexible:
+            return
+        if self.frame[self.position]:
             self.position = skip_tagged_fields(self.frame, self.position)
+        else:
+            self.position += 1

@@ -33,8 +33,19 @@ FIXED_HEADER = Struct(">hhih")
 FIXED_HEADER_BYTES = FIXED_HEADER.size
 
 
+ONE_BYTE = 0x80
+"""An unsigned varint below this has one byte. The codecs read it without a call, because most varints are so."""
+
+
 class MalformedRequest(Exception):
     """The bytes of a request contradict their header. The gateway closes the connection, as Kafka does."""
+
+
+class TooManyItems(MalformedRequest):
+    """A request names more than MAX_ITEMS items."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"the request names {count} items; at most {MAX_ITEMS} are allowed")
 
 
 def text_of(raw: bytes | memoryview) -> str:
@@ -51,12 +62,6 @@ def text_of(raw: bytes | memoryview) -> str:
         if size <= LONGEST_TEXT_BYTES:
             return text
     raise MalformedRequest(f"a text has {size} bytes; at most {LONGEST_TEXT_BYTES} are allowed")
-
-
-def check_items(count: int) -> None:
-    """Raise MalformedRequest when a request names more than MAX_ITEMS items."""
-    if count > MAX_ITEMS:
-        raise MalformedRequest(f"the request names {count} items; at most {MAX_ITEMS} are allowed")
 
 
 class RequestHeader(NamedTuple):
@@ -93,8 +98,6 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
 
 def skip_tagged_fields(frame: bytes | memoryview, position: int) -> int:
     """Return the position after the tagged fields of a v2 header. Raises MalformedRequest."""
-    if position < len(frame) and frame[position] == 0:
-        return position + 1
     count, position = read_unsigned_varint(frame, position)
     for _ in range(count):
         _tag, position = read_unsigned_varint(frame, position)
@@ -114,7 +117,7 @@ def read_unsigned_varint(frame: bytes | memoryview, position: int) -> tuple[int,
         for shift in _VARINT_SHIFTS:
             byte = frame[position]
             position += 1
-            if byte < 0x80:
+            if byte < ONE_BYTE:
                 return (value | byte << shift) & 0xFFFFFFFF, position
             value |= (byte & 0x7F) << shift
     except IndexError:

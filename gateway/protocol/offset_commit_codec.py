@@ -41,8 +41,10 @@ from typing import Final, NamedTuple
 
 from seqgate.gateway.protocol.frames import (
     FIXED_HEADER_BYTES,
+    MAX_ITEMS,
+    ONE_BYTE,
     MalformedRequest,
-    check_items,
+    TooManyItems,
     read_unsigned_varint,
     skip_tagged_fields,
     text_of,
@@ -60,8 +62,6 @@ _FIRST_FLEXIBLE: Final = 8
 _FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITH_THROTTLE: Final = 3
 _TOPIC_ID_BYTES: Final = 16
-_CONTINUES: Final = 0x80
-"""An unsigned varint below this has one byte."""
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
@@ -133,7 +133,8 @@ def _read_flexible(raw: bytes, position: int, version: int) -> tuple[OffsetCommi
     group_instance_id, position = _compact_text(raw, position)
     count, position = _compact_count(raw, position)
     items = count
-    check_items(items)
+    if items > MAX_ITEMS:
+        raise TooManyItems(items)
     topics = []
     for _ in range(count):
         key: TopicKey | None
@@ -144,7 +145,8 @@ def _read_flexible(raw: bytes, position: int, version: int) -> tuple[OffsetCommi
             key, position = _compact_text(raw, position)
         partition_count, position = _compact_count(raw, position)
         items += partition_count
-        check_items(items)
+        if items > MAX_ITEMS:
+            raise TooManyItems(items)
         partitions = []
         for _ in range(partition_count):
             index, offset, leader_epoch = _OFFSET_AND_EPOCH.unpack_from(raw, position)
@@ -172,13 +174,15 @@ def _read_legacy(raw: bytes, position: int, version: int) -> tuple[OffsetCommitR
         position += _INT64.size
     count, position = _legacy_count(raw, position)
     items = count
-    check_items(items)
+    if items > MAX_ITEMS:
+        raise TooManyItems(items)
     topics = []
     for _ in range(count):
         key, position = _legacy_text(raw, position)
         partition_count, position = _legacy_count(raw, position)
         items += partition_count
-        check_items(items)
+        if items > MAX_ITEMS:
+            raise TooManyItems(items)
         partitions = []
         for _ in range(partition_count):
             index, offset = _OFFSET.unpack_from(raw, position)
@@ -215,7 +219,7 @@ def _compact_text(raw: bytes, position: int) -> tuple[str | None, int]:
     """
     size = raw[position]
     position += 1
-    if size >= _CONTINUES:
+    if size >= ONE_BYTE:
         size, position = read_unsigned_varint(raw, position - 1)
     if not size:
         return None, position

@@ -15,14 +15,18 @@ from struct import Struct
 from typing import NamedTuple
 
 _INT16 = Struct(">h")
+MOST_IN_ONE_BYTE = 0x7F
+"""The largest number whose unsigned varint has one byte."""
+ONE_BYTE_VARINTS = tuple(bytes((value,)) for value in range(MOST_IN_ONE_BYTE + 1))
+"""The unsigned varints of one byte. Nearly all lengths are so short, and a look-up costs less than a call."""
 
 
 def unsigned_varint(value: int) -> bytes:
     """Return a number as unsigned LEB128."""
-    if value < 0x80:
-        return bytes((value,))
+    if value <= MOST_IN_ONE_BYTE:
+        return ONE_BYTE_VARINTS[value]
     out = bytearray()
-    while value >= 0x80:
+    while value > MOST_IN_ONE_BYTE:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
     out.append(value)

@@ -39,8 +39,10 @@ from typing import Final, NamedTuple
 
 from seqgate.gateway.protocol.frames import (
     FIXED_HEADER_BYTES,
+    MAX_ITEMS,
+    ONE_BYTE,
     MalformedRequest,
-    check_items,
+    TooManyItems,
     read_unsigned_varint,
     skip_tagged_fields,
     text_of,
@@ -100,21 +102,25 @@ def produce_reader(version: int) -> Read:
     def read_request(frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
         try:
             return read(frame, position, with_ids)
-        except struct.error:
+        except (IndexError, struct.error):
             raise MalformedRequest(f"the request ends within a field, after {len(frame)} bytes") from None
 
     return read_request
 
 
 def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:
-    size, position = read_unsigned_varint(frame, position)
+    size = frame[position]
+    position += 1
+    if size >= ONE_BYTE:
+        size, position = read_unsigned_varint(frame, position - 1)
     transactional_id = None
     if size:
         transactional_id, position = _text(frame, position, size - 1)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     count, position = _count(frame, position + _ACKS_AND_TIMEOUT.size)
     items = count
-    check_items(items)
+    if items > MAX_ITEMS:
+        raise TooManyItems(items)
     topics = []
     for _ in range(count):
         key: str | bytes
@@ -126,17 +132,18 @@ def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[Pr
             key, position = _text(frame, position, size)
         partition_count, position = _count(frame, position)
         items += partition_count
-        check_items(items)
+        if items > MAX_ITEMS:
+            raise TooManyItems(items)
         partitions = []
         for _ in range(partition_count):
             (index,) = _INT32.unpack_from(frame, position)
             size, position = read_unsigned_varint(frame, position + 4)
             records, position = _records(frame, position, size - 1)
             partitions.append(PartitionRecords(index, records))
-            position = skip_tagged_fields(frame, position)
-        position = skip_tagged_fields(frame, position)
+            position = skip_tagged_fields(frame, position) if frame[position] else position + 1
+        position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         topics.append(TopicRecords(key, partitions))
-    position = skip_tagged_fields(frame, position)
+    position = skip_tagged_fields(frame, position) if frame[position] else position + 1
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
@@ -150,7 +157,8 @@ def _read_legacy(frame: memoryview, position: int, with_ids: bool) -> tuple[Prod
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     count, position = _legacy_count(frame, position + _ACKS_AND_TIMEOUT.size)
     items = count
-    check_items(items)
+    if items > MAX_ITEMS:
+        raise TooManyItems(items)
     topics = []
     for _ in range(count):
         (size,) = _INT16.unpack_from(frame, position)
@@ -159,7 +167,8 @@ def _read_legacy(frame: memoryview, position: int, with_ids: bool) -> tuple[Prod
         key, position = _text(frame, position + 2, size)
         partition_count, position = _legacy_count(frame, position)
         items += partition_count
-        check_items(items)
+        if items > MAX_ITEMS:
+            raise TooManyItems(items)
         partitions = []
         for _ in range(partition_count):
             index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
@@ -174,19 +183,21 @@ def _count(frame: memoryview, position: int) -> tuple[int, int]:
 
     Raises MalformedRequest when the frame has fewer bytes left than the length.
     """
-    value, position = read_unsigned_varint(frame, position)
-    return _checked(value - 1, len(frame) - position), position
+    value = frame[position]
+    position += 1
+    if value >= ONE_BYTE:
+        value, position = read_unsigned_varint(frame, position - 1)
+    if not 0 < value <= len(frame) - position + 1:
+        raise MalformedRequest(f"a length is {value - 1}, and {len(frame) - position} bytes are left")
+    return value - 1, position
 
 
 def _legacy_count(frame: memoryview, position: int) -> tuple[int, int]:
-    (value,) = _INT32.unpack_from(frame, position)
-    return _checked(value, len(frame) - position - 4), position + 4
-
-
-def _checked(count: int, left: int) -> int:
+    (count,) = _INT32.unpack_from(frame, position)
+    left = len(frame) - position - 4
     if not 0 <= count <= left:
         raise MalformedRequest(f"a length is {count}, and {left} bytes are left")
-    return count
+    return count, position + 4
 
 
 def _text(frame: memoryview, position: int, size: int) -> tuple[str, int]:
@@ -299,7 +310,6 @@ _FIRST_WITH_IDS: Final = 13
 _PREFIX_INT32: Final = Struct(">i")
 _LEGACY_START: Final = Struct(">hhii")  # null transactional_id, acks, timeout, topic count
 _NO_TAGS_THRICE = b"\0\0\0"
-_CONTINUES: Final = 0x80  # a varint of more than one byte
 _MARKED_ROW: Final = (0x5EA96A7E00000001, 0x5EA96A7E00000002, 0x5EA96A7E00000003)
 _MARK: Final = Struct(">qqq").pack(*_MARKED_ROW)
 
@@ -329,7 +339,7 @@ def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: i
         transactional, _, _, topic_count = _LEGACY_START.unpack_from(frame, body)
         (partition_count,) = _PREFIX_INT32.unpack_from(frame, end - 8)
         return bool(transactional == -1 and topic_count == partition_count == 1)
-    plain_name = api_version >= _FIRST_WITH_IDS or frame[body + 9] < _CONTINUES
+    plain_name = api_version >= _FIRST_WITH_IDS or frame[body + 9] < ONE_BYTE
     return plain_name and frame[body] == frame[body + 1] == 0 and frame[body + 8] == frame[end - 5] == 2
 
 

@@ -26,8 +26,15 @@ from operator import attrgetter
 from struct import Struct
 from typing import Any, Final, get_args, get_origin
 
-from seqgate.gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint, text_of
-from seqgate.gateway.protocol.primitives import unsigned_varint
+from seqgate.gateway.protocol.frames import (
+    MAX_ITEMS,
+    ONE_BYTE,
+    MalformedRequest,
+    TooManyItems,
+    read_unsigned_varint,
+    text_of,
+)
+from seqgate.gateway.protocol.primitives import MOST_IN_ONE_BYTE, ONE_BYTE_VARINTS, unsigned_varint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """The reader of one type: takes the frame and a position, returns the value and the next position.
@@ -47,8 +54,6 @@ _NUMBERS = {
     "float64": ">d",
     "error_code": ">h",
 }
-_ONE_BYTE = 0x80
-"""An unsigned varint below this has one byte."""
 _LONGEST_PERIOD_MS = 10**15
 """The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every
 int64.
@@ -188,7 +193,8 @@ def _array(name: str, item: Read, nullable: bool, flexible: bool) -> Read:
             return None, position
         # An item takes at least one byte, so no sound count exceeds the bytes that are left.
         _check_room(frame, position, count)
-        check_items(count)
+        if count > MAX_ITEMS:
+            raise TooManyItems(count)
         items = []
         for _ in range(count):
             value, position = item(frame, position)
@@ -214,7 +220,7 @@ def _length(flexible: bool, legacy: str) -> Read:
 
     def read(frame: memoryview, position: int) -> tuple[int, int]:
         if flexible:
-            if position < len(frame) and frame[position] < _ONE_BYTE:
+            if position < len(frame) and frame[position] < ONE_BYTE:
                 return frame[position] - 1, position + 1
             value, position = read_unsigned_varint(frame, position)
             return value - 1, position
@@ -393,7 +399,12 @@ def _array_writer(write_one: Write, flexible: bool) -> Write:
 
     def write(append: Append, items: Sequence[Any] | None) -> None:
         count = -1 if items is None else len(items)
-        append(unsigned_varint(count + 1) if flexible else pack(count))
+        if not flexible:
+            append(pack(count))
+        elif count < MOST_IN_ONE_BYTE:
+            append(ONE_BYTE_VARINTS[count + 1])
+        else:
+            append(unsigned_varint(count + 1))
         for item in items or ():
             if type(item) is Written:
                 append(item)
@@ -440,7 +451,13 @@ def _sized_writer(legacy_length: str, flexible: bool, nullable: bool) -> Write:
             append(b"\0" if flexible else pack(-1))
             return
         raw = value.encode() if isinstance(value, str) else value
-        append(unsigned_varint(len(raw) + 1) if flexible else pack(len(raw)))
+        size = len(raw)
+        if not flexible:
+            append(pack(size))
+        elif size < MOST_IN_ONE_BYTE:
+            append(ONE_BYTE_VARINTS[size + 1])
+        else:
+            append(unsigned_varint(size + 1))
         append(raw)
 
     return write

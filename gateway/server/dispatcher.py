@@ -168,7 +168,10 @@ class Dispatcher:
             found = self._look_up(api_key, api_version, client_id)
         api, schema = found
         if schema.flexible:
-            position = skip_tagged_fields(frame, position)
+            if position < len(frame) and frame[position] == 0:
+                position += 1  # no tagged fields, as in nearly all requests
+            else:
+                position = skip_tagged_fields(frame, position)
         context = RequestContext(
             self._node,
             self._reached[api_key],

@@ -134,6 +134,30 @@ class Client:
         self._timeout_ms += 1
         self.produce()
 
+    def fetch(self) -> None:
+        """Fetch the first record of the topic, at once and without a session."""
+        partition = {
+            "partition": 0,
+            "fetch_offset": 0,
+            "partition_max_bytes": 1,
+            "current_leader_epoch": -1,
+            "log_start_offset": -1,
+        }
+        topics = [{"topic": TOPIC, "partitions": [partition]}]
+        limits: Plain = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1}
+        answer = self._wire.call(
+            "fetch", 12, limits, isolation_level=0, session_id=0, session_epoch=-1, topics=topics
+        )
+        rows = answer.fields["responses"][0]["partitions"]
+        assert rows[0]["error_code"] == 0, answer
+        assert rows[0]["records"], answer
+
+    def metadata(self) -> None:
+        """Ask for the metadata of the topic."""
+        topics = [{"name": TOPIC, "topic_id": None}]
+        answer = self._wire.call("metadata", 12, topics=topics, allow_auto_topic_creation=False)
+        assert answer.fields["topics"][0]["error_code"] == 0, answer
+
     def init_producer_id(self) -> None:
         """Send InitProducerId for an idempotent producer."""
         answer = self._wire.call(
@@ -168,6 +192,8 @@ def measure(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Walk]:
         "Produce that repeats the last one, with other records": client.produce,
         "Produce with a new prefix": client.produce_first,
         "Produce that repeats the last one, to a topic that limits timestamps": client.produce_limited,
+        "Fetch of one partition": client.fetch,
+        "Metadata of one topic": client.metadata,
         "InitProducerId v4, block at hand": client.init_producer_id,
         "OffsetCommit v8 that repeats the last one, with another offset": client.commit,
     }
