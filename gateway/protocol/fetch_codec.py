@@ -118,10 +118,7 @@ def encode_fetch_response(
                 pieces.append(row.records)
                 head = bytearray()
             if flexible:
-                if row.diverging_epoch is None and row.current_leader is None:
-                    head.append(0)
-                else:
-                    head += _row_tags(row)
+                head += _row_tags(row) if row.diverging_epoch or row.current_leader else b"\0"
         if flexible:
             head.append(0)
     if flexible:

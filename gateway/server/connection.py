@@ -276,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer.answer is not None:
             self._write_ready()
         else:
-            answer.when_resolved(self._write_ready)
+            answer.on_resolved = self._write_ready
 
     def _begin_others(self) -> None:
         """Begin the requests that an earlier request held back, although the earlier one has no answer yet."""
@@ -308,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.hang_up()
                 return
             self._write(answer.answer or b"")
-        if not intake.is_consuming:
+        if (intake.held or intake.is_paused) and not intake.is_consuming:
             intake.resume()
 
     def _write(self, answer: Answer) -> None:

@@ -401,13 +401,13 @@ class ChargedAnswer:
             return charged
         charged.on_abandoned = partial(self._abandon, begun)
         begun.on_others_may_begin = charged.let_others_begin
-        begun.when_resolved(partial(self._resolve, begun, charged))
+        begun.on_resolved = partial(self._resolve, begun, charged)
         return charged
 
     def _resolve(self, begun: Deferred, charged: Deferred) -> None:
         # The callback refers to the answer that holds the callback. Break this cycle, so that the connection
         # is freed at once.
-        begun.when_resolved(_resolved_already)
+        begun.on_resolved = None
         if begun.failed or begun.answer is None:
             self._charge.count_time()
             charged.resolve_last(b"" if begun.answer is None else begun.answer)
@@ -419,7 +419,7 @@ class ChargedAnswer:
         without the client.
         """
         begun.abandon()
-        begun.when_resolved(self._charge.count_time)
+        begun.on_resolved = self._charge.count_time
         self._charge.count_time()
 
     def _finished(self, answer: Answer) -> Answer:
@@ -438,10 +438,6 @@ class ChargedAnswer:
     def _mute(self) -> None:
         if self._charge.throttle_ms:
             self._peer.mute(self._charge.throttle_ms)
-
-
-def _resolved_already() -> None:
-    """Do nothing, because the answer was passed on already."""
 
 
 class Finished(Generic[T]):

@@ -86,12 +86,12 @@ class Intake:
     __slots__ = (
         "_buffers",
         "_headway",
-        "_held",
         "_memory",
         "_muted_until_s",
         "_requester",
         "_transport",
         "_unmuting",
+        "held",
         "is_consuming",
         "is_paused",
         "reader",
@@ -110,7 +110,7 @@ class Intake:
         """Whether requests are being begun. Then code that removes a reason to wait need not resume."""
         self.is_paused = False
         """Whether the transport reads nothing."""
-        self._held: bytes = b""
+        self.held: bytes = b""
         """Bytes that arrived while no more requests were allowed to begin."""
         self._muted_until_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
@@ -178,8 +178,8 @@ class Intake:
         """Begin requests again, unless a reason to wait remains."""
         if self.stops or self.is_consuming:
             return
-        if self._held:
-            held = self._held
+        if self.held:
+            held = self.held
             self._hold(b"")
             self._consume(memoryview(held))
         if self.is_paused and not self.stops and self._transport is not None:
@@ -242,7 +242,7 @@ class Intake:
             self.is_consuming = False
         if rest < len(view) and not self.stops & CLOSING:
             self._hold(bytes(view[rest:]))
-        if self.stops and (self._held or self.stops & NO_ROOM):
+        if self.stops and (self.held or self.stops & NO_ROOM):
             self.pause()
 
     def _consume_frames(self, view: memoryview) -> int:
@@ -306,8 +306,8 @@ class Intake:
 
     def _hold(self, data: bytes) -> None:
         """Keep received bytes while no more requests may begin."""
-        self._buffers.count_held(len(data) - len(self._held))
-        self._held = data
+        self._buffers.count_held(len(data) - len(self.held))
+        self.held = data
 
     def _yield_turn(self) -> None:
         """Let other connections go first: the receive buffer of this connection may hold thousands of small
@@ -489,17 +489,17 @@ class RequestMemory:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._kept_bytes = 0
-        self._held: dict[Hashable, int] = {}
+        self.held: dict[Hashable, int] = {}
         """The room of each incomplete request, in the order in which the requests began."""
         self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
 
     def acquire(self, holder: Hashable, size: int, granted: Callable[[], None]) -> bool:
         """Return True when `holder` has room for `size` more bytes now; otherwise call `granted` once it has."""
-        held = self._held.setdefault(holder, 0)
+        held = self.held.setdefault(holder, 0)
         if not (self._is_first(holder) or (not self._waiting and self._fits(size))):
             self._waiting[holder] = size, granted
             return False
-        self._held[holder] = held + size
+        self.held[holder] = held + size
         self.used_bytes += size
         return True
 
@@ -508,12 +508,12 @@ class RequestMemory:
         waits for no room any more.
         """
         self._waiting.pop(holder, None)
-        self.used_bytes -= self._held.pop(holder, 0)
+        self.used_bytes -= self.held.pop(holder, 0)
         self._grant()
 
     def held_bytes(self, holder: Hashable) -> int:
         """Return how much room a holder has."""
-        return self._held.get(holder, 0)
+        return self.held.get(holder, 0)
 
     def is_waiting(self, holder: Hashable) -> bool:
         """Whether a holder waits for room."""
@@ -546,7 +546,7 @@ class RequestMemory:
         self._grant()
 
     def _grant(self) -> None:
-        first = next(iter(self._held), None)
+        first = next(iter(self.held), None)
         if first in self._waiting:
             self._let_in(first)
         while self._waiting:
@@ -557,7 +557,7 @@ class RequestMemory:
 
     def _let_in(self, holder: Hashable) -> None:
         size, granted = self._waiting.pop(holder)
-        self._held[holder] += size
+        self.held[holder] += size
         self.used_bytes += size
         granted()
 
@@ -567,7 +567,7 @@ class RequestMemory:
         return bool(self._waiting)
 
     def _is_first(self, holder: Hashable) -> bool:
-        return next(iter(self._held)) == holder
+        return next(iter(self.held)) == holder
 
     def _fits(self, size: int) -> bool:
         return self.limit_bytes < 0 or not self.used_bytes or self.used_bytes + size <= self.limit_bytes

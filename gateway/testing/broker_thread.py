@@ -318,7 +318,7 @@ class FaultyRequests:
         else:
             changed.on_abandoned = begun.abandon
             begun.on_others_may_begin = changed.let_others_begin
-            begun.when_resolved(partial(self._resolved, begun, changed, change, effect))
+            begun.on_resolved = partial(self._resolved, begun, changed, change, effect)
         return changed
 
     def _resolved(self, begun: Deferred, changed: Deferred, change: Change, effect: Effect) -> None:

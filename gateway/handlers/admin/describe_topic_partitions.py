@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.named_twice import partition_state
+from seqgate.gateway.handlers.answering.leaders import partition_state
 from seqgate.gateway.handlers.answering.rights import (
     NOT_ASKED,
     refused_topics,

@@ -31,7 +31,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
-from seqgate.gateway.handlers.answering.named_twice import PartitionState, partition_state
+from seqgate.gateway.handlers.answering.leaders import PartitionState, partition_state
 from seqgate.gateway.handlers.answering.rights import (
     NOT_ASKED,
     NOTHING,

@@ -61,7 +61,6 @@ class Deferred:
     """The frame of an answer that comes later: the second stage of a request."""
 
     __slots__ = (
-        "_callback",
         "abandoned",
         "answer",
         "failed",
@@ -69,6 +68,7 @@ class Deferred:
         "on_abandoned",
         "on_answered",
         "on_others_may_begin",
+        "on_resolved",
     )
 
     def __init__(self, *, holds_back: bool = False) -> None:
@@ -89,7 +89,8 @@ class Deferred:
         """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented
         the answer.
         """
-        self._callback: Callable[[], None] | None = None
+        self.on_resolved: Callable[[], object] | None = None
+        """Called when the answer is set, to send it or to pass it on."""
 
     def resolve(self, answer: Answer) -> None:
         """Set the answer and call back whoever waits for it."""
@@ -100,8 +101,8 @@ class Deferred:
         if self.on_answered is not None:
             self.on_answered()
             self.on_answered = None
-        if self._callback is not None:
-            self._callback()
+        if self.on_resolved is not None:
+            self.on_resolved()
 
     def fail(self) -> None:
         """Fail the request: it gets no answer. The connection is closed after the answers to the earlier
@@ -125,7 +126,7 @@ class Deferred:
             answer.abandon()
         else:
             self.on_abandoned = answer.abandon
-            answer.when_resolved(lambda: self._take_over(answer))
+            answer.on_resolved = lambda: self._take_over(answer)
 
     def _take_over(self, other: Deferred) -> None:
         self.failed = other.failed
@@ -140,14 +141,10 @@ class Deferred:
         if callback is not None and self.answer is None:
             callback()
 
-    def when_resolved(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the answer is set."""
-        self._callback = callback
-
     def abandon(self) -> None:
         """Note that nobody waits for the answer any more."""
         self.abandoned = True
-        self._callback = self.on_others_may_begin = self.on_answered = None
+        self.on_resolved = self.on_others_may_begin = self.on_answered = None
         if self.on_abandoned is not None:
             self.on_abandoned()
 

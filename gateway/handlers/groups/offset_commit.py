@@ -39,7 +39,6 @@ from seqgate.gateway.handlers.answering.api import (
     Peer,
     RequestContext,
 )
-from seqgate.gateway.handlers.answering.named_twice import metadata_fits
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
 from seqgate.gateway.protocol.messages import build, response_module
 from seqgate.gateway.protocol.offset_commit_codec import (
@@ -57,7 +56,7 @@ from seqgate.gateway.protocol.offset_commit_codec import (
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
 from seqgate.gateway.runtime.coordinators.shards import Unavailable, error_code_of
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
-from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.services import NodeServices, Services
 from seqgate.gateway.security.acls.access import Access, Operation, ResourceType
 
 logger = logging.getLogger(__name__)
@@ -500,6 +499,14 @@ def known_error(api_version: int, error: ErrorCode) -> ErrorCode:
     if error is ErrorCode.group_id_not_found and api_version < _FIRST_WITH_GROUP_ID_NOT_FOUND:
         return ErrorCode.illegal_generation
     return error
+
+
+def metadata_fits(node: NodeServices, metadata: str) -> bool:
+    """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is
+    called.
+    """
+    units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
+    return units <= node.config.int("offset.metadata.max.bytes")
 
 
 # Answers the OffsetCommit of another gateway that moves a group forward

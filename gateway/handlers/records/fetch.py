@@ -40,12 +40,12 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from seqgate.gateway.handlers.answering.leaders import name_leaders
 from seqgate.gateway.handlers.records.fetch_partition import (
     REFUSED,
     FetchRights,
     error_of_a_follower,
     error_row,
-    name_leaders,
     read_partition,
     resolve,
     row_of,

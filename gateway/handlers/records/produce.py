@@ -7,17 +7,21 @@ transaction's state must be durable, too. acks=1 means the same as acks=all, bec
 replica; acks=0 has no answer.
 
 The client needs WRITE on each topic, and on the transactional id of a batch in a transaction; both are
-checked before anything else, also before a request is held.
+checked before anything else, also before a request is held. Kafka checks the right before it looks for the
+partition, so the answer for a topic without WRITE is the same whether or not the topic exists. A topic id
+that nobody has is not secret: it gets UNKNOWN_TOPIC_ID.
+
+Kafka reads the first batch of every partition to find out whether the request writes in a transaction. So a
+frame that can't be read, or a transactional batch without a transactional id that the client may write with,
+refuses the request for all its partitions.
 
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
 broker without compression (KAFKA-18659; Kafka 4 answers the same way).
-Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.
 
-Splits a Produce into the topics that the client may write to, and the answer for the others.
-
-Kafka checks the right before it looks for the partition, so the answer for a topic without WRITE is the same
-whether or not the topic exists. A topic id that nobody has is not secret: it gets UNKNOWN_TOPIC_ID.
-Source: Kafka's KafkaApis.handleProduceRequest.
+`produce_append.py` has the append of one batch and the answer that waits, `produce_late.py` what is carried
+out later, `produce_repeats.py` the fast path, `produce_order.py` the order behind refused batches.
+Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest,
+RequestUtils.hasTransactionalRecords.
 """
 
 from __future__ import annotations
@@ -25,39 +29,38 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred, RequestContext
-from seqgate.gateway.handlers.records.produce_answer import (
+from seqgate.gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred
+from seqgate.gateway.handlers.records.produce_append import (
+    ATTRIBUTES_POSITION,
+    REFUSED,
     PendingAnswer,
+    ProduceContext,
     ProduceServices,
     TopicRows,
     Topics,
-    produce_frame,
-)
-from seqgate.gateway.handlers.records.produce_append import (
-    REFUSED,
     append_batch,
-    appended_row,
     close_on_error,
-    copied,
-    failing,
-    final_refusal,
-    has_transactional,
-    hold,
-    kept_entry,
-    refusal_of_all,
+    produce_frame,
+    without_transactional_id,
 )
 from seqgate.gateway.handlers.records.produce_late import (
+    Begun,
+    Late,
     LateBatch,
     Recompression,
-    Verification,
+    copied,
+    hold,
+    kept_entry,
     must_ask,
     must_recompress,
+    size_of,
+    verify,
 )
-from seqgate.gateway.handlers.records.produce_order import Refusals, note_stored, refused_before
+from seqgate.gateway.handlers.records.produce_order import Refusals
 from seqgate.gateway.handlers.records.produce_repeats import ProduceRepeats
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.protocol.produce_codec import (
@@ -70,10 +73,12 @@ from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.recompressor import Outcome
-from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import CorruptRecord
+from seqgate.log.format.batch_validation import is_transactional_frame
+from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG
 
-API_KEY = 0
 MANY_PARTITIONS: Final = 1000
 """A request with more partitions, which no known client sends, is appended in slices, so that other requests
 get their turn.
@@ -85,14 +90,16 @@ LONG_S: Final = 0.05
 take long.
 """
 _NO_ROOM: Final = "too many requests that take long are under way (queued.max.request.bytes)"
-INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
+_INVALID_TOPIC: Final = int(ErrorCode.invalid_topic_exception)
+_UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
+_UNKNOWN_TOPIC_ID: Final = int(ErrorCode.unknown_topic_id)
+_WRONG_ACKS: Final = int(ErrorCode.invalid_required_acks)
+_DENIED: Final = int(ErrorCode.topic_authorization_failed)
 
 
 def begin(
-    context: RequestContext[ProduceServices],
-    request: ProduceRequest,
-    refused: Sequence[TopicRows] | None = None,
-) -> Answer | Deferred | None:
+    context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows] | None = None
+) -> Begun:
     """Check the client's rights, and append the request's batches now, or later if a backlog quota makes the
     request wait.
 
@@ -106,30 +113,31 @@ def begin(
             if refusal is not None:
                 return refuse_or_close(context, request, *refusal)
             if len(request.topics) > MANY_PARTITIONS:
-                deferred = split_in_slices(context, request, begin)
+                deferred = _begin_in_slices(context, request)
                 if deferred is not None:
                     return deferred
-            request, refused = split_by_right(context, request)
+            keys = {topic.key for topic in request.topics}
+            errors = {key: error for key in keys if (error := _error_of_right(context, key))}
+            request, refused = _split(context, request, errors)
     if context.services.backlog.holds:
-        held = hold(context, request, partial(append, refused=refused))
+        held = hold(context, request, lambda kept: append(context, kept, refused))
         if held is not None:
             return held
     return append(context, request, refused)
 
 
-def append(
-    context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows] = ()
-) -> Answer | Deferred | None:
+def append(context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows] = ()) -> Begun:
     """Append all batches of the request now. The answer follows when the records are persisted.
 
     `refused` are the rows of the topics that the client may not write to, which `request` no longer has.
     """
     if request.acks not in {-1, 0, 1}:
-        return refuse_acks(context, request, refused)
+        return _refuse_acks(context, request, refused)
     appending = _Appending(context, request, refused)
     steps = appending.steps()
-    if appending.is_single and (request.transactional_id is not None or not has_transactional(request)):
-        next(steps)
+    if appending.is_single and (request.transactional_id is not None or not _has_transactional(request)):
+        for _ in steps:
+            pass
         return appending.answer()
     refusal = refusal_of_all(request)
     if refusal is not None:
@@ -138,14 +146,30 @@ def append(
     until_s = now_s() if _takes_long(context, request) else now_s() + LONG_S
     for _ in steps:
         if now_s() >= until_s and appending.has_more and not appending.refuses:
-            deferred = _append_in_slices(context, appending, steps)
+            deferred = appending.go_on_in_slices(steps)
             if deferred is not None:
                 return deferred
             appending.refuses = True
     return appending.answer()
 
 
-def _takes_long(context: RequestContext[ProduceServices], request: ProduceRequest) -> bool:
+def _has_transactional(request: ProduceRequest) -> bool:
+    """Return whether a batch of the request seems to be transactional, so that `refusal_of_all` must look at
+    the request.
+    """
+    for _, entries in request.topics:
+        for entry in entries:
+            records = entry.records
+            if (
+                records is not None
+                and len(records) > ATTRIBUTES_POSITION
+                and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG
+            ):
+                return True
+    return False
+
+
+def _takes_long(context: ProduceContext, request: ProduceRequest) -> bool:
     count = sum(len(entries) for _, entries in request.topics)
     if count <= MANY_TO_OPEN:
         return False
@@ -162,36 +186,13 @@ def _takes_long(context: RequestContext[ProduceServices], request: ProduceReques
     return to_open > MANY_TO_OPEN
 
 
-def _append_in_slices(
-    context: RequestContext[ProduceServices], appending: _Appending, steps: Iterator[None]
-) -> Deferred | None:
-    """Append the remaining batches in later turns; None where there is no room to keep them until then."""
-    room = context.services.backlog.held.room
-    kept_bytes = appending.left_bytes
-    if not room.try_keep(kept_bytes):
-        return None
-    appending.go_on_later()
-    deferred = Deferred(holds_back=True)
-
-    async def work() -> None:
-        try:
-            with failing(context, deferred):
-                async for _ in in_slices(steps):
-                    pass
-                deferred.follow(appending.answer())
-        finally:
-            room.release_kept(kept_bytes)
-
-    context.node.tasks.start(context.node.tasks.begin("produce to many partitions", is_brief=True), work())
-    return deferred
-
-
 class _Appending:
     """A request whose batches are being appended."""
 
     def __init__(
-        self, context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows]
+        self, context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows]
     ) -> None:
+        """Take the batches by topic. Of a partition named twice only the last batch counts, as in Kafka."""
         self._context = context
         self.refuses = False
         """Whether the remaining batches are refused, so that the client sends them again."""
@@ -202,7 +203,13 @@ class _Appending:
         """The batches that must be recompressed, and are appended after that."""
         self._unverified: list[LateBatch] = []
         """The batches that wait for the gateway that coordinates their transaction."""
-        self._left = entries_by_topic(context.services.partitions, request)
+        grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
+        for key, entries in request.topics:
+            last = grouped.setdefault(key, {})
+            for entry in entries:
+                last[entry.partition] = entry
+        by_key = context.services.partitions.by_key
+        self._left = [(key, by_key.get(key), deque(last.values())) for key, last in grouped.items()]
 
     def steps(self) -> Iterator[None]:
         """Append the batch of one partition after the other; yield after each."""
@@ -230,16 +237,29 @@ class _Appending:
     @property
     def left_bytes(self) -> int:
         """Return the size in bytes of the records that are not appended yet."""
-        left = [entry for _, _, entries in self._left for entry in entries]
-        left += [batch.entry for batch in (*self._late, *self._unverified)]
-        return sum(len(entry.records or b"") for entry in left)
+        left = sum(len(entry.records or b"") for _, _, entries in self._left for entry in entries)
+        return left + sum(batch.size_bytes for batch in (*self._late, *self._unverified))
 
-    def go_on_later(self) -> None:
+    def _copy(self) -> None:
         """Copy the batches that are not appended yet, because the receive buffer is reused."""
         for _, _, entries in self._left:
             entries.extend([kept_entry(entries.popleft()) for _ in range(len(entries))])
-        self._late = [batch._replace(entry=kept_entry(batch.entry)) for batch in self._late]
-        self._unverified = [batch._replace(entry=kept_entry(batch.entry)) for batch in self._unverified]
+        self._late = [batch.copied() for batch in self._late]
+        self._unverified = [batch.copied() for batch in self._unverified]
+
+    def go_on_in_slices(self, steps: Iterator[None]) -> Deferred | None:
+        """Append the remaining batches in later turns; None where there is no room to keep them until then."""
+        late = Late(self._context)
+        if not late.keep(self.left_bytes):
+            return None
+        self._copy()
+
+        async def work() -> Begun:
+            async for _ in in_slices(steps):
+                pass
+            return self.answer()
+
+        return late.start("produce to many partitions", work())
 
     def _append(
         self,
@@ -256,13 +276,13 @@ class _Appending:
             return
         partition = None if topic is None else topic.get(entry.partition)
         if partition is None:
-            code = missing(key, topic, entry.partition)
+            code = _missing(key, topic, entry.partition)
             self._note_refusal(key, entry.partition, entry.records, code)
             rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
             return
         if partition.topic in INTERNAL_TOPICS:
             # the gateway keeps its own state in internal topics (ReplicaManager.appendToLocalLog)
-            rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
+            rows.append(ProduceRow(entry.partition, _INVALID_TOPIC, -1, -1, -1))
             return
         compression = partition.compression
         if (
@@ -302,38 +322,36 @@ class _Appending:
         the answer waits.
         """
         context, request = self._context, self._request
-        peer = context.peer
         info = append_batch(
             context.services,
             context.api_version,
+            context.peer,
+            context.client_id,
+            key,
             partition,
             records,
             request.transactional_id,
             now_ms,
             outcome,
             took_part,
-            None
-            if peer.refused is None and not partition.strict_until_ms
-            else refused_before(peer, key, partition, now_ms),
         )
         if isinstance(info, ProduceRow):
-            return final_refusal(context.services, peer, context.client_id, key, partition, records, info)
-        if peer.refused is not None and records is not None:
-            note_stored(peer, key, partition.index, records)
+            return info
         if request.acks and not partition.is_persisted(info.answer_after):
             pending = self._pending
             if pending is None:
                 pending = self._pending = PendingAnswer(context, self._topics, request.timeout_ms)
             pending.wait(rows, position, partition, info)
-        return appended_row(partition, info)
+        return ProduceRow(
+            partition.index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset
+        )
 
-    def _append_verified(self, batch: LateBatch, took_part: TookPart) -> None:
+    def _append_verified(self, batch: LateBatch) -> None:
         """Append a batch whose coordinator has answered, or leave it to the threads that recompress."""
-        batch = batch._replace(took_part=took_part)
-        compression, partition = batch.compression, batch.partition
-        version, now_ms = self._context.api_version, self._context.node.clock.now_ms()
+        context, compression = self._context, batch.compression
+        now_ms = context.node.clock.now_ms()
         if compression is not None and must_recompress(
-            version, partition, compression.codec, batch.entry.records, now_ms
+            context.api_version, batch.partition, compression.codec, batch.entry.records, now_ms
         ):
             self._late.append(batch)
         else:
@@ -346,7 +364,7 @@ class _Appending:
         context, partition = self._context, batch.partition
         topic = context.services.partitions.by_key.get(batch.key)
         if topic is not batch.topic or batch.topic.peek(partition.index) is not partition:
-            code = missing(batch.key, topic if topic is batch.topic else None, partition.index)
+            code = _missing(batch.key, topic if topic is batch.topic else None, partition.index)
             self._note_refusal(batch.key, partition.index, batch.entry.records, code)
             batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
             return
@@ -361,80 +379,137 @@ class _Appending:
             batch.took_part,
         )
 
-    def _answer_late(self) -> Answer | Deferred | None:
+    def answer(self) -> Begun:
+        """Return the answer once all steps are done. Raises CloseConnection."""
+        context, request, pending = self._context, self._request, self._pending
+        if self._unverified or self._late:
+            return self._answer_late()
+        if request.acks == 0:
+            close_on_error(self._topics)
+            return None
+        if request.transactional_id:
+            state = context.services.transactions.unpersisted(request.transactional_id)
+            if state is not None:
+                pending = pending or PendingAnswer(context, self._topics, request.timeout_ms)
+                pending.wait_for_state(*state)
+        return produce_frame(context, self._topics) if pending is None else pending.complete()
+
+    def _answer_late(self) -> Begun:
         """Return the future of an answer that must wait for a coordinator, or for recompression. Without room
         for that, refuse the batches.
         """
-        deferred: Deferred | None
-        if self._unverified:
-            late, self._unverified = self._unverified, []
-            self.go_on_later()
-            deferred = Verification(
-                self._context, self._request, late, self._append_verified, self.answer, self.left_bytes
-            ).begin()
+        late = Late(self._context)
+        has_room = late.keep(self.left_bytes)
+        if has_room:
+            self._copy()
+        is_unverified = bool(self._unverified)
+        if is_unverified:
+            batches, self._unverified = self._unverified, []
         else:
-            late, self._late = self._late, []
-            deferred = Recompression(self._context, late, self._append_late, self.answer).begin()
-        if deferred is not None:
-            return deferred
-        for batch in late:
-            self._note_refusal(batch.key, batch.partition.index, batch.entry.records, REFUSED)
-            batch.rows[batch.position] = ProduceRow(batch.partition.index, REFUSED, -1, -1, -1, _NO_ROOM)
-        return self.answer()
+            batches, self._late = self._late, []
+        if not has_room:
+            for batch in batches:
+                self._note_refusal(batch.key, batch.partition.index, batch.entry.records, REFUSED)
+                batch.rows[batch.position] = ProduceRow(batch.partition.index, REFUSED, -1, -1, -1, _NO_ROOM)
+            return self.answer()
+        if not is_unverified:
+            return Recompression(late, batches, self._append_late, self.answer).begin()
 
-    def answer(self) -> Answer | Deferred | None:
-        """Return the answer once all steps are done. Raises CloseConnection."""
-        if self._unverified or self._late:
-            return self._answer_late()
-        if self._request.acks == 0:
-            close_on_error(self._topics)
-            return None
-        return _answer(self._context, self._request, self._topics, self._pending)
+        async def work() -> Begun:
+            transactional_id = self._request.transactional_id or ""
+            await verify(self._context, transactional_id, batches, self._append_verified)
+            return self.answer()
+
+        return late.start("verify a transaction", work())
 
 
-def _answer(
-    context: RequestContext[ProduceServices],
-    request: ProduceRequest,
-    topics: Topics,
-    pending: PendingAnswer | None,
-) -> Answer | Deferred:
-    if request.transactional_id:
-        state = context.services.transactions.unpersisted(request.transactional_id)
-        if state is not None:
-            pending = pending or PendingAnswer(context, topics, request.timeout_ms)
-            pending.wait_for_state(*state)
-    if pending is not None:
-        return pending.complete()
-    return produce_frame(context, topics)
+# The right to write to each topic.
 
 
-# The batches of a Produce by topic.
-
-
-def entries_by_topic(
-    partitions: Partitions, request: ProduceRequest
-) -> list[tuple[str | bytes, TopicPartitions | None, deque[PartitionRecords]]]:
-    """Return the entries of the partitions by topic.
-
-    Of a partition named twice only the last entry counts, as in Kafka.
+def _begin_in_slices(context: ProduceContext, request: ProduceRequest) -> Deferred | None:
+    """Check the rights of a request that names many topics in later turns, then begin it; None where there is
+    no room to keep it.
     """
-    grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
+    late = Late(context)
+    if not late.keep(size_of(request)):
+        return None
+    kept = copied(request)
+
+    async def work() -> Begun:
+        keys = {topic.key for topic in kept.topics}
+        errors = {key: error async for key in in_slices(keys) if (error := _error_of_right(context, key))}
+        return begin(context, *_split(context, kept, errors))
+
+    return late.start("produce to many topics", work())
+
+
+def _error_of_right(context: ProduceContext, key: str | bytes) -> int:
+    """Return the error of a topic that the request can't write to; 0 if the client may write to it."""
+    if isinstance(key, str):
+        return 0 if context.may_topic(Operation.WRITE, key) else _DENIED
+    topic = context.services.partitions.by_key.get(key)
+    if topic is None:
+        # Refuse the unknown id now. Otherwise a topic that gets this id while the request waits would be
+        # written to without a check.
+        return _UNKNOWN_TOPIC_ID
+    return 0 if context.may_topic(Operation.WRITE, topic.name) else _DENIED
+
+
+def _split(
+    context: ProduceContext, request: ProduceRequest, errors: Mapping[str | bytes, int]
+) -> tuple[ProduceRequest, Topics]:
+    """Return the request with the topics that the client may write to, and the rows of the other topics."""
+    if not errors:
+        return request, []
+    refusals = Refusals(context.services.refusals, context.peer)
+    refused: dict[str | bytes, dict[int, ProduceRow]] = {}
     for key, entries in request.topics:
-        last = grouped.setdefault(key, {})
+        if key in errors:
+            rows = refused.setdefault(key, {})
+            for entry in entries:
+                refusals.note(key, entry.partition, entry.records, errors[key])
+                rows[entry.partition] = ProduceRow(entry.partition, errors[key], -1, -1, -1)
+    allowed = [topic for topic in request.topics if topic.key not in errors]
+    return request._replace(topics=allowed), [(key, list(rows.values())) for key, rows in refused.items()]
+
+
+# The refusals of a request for all its partitions.
+
+
+def refusal_of_all(
+    request: ProduceRequest, may_write_as: Callable[[str], bool] | None = None
+) -> tuple[ErrorCode, str] | None:
+    """Return the error and message that refuse a request for all its partitions, or None.
+
+    `may_write_as` returns whether the client may write with a transactional id; None if it may write with
+    all.
+    """
+    for _, entries in request.topics:
         for entry in entries:
-            last[entry.partition] = entry
-    return [(key, partitions.by_key.get(key), deque(last.values())) for key, last in grouped.items()]
+            if entry.records is None:
+                continue
+            try:
+                is_transactional = is_transactional_frame(entry.records)
+            except CorruptRecord as error:
+                return ErrorCode.corrupt_message, f"The batch for partition {entry.partition}: {error}"
+            if is_transactional:
+                return _refusal_of_id(request.transactional_id, entry.partition, may_write_as)
+    return None
 
 
-# Refuses a Produce for all its partitions, and names the error of a partition that is missing.
-
-UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
-UNKNOWN_TOPIC_ID: Final = int(ErrorCode.unknown_topic_id)
-_WRONG_ACKS: Final = int(ErrorCode.invalid_required_acks)
+def _refusal_of_id(
+    transactional_id: str | None, index: int, may_write_as: Callable[[str], bool] | None
+) -> tuple[ErrorCode, str] | None:
+    if transactional_id is None:
+        return without_transactional_id(index)
+    if may_write_as is None or may_write_as(transactional_id):
+        return None
+    message = f"The batch for partition {index} is transactional; it needs WRITE on its transactional id."
+    return ErrorCode.transactional_id_authorization_failed, message
 
 
 def refuse_or_close(
-    context: RequestContext[ProduceServices],
+    context: ProduceContext,
     request: ProduceRequest,
     error: ErrorCode,
     message: str,
@@ -448,7 +523,7 @@ def refuse_or_close(
 
 
 def refuse_all(
-    context: RequestContext[ProduceServices],
+    context: ProduceContext,
     request: ProduceRequest,
     error: ErrorCode,
     message: str | None = None,
@@ -470,9 +545,7 @@ def refuse_all(
     return produce_frame(context, topics)
 
 
-def refuse_acks(
-    context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows]
-) -> Answer:
+def _refuse_acks(context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows]) -> Answer:
     """Refuse the request for its number of acknowledgements.
 
     As in Kafka, unknown partitions get their own error first.
@@ -485,7 +558,7 @@ def refuse_acks(
                 entry.partition,
                 _WRONG_ACKS
                 if topic is not None and topic.has(entry.partition)
-                else missing(key, topic, entry.partition),
+                else _missing(key, topic, entry.partition),
                 -1,
                 -1,
                 -1,
@@ -496,92 +569,15 @@ def refuse_acks(
     return produce_frame(context, [*topics, *refused])
 
 
-def missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
+def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
     """Return the error for a partition that can't be appended to."""
     if topic is not None:
         return int(topic.error_without(index))
-    return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC
-
-
-GoOn: TypeAlias = Callable[
-    [RequestContext[ProduceServices], ProduceRequest, Topics], Answer | Deferred | None
-]
-"""Carries out a request whose rights were checked."""
-
-_DENIED: Final = int(ErrorCode.topic_authorization_failed)
-_UNKNOWN_ID: Final = int(ErrorCode.unknown_topic_id)
-
-
-def split_by_right(
-    context: RequestContext[ProduceServices], request: ProduceRequest
-) -> tuple[ProduceRequest, Topics]:
-    """Return the request with the topics that the client may write to, and the rows of the other topics."""
-    keys = {topic.key for topic in request.topics}
-    errors = {key: error for key in keys if (error := _error(context, key))}
-    return _split(context, request, errors)
-
-
-def split_in_slices(
-    context: RequestContext[ProduceServices], request: ProduceRequest, go_on: GoOn
-) -> Deferred | None:
-    """Split a request that names many topics in later turns, then go on with it; None where there is no room
-    to keep it.
-    """
-    room = context.services.backlog.held.room
-    kept_bytes = sum(len(entry.records or b"") for _, entries in request.topics for entry in entries)
-    if not room.try_keep(kept_bytes):
-        return None
-    kept = copied(request)
-    deferred = Deferred(holds_back=True)
-
-    async def work() -> None:
-        try:
-            with failing(context, deferred):
-                keys = {topic.key for topic in kept.topics}
-                errors = {key: error async for key in in_slices(keys) if (error := _error(context, key))}
-                deferred.follow(go_on(context, *_split(context, kept, errors)))
-        finally:
-            room.release_kept(kept_bytes)
-
-    context.node.tasks.start(context.node.tasks.begin("produce to many topics", is_brief=True), work())
-    return deferred
-
-
-def _error(context: RequestContext[ProduceServices], key: str | bytes) -> int:
-    """Return the error of a topic that the request can't write to; 0 if the client may write to it."""
-    if isinstance(key, str):
-        return 0 if context.may_topic(Operation.WRITE, key) else _DENIED
-    topic = context.services.partitions.by_key.get(key)
-    if topic is None:
-        # Refuse the unknown id now. Otherwise a topic that gets this id while the request waits would be
-        # written to without a check.
-        return _UNKNOWN_ID
-    return 0 if context.may_topic(Operation.WRITE, topic.name) else _DENIED
-
-
-def _split(
-    context: RequestContext[ProduceServices], request: ProduceRequest, errors: Mapping[str | bytes, int]
-) -> tuple[ProduceRequest, Topics]:
-    if not errors:
-        return request, []
-    refusals = Refusals(context.services.refusals, context.peer)
-    refused: dict[str | bytes, dict[int, ProduceRow]] = {}
-    for key, entries in request.topics:
-        if key in errors:
-            rows = refused.setdefault(key, {})
-            for entry in entries:
-                refusals.note(key, entry.partition, entry.records, errors[key])
-                rows[entry.partition] = _row(entry.partition, errors[key])
-    allowed = [topic for topic in request.topics if topic.key not in errors]
-    return request._replace(topics=allowed), [(key, list(rows.values())) for key, rows in refused.items()]
-
-
-def _row(index: int, code: int) -> ProduceRow:
-    return ProduceRow(index, code, -1, -1, -1)
+    return _UNKNOWN_TOPIC_ID if isinstance(key, bytes) else _UNKNOWN_TOPIC
 
 
 API = Api(
-    key=API_KEY,
+    key=0,
     name="Produce",
     min_version=3,
     max_version=13,

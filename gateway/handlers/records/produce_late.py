@@ -1,38 +1,40 @@
-"""Holds back the batches of a Produce until the gateway that coordinates their transaction has answered.
+"""Carries out a Produce, or a part of one, after its turn.
 
-The first batch of a transaction in a partition leaves the event loop before it has changed anything: the
-coordinator verifies, or adds, the partition, and then the batch is appended as any other. Until then later
-requests of the connection wait, so that batches are appended in the order in which they were sent; they do
-not wait for the flush. The other batches of the request are appended at once. Nothing here happens for
-transactions that this gateway coordinates.
+| what waits | for | seen in |
+| --- | --- | --- |
+| the whole request | room in the backlog of a topic (`hold`) | all topics with a backlog quota that holds producers |
+| the rights of the topics, then the request | other requests, between slices of time | requests for very many topics |
+| batches of many or slow partitions | other requests, between slices of time | requests for very many partitions |
+| the first batch of a transaction in a partition | the gateway that coordinates the transaction (`Verification`) | transactions that this gateway does not coordinate |
+| a batch in another codec than its topic's | a thread that recompresses it (`Recompression`) | topics with `compression.type` |
 
-Recompresses the batches of a Produce that are not in the codec of their topic (`compression.type`).
-
-Such a batch leaves the event loop before it has changed anything: a thread recompresses a copy, and then the
-batch is appended as any other. Until then later requests of the connection wait, so that batches are appended
-in the order in which they were sent; they do not wait for the flush. The other batches of the request are
-appended at once.
+All ways are the same. What waits has changed nothing yet. It is copied, because the receive buffer is reused,
+and the copies need room (`queued.max.request.bytes`); without room the batches are refused, so that the client
+sends them again. Until the batches are appended, later requests of the connection wait, so that batches are
+appended in the order in which they were sent; later requests do not wait for the flush. The other batches of
+a request that waits for a coordinator or a thread are appended at once.
 """
 
 from __future__ import annotations
 
-import struct
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer
-from seqgate.gateway.handlers.answering.api import Answer, Deferred, RequestContext
-from seqgate.gateway.handlers.records.produce_answer import ProduceServices
+from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
-    FIRST_PRODUCE_THAT_ADDS,
     FIRST_ZSTD_VERSION,
     ZSTD,
-    failing,
-    kept_entry,
+    ProduceContext,
+    client_version,
+    needs_answer,
+    producer_of,
 )
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
@@ -40,127 +42,149 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.recompressor import Outcome
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.log.format.compression import Compression
-from seqgate.log.format.record_batch import HEADER_BYTES, parse_header
+from seqgate.log.format.record_batch import HEADER_BYTES, TRANSACTIONAL_FLAG, parse_header
 
-_ATTRIBUTES_POSITION: Final = 22
-_TRANSACTIONAL_BIT: Final = 0x10
-_PRODUCER: Final = struct.Struct(">qh")
-_PRODUCER_POSITION: Final = 43
-
-
-def producer_of(records: memoryview) -> Producer:
-    """Return the producer in the header of a batch."""
-    return Producer(*_PRODUCER.unpack_from(records, _PRODUCER_POSITION))
-
-
-def client_version(api_version: int) -> int:
-    """Return the version of transactions that a Produce of this version speaks."""
-    return VERSION_2 if api_version >= FIRST_PRODUCE_THAT_ADDS else 0
-
-
-def must_ask(
-    context: RequestContext[ProduceServices],
-    partition: Partition,
-    records: memoryview | None,
-    transactional_id: str,
-) -> bool:
-    """Return whether another gateway must be asked before a batch of its transaction is appended.
-
-    A batch that is refused in any case need not, and neither does one whose transaction is open in the
-    partition already.
-    """
-    services = context.services
-    if services.elsewhere.coordinator_of(transactional_id) is None:
-        return False
-    if records is None or len(records) < HEADER_BYTES or partition.log.offline:
-        return False
-    if not records[_ATTRIBUTES_POSITION] & _TRANSACTIONAL_BIT:
-        return False
-    producer = producer_of(records)
-    if producer.producer_id < 0:
-        return False
-    if not needs_answer(services, partition, producer, context.api_version):
-        return False
-    known = partition.log.producers.get(producer.producer_id)
-    return known is None or producer.producer_epoch >= known.producer_epoch
-
-
-def needs_answer(
-    services: ProduceServices, partition: Partition, producer: Producer, api_version: int
-) -> bool:
-    """Return whether a batch may only be appended with the coordinator's answer."""
-    if api_version < FIRST_PRODUCE_THAT_ADDS and not services.transactions.verifies:
-        return False
-    return not services.elsewhere.is_open_in(partition, producer)
-
-
-class Verification:
-    """The batches of one request that wait for the coordinator. All are appended when it has answered."""
-
-    def __init__(
-        self,
-        context: RequestContext[ProduceServices],
-        request: ProduceRequest,
-        late: list[LateBatch],
-        append: Callable[[LateBatch, TookPart], None],
-        answer: Callable[[], Answer | Deferred | None],
-        others_bytes: int = 0,
-    ) -> None:
-        """`others_bytes` is the size of the copies that the request keeps of other batches until the
-        coordinator has answered.
-        """
-        self._context = context
-        self._transactional_id = request.transactional_id or ""
-        self._late = late
-        self._append = append
-        self._answer = answer
-        self._kept_bytes = others_bytes + sum(len(batch.entry.records or b"") for batch in late)
-        self._deferred = Deferred(holds_back=True)
-
-    def begin(self) -> Deferred | None:
-        """Copy the batches and ask the coordinator; return None if there is no room to keep them until then."""
-        context = self._context
-        if not context.services.backlog.held.room.try_keep(self._kept_bytes):
-            return None
-        self._late = [batch._replace(entry=kept_entry(batch.entry)) for batch in self._late]
-        task = context.node.tasks.begin("verify a transaction", is_brief=True)
-        context.node.tasks.start(task, self._work())
-        return self._deferred
-
-    async def _work(self) -> None:
-        deferred, context = self._deferred, self._context
-        try:
-            with failing(context, deferred):
-                await self._append_all()
-                answer = self._answer()
-                deferred.follow(answer)
-                if isinstance(answer, Deferred) and answer.holds_back:
-                    answer.on_others_may_begin = deferred.let_others_begin
-                else:
-                    deferred.let_others_begin()
-        finally:
-            context.services.backlog.held.room.release_kept(self._kept_bytes)
-
-    async def _append_all(self) -> None:
-        """Ask for the batches of each producer, usually one, and append them."""
-        context = self._context
-        by_producer: dict[Producer, list[LateBatch]] = {}
-        for batch in self._late:
-            by_producer.setdefault(producer_of(batch.entry.records or memoryview(b"")), []).append(batch)
-        version = client_version(context.api_version)
-        for producer, batches in by_producer.items():
-            partitions = [batch.partition for batch in batches]
-            answers = await context.services.elsewhere.ask(
-                self._transactional_id, producer, partitions, version
-            )
-            for batch, took_part in zip(batches, answers, strict=True):
-                self._append(batch, took_part)
-
+logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 4
 """Batches of one request that threads recompress at a time; the others wait, so that other requests have
 their turns.
 """
+Begun = Answer | Deferred | None
+
+
+class Late:
+    """The answer to a Produce that is carried out after its turn, and the room for what is kept until then."""
+
+    def __init__(self, context: ProduceContext) -> None:
+        self.context = context
+        self.deferred = Deferred(holds_back=True)
+        self._kept_bytes = 0
+
+    def keep(self, size_bytes: int) -> bool:
+        """Take room for copies of this size; return whether there is room."""
+        kept = self.context.services.backlog.held.room.try_keep(size_bytes)
+        if kept:
+            self._kept_bytes = size_bytes
+        return kept
+
+    def start(self, name: str, work: Coroutine[Any, Any, Begun]) -> Deferred:
+        """Carry out `work` in a task; answer what it returns."""
+        tasks = self.context.node.tasks
+        tasks.start(tasks.begin(name, is_brief=True), self._run(work))
+        return self.deferred
+
+    async def _run(self, work: Coroutine[Any, Any, Begun]) -> None:
+        try:
+            with self.failing():
+                self.answer(await work)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the room of the copies back."""
+        self.context.services.backlog.held.room.release_kept(self._kept_bytes)
+
+    def answer(self, begun: Begun) -> None:
+        """Follow the answer of the request, whose batches are appended now, and let later requests begin."""
+        deferred = self.deferred
+        deferred.follow(begun)
+        if isinstance(begun, Deferred) and begun.holds_back:
+            begun.on_others_may_begin = deferred.let_others_begin
+        else:
+            deferred.let_others_begin()
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Run the block; log its error and fail the answer.
+
+        The error must not reach the caller, which serves other requests too.
+        """
+        name = self.context.peer.name
+        try:
+            yield
+        except CloseConnection as error:
+            logger.warning("a Produce of %s that waited fails: %s", name, error)
+            self.deferred.fail()
+        except Exception:
+            logger.exception("a Produce of %s that waited can't be carried out", name)
+            self.deferred.fail()
+
+
+def size_of(request: ProduceRequest) -> int:
+    """Return the bytes of the records of a request."""
+    return sum(len(entry.records or b"") for _, entries in request.topics for entry in entries)
+
+
+def copied(request: ProduceRequest) -> ProduceRequest:
+    """Copy the request out of the receive buffer."""
+    topics = [
+        topic._replace(partitions=[kept_entry(entry) for entry in topic.partitions])
+        for topic in request.topics
+    ]
+    return request._replace(topics=topics)
+
+
+def kept_entry(entry: PartitionRecords) -> PartitionRecords:
+    """Copy the records of a partition out of the receive buffer."""
+    return entry if entry.records is None else entry._replace(records=memoryview(bytes(entry.records)))
+
+
+# A request for a topic whose backlog is full waits for room.
+
+
+def hold(
+    context: ProduceContext, request: ProduceRequest, begin: Callable[[ProduceRequest], Begun]
+) -> Deferred | None:
+    """Hold a request until there is room; return the future of its answer.
+
+    None when the request need not wait, or can't.
+    """
+    if not _must_wait(context, request):
+        return None
+    held = context.services.backlog.held
+    kept, late = copied(request), Late(context)
+
+    def go_on() -> None:
+        late.deferred.on_abandoned = None
+        with late.failing():
+            late.answer(begin(kept))
+
+    ticket = held.hold(
+        context.peer, size_of(kept), request.timeout_ms, lambda: not _must_wait(context, kept), go_on
+    )
+    if ticket is None:
+        return None
+    late.deferred.on_abandoned = lambda: held.drop(ticket)
+    return late.deferred
+
+
+def _must_wait(context: ProduceContext, request: ProduceRequest) -> bool:
+    by_key = context.services.partitions.by_key
+    for key, entries in request.topics:
+        topic = by_key.get(key)
+        if topic is None:
+            continue
+        for entry in entries:
+            partition = topic.peek(entry.partition)
+            if partition is not None and _is_full(context, partition, entry.records):
+                return True
+    return False
+
+
+def _is_full(context: ProduceContext, partition: Partition, records: memoryview | None) -> bool:
+    """Return whether a batch would have to wait. Duplicates and batches that the log would refuse need not
+    wait.
+    """
+    gate = partition.gate
+    if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
+        return False
+    if records is None or len(records) < HEADER_BYTES:
+        return False
+    return not partition.log.is_repeated(parse_header(records), context.node.clock.now_ms())
+
+
+# Batches that wait, and the batches that must.
 
 
 class LateBatch(NamedTuple):
@@ -179,6 +203,37 @@ class LateBatch(NamedTuple):
     took_part: TookPart | None = None
     """The answer of the gateway that coordinates the transaction, where that is another one."""
 
+    def copied(self) -> LateBatch:
+        """Copy the records out of the receive buffer."""
+        return self._replace(entry=kept_entry(self.entry))
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the records."""
+        return len(self.entry.records or b"")
+
+
+def must_ask(
+    context: ProduceContext, partition: Partition, records: memoryview | None, transactional_id: str
+) -> bool:
+    """Return whether another gateway must be asked before a batch of its transaction is appended.
+
+    A batch that is refused in any case need not, and neither does one whose transaction is open in the
+    partition already.
+    """
+    services = context.services
+    if services.elsewhere.coordinator_of(transactional_id) is None:
+        return False
+    if records is None or len(records) < HEADER_BYTES or partition.log.offline:
+        return False
+    if not records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG:
+        return False
+    producer = producer_of(records)
+    if producer.producer_id < 0 or not needs_answer(services, partition, producer, context.api_version):
+        return False
+    known = partition.log.producers.get(producer.producer_id)
+    return known is None or producer.producer_epoch >= known.producer_epoch
+
 
 def must_recompress(
     api_version: int, partition: Partition, codec: int, records: memoryview | None, now_ms: int
@@ -196,63 +251,71 @@ def must_recompress(
     return not partition.log.is_repeated(parse_header(records), now_ms)
 
 
+async def verify(
+    context: ProduceContext,
+    transactional_id: str,
+    batches: list[LateBatch],
+    append: Callable[[LateBatch], None],
+) -> None:
+    """Ask the coordinator of a transaction for the batches of each producer, usually one, and append them
+    with its answers.
+    """
+    by_producer: dict[Producer, list[LateBatch]] = {}
+    for batch in batches:
+        by_producer.setdefault(producer_of(batch.entry.records or memoryview(b"")), []).append(batch)
+    version = client_version(context.api_version)
+    for producer, same in by_producer.items():
+        partitions = [batch.partition for batch in same]
+        answers = await context.services.elsewhere.ask(transactional_id, producer, partitions, version)
+        for batch, took_part in zip(same, answers, strict=True):
+            append(batch._replace(took_part=took_part))
+
+
 class Recompression:
     """The batches of one request that threads recompress. Each is appended when it is ready."""
 
     def __init__(
         self,
-        context: RequestContext[ProduceServices],
-        late: list[LateBatch],
+        late: Late,
+        batches: list[LateBatch],
         append: Callable[[LateBatch, Outcome], None],
-        answer: Callable[[], Answer | Deferred | None],
+        answer: Callable[[], Begun],
     ) -> None:
-        self._context = context
+        self._late = late
         self._append = append
         self._answer = answer
-        self._left = len(late)
-        self._kept_bytes = sum(len(batch.entry.records or b"") for batch in late)
-        self._waiting = deque(late)
-        self._deferred = Deferred(holds_back=True)
+        self._left = len(batches)
+        self._waiting = deque(batches)
 
-    def begin(self) -> Deferred | None:
-        """Copy the batches and give the first ones to the threads; return None if there is no room to keep
-        them until then.
-        """
-        if not self._context.services.backlog.held.room.try_keep(self._kept_bytes):
-            return None
-        self._waiting = deque(batch._replace(entry=kept_entry(batch.entry)) for batch in self._waiting)
-        for _ in range(min(AT_ONCE, len(self._waiting))):
+    def begin(self) -> Deferred:
+        """Give the first batches to the threads."""
+        for _ in range(min(AT_ONCE, self._left)):
             self._put_next()
-        return self._deferred
+        return self._late.deferred
 
     def _put_next(self) -> None:
         batch = self._waiting.popleft()
         assert batch.compression is not None
-        self._context.services.recompressor.put(
+        context = self._late.context
+        context.services.recompressor.put(
             batch.entry.records or memoryview(b""),
             batch.compression,
             batch.partition.log.config,
-            self._context.node.clock.now_ms(),
+            context.node.clock.now_ms(),
             partial(self._take, batch),
         )
 
     def _take(self, batch: LateBatch, outcome: Outcome) -> None:
         """Append one batch; answer the request after the last."""
-        deferred = self._deferred
-        if not deferred.failed:
-            with failing(self._context, deferred):
+        late = self._late
+        if not late.deferred.failed:
+            with late.failing():
                 self._append(batch, outcome)
         self._left -= 1
         if self._waiting:
             self._put_next()
         elif not self._left:
-            self._end()
-
-    def _end(self) -> None:
-        context, deferred = self._context, self._deferred
-        context.services.backlog.held.room.release_kept(self._kept_bytes)
-        if deferred.failed:
-            return
-        with failing(context, deferred):
-            deferred.follow(self._answer())
-            deferred.let_others_begin()
+            late.release()
+            if not late.deferred.failed:
+                with late.failing():
+                    late.answer(self._answer())

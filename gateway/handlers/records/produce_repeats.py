@@ -1,15 +1,24 @@
-"""The fast path for repeats: Produce requests that equal an earlier one except for correlation id and
-records.
+"""The fast path of Produce: requests that equal an earlier one except for correlation id and records.
 
-For each prefix of such requests, the gateway remembers their partition and the constant parts of their
-answer. The batch itself is judged by the same code as in other requests. With an authorizer, each request
-asks for its right anew, because clients with other rights may send the same prefix.
+Nearly all requests of a producer are such repeats. The prefix of a request for one partition is the part
+before its records: client id, acks, topic, partition. A producer sends the same prefix each time, so the
+gateway decodes it once, and remembers for it the partition and the constant parts of the answer. The batch
+itself is judged by the same code as in other requests. With an authorizer, each request asks for its right
+anew, because clients with other rights may send the same prefix.
+
+After its api key, version and correlation id such a request is
+
+    v9–v13   client_id | 0 | null | acks | timeout | 2 | name or id | 2 | index ‖ compact size | records | 0 0 0
+    v5–v8    client_id | null | acks | timeout | 1 | name | 1 | index ‖ int32 size | records
+
+where ‖ marks the end of the prefix. Source: Kafka's ProduceRequest.json and ProduceResponse.json.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from struct import Struct
 from typing import Final
 
 from seqgate.gateway.handlers.answering.api import (
@@ -18,29 +27,21 @@ from seqgate.gateway.handlers.answering.api import (
     Deferred,
     NotRepeated,
     Peer,
-    RequestContext,
 )
-from seqgate.gateway.handlers.records.produce_answer import ProduceServices, expired_row, unflushed_row
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
+    ProduceContext,
+    ProduceServices,
     append_batch,
     close_on_error,
-    final_refusal,
+    expired_row,
+    note_unsettled,
+    unflushed_row,
 )
-from seqgate.gateway.handlers.records.produce_order import Refusals
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
-from seqgate.gateway.protocol.produce_codec import (
-    FIRST_VERSION,
-    PREFIX_START,
-    ProduceRequest,
-    ProduceRow,
-    RepeatedAnswer,
-    encode_produce_response,
-    is_for_one_partition,
-    prefix_end,
-    records_of,
-)
+from seqgate.gateway.protocol.frames import FIXED_HEADER_BYTES, ONE_BYTE, read_unsigned_varint
+from seqgate.gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.log import Appended
@@ -50,6 +51,100 @@ MAX_PREFIXES: Final = 4096
 MAX_PREFIX_BYTES: Final = 512
 """Longer prefixes are not remembered; only unusually long client ids or topic names make them."""
 _VALID_ACKS: Final = frozenset((-1, 0, 1))
+FIRST_VERSION: Final = 5
+"""The first version whose answers have rows with log_start_offset. Older requests are always decoded."""
+PREFIX_START: Final = 8
+_FIRST_FLEXIBLE: Final = 9
+_FIRST_WITH_IDS: Final = 13
+_PREFIX_INT32: Final = Struct(">i")
+_LEGACY_START: Final = Struct(">hhii")  # null transactional_id, acks, timeout, topic count
+_NO_TAGS_THRICE = b"\0\0\0"
+_MARKED_ROW: Final = (0x5EA96A7E00000001, 0x5EA96A7E00000002, 0x5EA96A7E00000003)
+_MARK: Final = Struct(">qqq").pack(*_MARKED_ROW)
+
+
+def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
+    """Return the end of the prefix of a request for one partition.
+
+    For any other request the result is meaningless. Raises IndexError.
+    """
+    body = FIXED_HEADER_BYTES
+    if client_id_bytes > 0:
+        body += client_id_bytes
+    if api_version >= _FIRST_WITH_IDS:
+        return body + 30
+    if api_version >= _FIRST_FLEXIBLE:
+        return body + 14 + frame[body + 9]
+    return body + 22 + (frame[body + 12] << 8 | frame[body + 13])
+
+
+def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: int) -> bool:
+    """Return True when a well-formed request has the layout that `prefix_end` assumes."""
+    body = FIXED_HEADER_BYTES + max(client_id_bytes, 0)
+    end = prefix_end(frame, api_version, client_id_bytes)
+    if end >= len(frame):
+        return False
+    if api_version < _FIRST_FLEXIBLE:
+        transactional, _, _, topic_count = _LEGACY_START.unpack_from(frame, body)
+        (partition_count,) = _PREFIX_INT32.unpack_from(frame, end - 8)
+        return bool(transactional == -1 and topic_count == partition_count == 1)
+    plain_name = api_version >= _FIRST_WITH_IDS or frame[body + 9] < ONE_BYTE
+    return plain_name and frame[body] == frame[body + 1] == 0 and frame[body + 8] == frame[end - 5] == 2
+
+
+def records_of(frame: memoryview, end: int, api_version: int) -> memoryview | None:
+    """Return the records after a prefix that ends at `end`; None when they are null, or when more than
+    records follows.
+
+    Raises MalformedRequest.
+    """
+    if api_version < _FIRST_FLEXIBLE:
+        if (
+            len(frame) - end < _PREFIX_INT32.size
+            or _PREFIX_INT32.unpack_from(frame, end)[0] != len(frame) - end - 4
+        ):
+            return None
+        return frame[end + 4 :]
+    size, start = frame[end] if end < len(frame) else ONE_BYTE, end + 1
+    if size >= ONE_BYTE:
+        size, start = read_unsigned_varint(frame, end)
+    stop = start + size - 1
+    if size == 0 or stop + 3 != len(frame) or frame[stop:] != _NO_TAGS_THRICE:
+        return None
+    return frame[start:stop]
+
+
+class RepeatedAnswer:
+    """The answer to a request with a known prefix whose batch was appended. Only four numbers change."""
+
+    __slots__ = ("_after", "_before", "_pack", "_size_bytes")
+
+    def __init__(self, api_version: int, key: str | bytes, partition: int) -> None:
+        """Pack the answer for a topic and partition. `key` is the topic name or id, as the request names the
+        topic.
+
+        Raises struct.error for a name that is too long for an answer.
+        """
+        frame = encode_produce_response(api_version, 0, [(key, [ProduceRow(partition, 0, *_MARKED_ROW)])])
+        row_at = frame.index(_MARK)
+        self._size_bytes = len(frame) - 4
+        self._before = frame[8:row_at]
+        self._after = frame[row_at + len(_MARK) :]
+        self._pack = Struct(f">ii{len(self._before)}sqqq{len(self._after)}s").pack
+
+    def encode(
+        self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
+    ) -> bytes:
+        """Return the whole frame, size included."""
+        return self._pack(
+            self._size_bytes,
+            correlation_id,
+            self._before,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
+            self._after,
+        )
 
 
 class _Target:
@@ -58,7 +153,7 @@ class _Target:
     __slots__ = (
         "_api_version",
         "_encode",
-        "_refusals",
+        "_services",
         "acks",
         "client_id",
         "key",
@@ -68,7 +163,7 @@ class _Target:
 
     def __init__(
         self,
-        context: RequestContext[ProduceServices],
+        context: ProduceContext,
         request: ProduceRequest,
         key: str | bytes,
         partition: Partition,
@@ -78,7 +173,7 @@ class _Target:
         self.partition = partition
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
-        self._refusals = context.services.refusals
+        self._services = context.services
         self._api_version = context.api_version
         self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
 
@@ -107,12 +202,7 @@ class _Target:
     def _refuse_appended(
         self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended, row: ProduceRow
     ) -> None:
-        """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be
-        stored before it.
-        """
-        if info.batch is not None:
-            refusals = Refusals(self._refusals, peer)
-            refusals.note_batch(self.key, self.partition.index, info.batch, row.error_code)
+        note_unsettled(self._services, peer, self.key, info, row)
         deferred.resolve(self.refuse(correlation_id, row))
 
 
@@ -148,8 +238,6 @@ class ProduceRepeats:
         records = records_of(frame, end, api_version)
         if partition.closed or records is None or partition.gate is not None:
             return NOT_REPEATED
-        if peer.refused is not None or partition.strict_until_ms:
-            return NOT_REPEATED  # the order behind a refused batch is kept where requests are decoded
         access = self._node.access
         if access.is_on and not access.allows(
             peer.principal, peer.peer_host, Operation.WRITE, ResourceType.TOPIC, partition.topic
@@ -163,9 +251,18 @@ class ProduceRepeats:
             return NOT_REPEATED
         self.begun += 1
         acks = target.acks
-        info = append_batch(self._services, api_version, partition, records, None, self._clock.now_ms())
+        info = append_batch(
+            self._services,
+            api_version,
+            peer,
+            target.client_id,
+            target.key,
+            partition,
+            records,
+            None,
+            self._clock.now_ms(),
+        )
         if isinstance(info, ProduceRow):
-            info = final_refusal(self._services, peer, target.client_id, target.key, partition, records, info)
             if not acks:
                 close_on_error([(target.key, [info])])
             return target.refuse(correlation_id, info)
@@ -182,9 +279,7 @@ class ProduceRepeats:
             return deferred
         return target.confirm(correlation_id, info)
 
-    def learn(
-        self, frame: memoryview, context: RequestContext[ProduceServices], request: ProduceRequest
-    ) -> None:
+    def learn(self, frame: memoryview, context: ProduceContext, request: ProduceRequest) -> None:
         if (
             len(request.topics) != 1
             or len(request.topics[0].partitions) != 1
@@ -194,7 +289,9 @@ class ProduceRepeats:
             return
         key, (entry,) = request.topics[0]
         topic = context.services.partitions.by_key.get(key)
-        if topic is None or not context.could(Operation.WRITE, ResourceType.TOPIC, topic.name):
+        if topic is None or (
+            self._node.access.is_on and not context.could(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        ):
             return
         partition = topic.get(entry.partition)
         client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)

@@ -17,8 +17,8 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.named_twice import metadata_fits
 from seqgate.gateway.handlers.answering.rights import refused_topics
+from seqgate.gateway.handlers.groups.offset_commit import metadata_fits
 from seqgate.gateway.handlers.transactions.end_txn import (
     FIRST_OFFSETS_THAT_ADD,
     offset_commit_error_code,

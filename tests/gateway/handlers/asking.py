@@ -45,7 +45,7 @@ class Asking:
 async def answer_to(api: str, version: int, deferred: Deferred) -> Plain:
     """Wait for an answer and return its fields. Raises HungUp."""
     answered = asyncio.Event()
-    deferred.when_resolved(answered.set)
+    deferred.on_resolved = answered.set
     async with asyncio.timeout(PATIENCE_S):
         if deferred.answer is None:
             await answered.wait()

@@ -63,7 +63,7 @@ class Network:
         answer = begun.answer if isinstance(begun, Deferred) else begun
         if isinstance(begun, Deferred) and answer is None:
             answered = asyncio.Event()
-            begun.when_resolved(answered.set)
+            begun.on_resolved = answered.set
             await answered.wait()
             answer = begun.answer
         assert isinstance(answer, bytes)

@@ -135,7 +135,7 @@ class TestWaitingFetch:
         waiting = ask(node, max_wait_ms=600_000)
         assert isinstance(waiting, Deferred)
         done = asyncio.Event()
-        waiting.when_resolved(done.set)
+        waiting.on_resolved = done.set
         end(node, 7, commit=True)
         assert not done.is_set()
         await persist(node)
@@ -150,7 +150,7 @@ class TestWaitingFetch:
         waiting = ask(node, max_wait_ms=600_000, min_bytes=5_000)
         assert isinstance(waiting, Deferred)
         done = asyncio.Event()
-        waiting.when_resolved(done.set)
+        waiting.on_resolved = done.set
         for sequence in range(others):
             send(node, 8, sequence=sequence, size=4_000)
             await persist(node)

@@ -39,7 +39,7 @@ class Client:
         if isinstance(begun, Deferred):
             if begun.answer is None:
                 done = asyncio.Event()
-                begun.when_resolved(done.set)
+                begun.on_resolved = done.set
                 await done.wait()
             assert not begun.failed
             begun = begun.answer

@@ -57,7 +57,7 @@ class TestOneRequest:
     def test_that_is_answered_later(self, times: RequestTimes, clock: Clock) -> None:
         deferred = Deferred()
         heard: list[tuple[int, float]] = []
-        deferred.when_resolved(lambda: heard.append(measured(times)))
+        deferred.on_resolved = lambda: heard.append(measured(times))
         times.began(FETCH, 100.0, deferred)
         assert measured(times) == (0, 0.0)
         clock.now_s += 5
@@ -304,7 +304,7 @@ class TestADispatcher:
         assert isinstance(answered, Deferred)
         assert isinstance(abandoned, Deferred)
         done = asyncio.Event()
-        answered.when_resolved(done.set)
+        answered.on_resolved = done.set
         abandoned.abandon()
         client.node.clock.time_ms += 3_000
         await client.produce()

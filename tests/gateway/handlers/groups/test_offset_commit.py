@@ -106,7 +106,7 @@ class Gateway:
         if isinstance(found, Deferred):
             if found.answer is None:
                 resolved = asyncio.Event()
-                found.when_resolved(resolved.set)
+                found.on_resolved = resolved.set
                 await resolved.wait()
             assert not found.failed
             found = found.answer

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from seqgate.gateway.handlers.records.produce_answer import PendingAnswer
-from seqgate.gateway.handlers.records.produce_append import STORAGE_ERROR, appended_row
+from seqgate.gateway.handlers.records.produce_append import STORAGE_ERROR, PendingAnswer
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.gateway.runtime.partitions.flusher import Waiting
 from seqgate.log import Appended
@@ -36,13 +35,13 @@ class FakePartition:
 
 def pending_rows(partitions: list[Any]) -> tuple[PendingAnswer, list[ProduceRow]]:
     context: Any = SimpleNamespace(
-        api_version=9, correlation_id=1, peer_host="here", services=SimpleNamespace(waits=None)
+        api_version=9, correlation_id=1, peer=SimpleNamespace(), services=SimpleNamespace(waits=None)
     )
     info = Appended(0, 0, -1, 0, False, 0)
     rows: list[ProduceRow] = []
     pending = PendingAnswer(context, [("orders", rows)], 30_000)
     for partition in partitions:
-        rows.append(appended_row(partition, info))
+        rows.append(ProduceRow(partition.index, 0, info.base_offset, -1, 0))
         pending.wait(rows, len(rows) - 1, partition, info)
     return pending, rows
 

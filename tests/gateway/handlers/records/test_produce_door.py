@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.records.produce_append import check_one_batch, refusal_of_all
+from seqgate.gateway.handlers.records.produce import refusal_of_all
+from seqgate.gateway.handlers.records.produce_append import check_one_batch
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from seqgate.log import CorruptRecord, LogError
 from seqgate.log.errors import MalformedBatch

@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering.api import Deferred
-from seqgate.gateway.handlers.records import produce_answer
+from seqgate.gateway.handlers.records import produce_append
 from seqgate.gateway.handlers.records.produce_order import Refusals
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
 from seqgate.gateway.runtime.partitions.partition import STRICT_MS
@@ -76,7 +76,7 @@ async def test_the_answer_waits_for_the_object(tmp_path: Path, acks: int, config
 async def test_the_wait_for_the_object_ends_with_the_time_of_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, partition_count: int
 ) -> None:
-    monkeypatch.setattr(produce_answer, "LOOK_S", 0.0)
+    monkeypatch.setattr(produce_append, "LOOK_S", 0.0)
     async with node_with_bucket(tmp_path) as (node, wal):
         await create(node, OTHER_TOPIC, partition_count)
         client = Client(node, partition_count)

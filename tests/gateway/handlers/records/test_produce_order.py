@@ -74,7 +74,7 @@ class Client:
         if isinstance(begun, Deferred):
             if begun.answer is None:
                 done = asyncio.Event()
-                begun.when_resolved(done.set)
+                begun.on_resolved = done.set
                 async with asyncio.timeout(60):
                     await done.wait()
             begun = begun.answer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.handlers.records.produce_answer import LOOK_S, ProduceWaits
+from seqgate.gateway.handlers.records.produce_append import LOOK_S, ProduceWaits
 
 
 class Clock:

@@ -109,7 +109,7 @@ async def answer(begun: Any) -> dict[str, Any]:
     if isinstance(begun, Deferred):
         if begun.answer is None:
             done = asyncio.Event()
-            begun.when_resolved(done.set)
+            begun.on_resolved = done.set
             await asyncio.wait_for(done.wait(), 60)
         begun = begun.answer
     fields = decode("produce", 9, bytes(begun)[4:], correlation_id=7).fields
@@ -302,7 +302,7 @@ class TestHolding:
             await node.services.upkeep.backlog.measure_all()
             first, second = produce(node, batch(), acks=0), produce(node, batch(), acks=0, timeout_ms=20)
             done = asyncio.Event()
-            second.when_resolved(done.set)
+            second.on_resolved = done.set
             await asyncio.wait_for(done.wait(), 60)
             assert second.failed, "a refused batch with acks=0 must close the connection"
             await commit(node, "slow", 1)

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
-from seqgate.gateway.protocol.produce_codec import (
+from seqgate.gateway.handlers.records.produce_repeats import (
     FIRST_VERSION,
     PREFIX_START,
-    ProduceRequest,
-    ProduceRow,
     RepeatedAnswer,
-    encode_produce_response,
     is_for_one_partition,
     prefix_end,
-    produce_reader,
     records_of,
+)
+from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
+from seqgate.gateway.protocol.produce_codec import (
+    ProduceRequest,
+    ProduceRow,
+    encode_produce_response,
+    produce_reader,
 )
 from tests.support.wire import encode
 

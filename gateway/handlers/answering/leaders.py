@@ -1,0 +1,94 @@
+"""What the answers of several APIs tell about leaders: the state of a partition, and who leads one that another
+gateway was asked for (KIP-951).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.metadata.image import PartitionImage
+from seqgate.gateway.protocol.fetch_codec import FetchRow
+from seqgate.gateway.protocol.primitives import NodeEndpoint
+from seqgate.gateway.protocol.produce_codec import ProduceRow
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
+
+NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
+Row = TypeVar("Row", FetchRow, ProduceRow)
+
+
+class PartitionState(NamedTuple):
+    """The state of a partition as clients see it."""
+
+    error_code: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+def partition_state(
+    context: RequestContext[Any], image: PartitionImage, topic: TopicPartitions | None, index: int
+) -> PartitionState:
+    """Return the state of a partition; one without a usable log has no leader, as with Kafka's failed disks."""
+    brokers = context.node.brokers
+    if brokers.leads(image) and _is_unusable(topic, index):
+        leader = NO_LEADER
+        offline: tuple[int, ...] = (context.node.node_id,)
+    else:
+        leader = brokers.leader_of(image)
+        offline = brokers.fenced_replicas_of(image)
+    return PartitionState(
+        ErrorCode.leader_not_available if leader == NO_LEADER else ErrorCode.none,
+        leader,
+        image.leader_epoch,
+        brokers.replicas_of(image),
+        brokers.isr_of(image),
+        offline,
+    )
+
+
+def _is_unusable(topic: TopicPartitions | None, index: int) -> bool:
+    if topic is None or not topic.has(index) or index in topic.failed:
+        return True
+    partition = topic.peek(index)
+    return partition is not None and partition.log.offline
+
+
+def name_leaders(
+    context: RequestContext[Any],
+    topics: Sequence[tuple[str | bytes, Sequence[Row]]],
+    error_codes: Collection[int],
+    *,
+    to_follower: bool = False,
+) -> tuple[Sequence[tuple[str | bytes, Sequence[Row]]], Sequence[NodeEndpoint]]:
+    """Return the rows, with the leader in those that have one of the errors, and the addresses of these
+    leaders.
+
+    A follower has asked the leader, which does not know it as a replica. It learns the leader's node id and
+    no address. Source: Kafka's KafkaApis.getCurrentLeader, handleFetchRequest.
+    """
+    brokers = context.node.brokers
+    endpoints: dict[int, NodeEndpoint] = {}
+    named = []
+    for key, rows in topics:
+        told = list(rows)
+        for position, row in enumerate(rows):
+            leader = brokers.leader_in(key, row.partition) if row.error_code in error_codes else None
+            if leader is None:
+                continue
+            if leader[0] == context.node.node_id and row.error_code == NOT_LEADER and not to_follower:
+                continue  # The records of the partition are not here yet: the client asks again later.
+            told[position] = row._replace(current_leader=leader)
+            if to_follower:
+                continue
+            broker = brokers.find_live(leader[0], context.listener_name)
+            if broker is not None:
+                endpoints[broker.node_id] = NodeEndpoint(*broker[:4])
+        named.append((key, told))
+    return named, list(endpoints.values())
