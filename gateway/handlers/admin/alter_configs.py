@@ -199,11 +199,11 @@ async def handle_incremental_alter_configs(context: RequestContext[TopicServices
 
 
 INCREMENTAL_ALTER_CONFIGS_API = Api(
-    key=INCREMENTAL_ALTER_CONFIGS_API_KEY,
-    name="IncrementalAlterConfigs",
-    min_version=0,
-    max_version=1,
-    reaches=api.topics,
+    INCREMENTAL_ALTER_CONFIGS_API_KEY,
+    "IncrementalAlterConfigs",
+    0,
+    1,
+    api.topics,
     handle=handle_incremental_alter_configs,
 )
 
@@ -285,11 +285,4 @@ def _listeners(
     return found
 
 
-ALTER_CONFIGS_API = Api(
-    key=ALTER_CONFIGS_API_KEY,
-    name="AlterConfigs",
-    min_version=0,
-    max_version=2,
-    reaches=api.topics,
-    handle=handle_alter_configs,
-)
+ALTER_CONFIGS_API = Api(ALTER_CONFIGS_API_KEY, "AlterConfigs", 0, 2, api.topics, handle=handle_alter_configs)

@@ -35,7 +35,7 @@ from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import is_reassigned, reassign
 from seqgate.gateway.metadata.records import MetadataRecord
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
@@ -45,7 +45,7 @@ _ACCEPTED = ApiError(ErrorCode.none)
 
 async def handle_alter_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
     """Order the moves of all partitions of the request in one change, and answer for each."""
-    module = response_module(45, context.api_version)
+    module = context.response_module
     denied = cluster_refusal(context, Operation.ALTER)
     is_late = bool(request.topics) and TimeLimit(context, request.timeout).left_s <= 0
     refusal = denied or (ApiError(ErrorCode.request_timed_out) if is_late else None)
@@ -112,7 +112,7 @@ async def handle_list_partition_reassignments(context: RequestContext[TopicServi
     """Return the reassignments in progress of the named partitions, of all without names, or the refusal of
     the request.
     """
-    module = response_module(46, context.api_version)
+    module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     error = denied or ApiError(ErrorCode.none)
     if denied is not None:
@@ -166,21 +166,16 @@ def _row(
 
 
 LIST_PARTITION_REASSIGNMENTS_API = Api(
-    key=46,
-    name="ListPartitionReassignments",
-    min_version=0,
-    max_version=0,
-    reaches=api.topics,
-    handle=handle_list_partition_reassignments,
+    46, "ListPartitionReassignments", 0, 0, api.topics, handle=handle_list_partition_reassignments
 )
 
 
 ALTER_PARTITION_REASSIGNMENTS_API = Api(
-    key=45,
-    name="AlterPartitionReassignments",
-    min_version=0,
-    max_version=1,
-    reaches=api.topics,
+    45,
+    "AlterPartitionReassignments",
+    0,
+    1,
+    api.topics,
     handle=handle_alter_partition_reassignments,
     is_long=True,
     may_be_given_up=True,

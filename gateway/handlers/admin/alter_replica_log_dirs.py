@@ -23,7 +23,7 @@ from seqgate.gateway.handlers.admin.data_directory import data_directory
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.security.acls.access import Operation
@@ -31,7 +31,7 @@ from seqgate.gateway.security.acls.access import Operation
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Answer for each partition of the request; no partition moves."""
-    module = response_module(34, context.api_version)
+    module = context.response_module
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -68,13 +68,4 @@ def _outcome(
     return topic.refusal(index) or ErrorCode.none
 
 
-API = Api(
-    key=34,
-    name="AlterReplicaLogDirs",
-    min_version=1,
-    max_version=2,
-    reaches=api.partitions,
-    handle=handle,
-    is_long=True,
-    may_be_given_up=True,
-)
+API = Api(34, "AlterReplicaLogDirs", 1, 2, api.partitions, handle=handle, is_long=True, may_be_given_up=True)

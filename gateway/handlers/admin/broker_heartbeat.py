@@ -29,12 +29,11 @@ from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import led_by
 from seqgate.gateway.metadata.membership import drain_broker
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
 from seqgate.gateway.security.acls.access import Operation
 
-API_KEY: Final = 63
 _ANY_EPOCH: Final = -1
 """The default of the field."""
 
@@ -43,7 +42,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Catch up with the sender, and say whether this gateway has."""
     if context.node.brokers.is_alone:
         raise CloseConnection("BrokerHeartbeat to a gateway that serves alone")
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     denied = cluster_refusal(context, Operation.CLUSTER_ACTION)
     if denied is not None:
         return _answer(module, denied.error_code)
@@ -105,12 +104,4 @@ def _answer(module: ModuleType, error: ErrorCode) -> Any:
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="BrokerHeartbeat",
-    min_version=0,
-    max_version=1,
-    reaches=api.topics,
-    handle=handle,
-    is_between_gateways=True,
-)
+API = Api(63, "BrokerHeartbeat", 0, 1, api.topics, handle=handle, is_between_gateways=True)

@@ -21,7 +21,7 @@ from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
@@ -65,7 +65,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
     results = [TopicResult(name=name, error=_DENIED) for name in sorted(denied)] + results
-    module = response_module(37, context.api_version)
+    module = context.response_module
     return build(
         module.CreatePartitionsResponse,
         results=tuple(
@@ -93,4 +93,4 @@ def _more_partitions(topic: Any) -> MorePartitions:
     )
 
 
-API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, reaches=api.topics, handle=handle)
+API = Api(37, "CreatePartitions", 0, 3, api.topics, handle=handle)

@@ -33,7 +33,7 @@ from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_topic
 from seqgate.gateway.metadata.image import METADATA_TOPIC
 from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
@@ -76,7 +76,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic, _ in topics]
     results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
-    module = response_module(19, context.api_version)
+    module = context.response_module
     return build(
         module.CreateTopicsResponse,
         topics=tuple([_result(context, module, result, undescribed) async for result in in_slices(results)]),
@@ -167,4 +167,4 @@ def _effective_configs(
     )
 
 
-API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, reaches=api.topics, handle=handle)
+API = Api(19, "CreateTopics", 2, 7, api.topics, handle=handle)

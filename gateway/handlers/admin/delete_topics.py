@@ -20,7 +20,7 @@ from seqgate.gateway.handlers.answering.changes import change_metadata, log_chan
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.topics import DeletionRight, TopicResult, TopicToDelete, delete_topics
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
@@ -51,7 +51,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         results = _disabled(context.api_version)
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
-    module = response_module(20, context.api_version)
+    module = context.response_module
     return build(
         module.DeleteTopicsResponse,
         responses=tuple(
@@ -92,4 +92,4 @@ def _disabled(api_version: int) -> ApiError:
     return ApiError(code, "Topic deletion is disabled.")
 
 
-API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, reaches=api.topics, handle=handle)
+API = Api(20, "DeleteTopics", 1, 6, api.topics, handle=handle)

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, cluster_operations
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import NodeServices
 
 _BROKERS: Final = 1
@@ -25,7 +25,7 @@ FIRST_WITH_FENCED: Final = 2
 
 async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """List the brokers under their addresses on the client's listener."""
-    module = response_module(60, context.api_version)
+    module = context.response_module
     node = context.node
     endpoint_type = request.endpoint_type if context.api_version >= 1 else _BROKERS
     if endpoint_type != _BROKERS:
@@ -74,4 +74,4 @@ def _refused(response_type: Any, endpoint_type: int) -> Any:
     )
 
 
-API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, reaches=api.node, handle=handle)
+API = Api(60, "DescribeCluster", 0, 2, api.node, handle=handle)

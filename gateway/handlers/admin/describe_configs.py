@@ -38,7 +38,7 @@ from seqgate.gateway.metadata.image import (
     name_complaint,
 )
 from seqgate.gateway.metadata.producer_ids import node_id_of
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.services import TopicServices
 
@@ -53,7 +53,7 @@ _KNOWN_KINDS: Final = {
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Describe each resource, or return its error."""
-    module = response_module(32, context.api_version)
+    module = context.response_module
     unknown = [resource for resource in request.resources if resource.resource_type not in _KNOWN_KINDS]
     refusal = None
     if unknown:
@@ -181,12 +181,4 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
     )
 
 
-API = Api(
-    key=32,
-    name="DescribeConfigs",
-    min_version=1,
-    max_version=4,
-    reaches=api.topics,
-    handle=handle,
-    may_be_given_up=True,
-)
+API = Api(32, "DescribeConfigs", 1, 4, api.topics, handle=handle, may_be_given_up=True)

@@ -18,14 +18,14 @@ from seqgate.gateway.handlers.admin.data_directory import data_directory
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.security.acls.access import Operation
 
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Describe the one data directory; `topics` None means all partitions."""
-    module = response_module(35, context.api_version)
+    module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     if denied is not None:
         return build(module.DescribeLogDirsResponse, error_code=denied.error_code, results=())
@@ -93,13 +93,4 @@ def _partition(context: RequestContext[PartitionServices], module: ModuleType, t
     )
 
 
-API = Api(
-    key=35,
-    name="DescribeLogDirs",
-    min_version=1,
-    max_version=5,
-    reaches=api.partitions,
-    handle=handle,
-    is_long=True,
-    may_be_given_up=True,
-)
+API = Api(35, "DescribeLogDirs", 1, 5, api.partitions, handle=handle, is_long=True, may_be_given_up=True)

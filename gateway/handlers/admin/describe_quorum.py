@@ -23,7 +23,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import METADATA_TOPIC
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
@@ -32,7 +32,7 @@ _NOT_HOSTED: Final = "This server does not host this topic-partition."
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Describe the metadata log, or refuse every partition of a request that asks for another log."""
-    module = response_module(55, context.api_version)
+    module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     if denied is not None:
         return _answer(context, module, denied, (), ())
@@ -133,12 +133,4 @@ def _nodes(context: RequestContext[TopicServices], module: ModuleType, *, is_kno
     )
 
 
-API = Api(
-    key=55,
-    name="DescribeQuorum",
-    min_version=0,
-    max_version=2,
-    reaches=api.topics,
-    handle=handle,
-    is_long=True,
-)
+API = Api(55, "DescribeQuorum", 0, 2, api.topics, handle=handle, is_long=True)

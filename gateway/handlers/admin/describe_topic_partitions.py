@@ -23,7 +23,7 @@ from seqgate.gateway.handlers.answering.rights import (
     unseen_topics,
 )
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, TopicImage, name_complaint
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 
@@ -33,7 +33,7 @@ MAX_PARTITIONS_PER_PAGE: Final = 2000
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Return one page of the topics in the request, or of all topics, sorted by name."""
-    module = response_module(75, context.api_version)
+    module = context.response_module
     cursor = request.cursor
     names = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
@@ -143,12 +143,4 @@ def _refused(module: ModuleType, request: Any) -> Any:
     )
 
 
-API = Api(
-    key=75,
-    name="DescribeTopicPartitions",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
-    handle=handle,
-    may_be_given_up=True,
-)
+API = Api(75, "DescribeTopicPartitions", 0, 0, api.everything, handle=handle, may_be_given_up=True)

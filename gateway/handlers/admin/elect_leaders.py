@@ -32,7 +32,7 @@ from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, D
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import order_move
 from seqgate.gateway.metadata.records import MetadataRecord
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
@@ -56,7 +56,7 @@ _NO_ELIGIBLE: Final = ApiError(
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer for each partition of the request; a wrong request is refused as a whole and for each partition."""
-    module = response_module(43, context.api_version)
+    module = context.response_module
     kind = request.election_type if context.api_version >= 1 else _PREFERRED
     refusal = cluster_refusal(context, Operation.ALTER) or _refusal(context, request, kind)
     held: dict[tuple[str, int], ApiError] = {}
@@ -207,13 +207,4 @@ def _leads(image: MetadataImage, place: Place, node_id: int) -> bool:
     return partition is None or partition.leader == node_id
 
 
-API = Api(
-    key=43,
-    name="ElectLeaders",
-    min_version=0,
-    max_version=2,
-    reaches=api.everything,
-    handle=handle,
-    is_long=True,
-    may_be_given_up=True,
-)
+API = Api(43, "ElectLeaders", 0, 2, api.everything, handle=handle, is_long=True, may_be_given_up=True)

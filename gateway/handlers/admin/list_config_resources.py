@@ -23,11 +23,10 @@ from seqgate.gateway.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
-API_KEY: Final = 74
 FIRST_WITH_TYPES: Final = 1
 
 
@@ -58,7 +57,7 @@ _NAMES: Final[Mapping[int, Callable[[RequestContext[TopicServices]], Collection[
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """List the resources of the types in the request, or of all types when it names none."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE_CONFIGS)
     if denied is not None:
         return build(module.ListConfigResourcesResponse, error_code=denied.error_code, config_resources=())
@@ -79,6 +78,4 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     return build(module.ListConfigResourcesResponse, error_code=ErrorCode.none, config_resources=resources)
 
 
-API = Api(
-    key=API_KEY, name="ListConfigResources", min_version=0, max_version=1, reaches=api.topics, handle=handle
-)
+API = Api(74, "ListConfigResources", 0, 1, api.topics, handle=handle)

@@ -51,7 +51,7 @@ from seqgate.gateway.metadata.image import (
     name_complaint,
 )
 from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from seqgate.gateway.protocol.messages import build, response_module, written
+from seqgate.gateway.protocol.messages import build, written
 from seqgate.gateway.protocol.schema import Written
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
@@ -69,7 +69,7 @@ INDEX_IN_ROW: Final = slice(2, 6)
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer from the image, and start the creation of unknown topics."""
-    module = response_module(3, context.api_version)
+    module = context.response_module
     if context.api_version < 12 and request.topics and context.api_version >= 10:
         refused = [topic for topic in request.topics if topic.name is None or topic.topic_id is not None]
     else:
@@ -324,12 +324,4 @@ def _topic_error(
     )
 
 
-API = Api(
-    key=3,
-    name="Metadata",
-    min_version=0,
-    max_version=13,
-    reaches=api.everything,
-    handle=handle,
-    may_be_given_up=True,
-)
+API = Api(3, "Metadata", 0, 13, api.everything, handle=handle, may_be_given_up=True)

@@ -17,14 +17,14 @@ from seqgate.gateway.handlers.answering.changes import change_metadata
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.membership import unregister_broker
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Remove the broker, or refuse: it is unknown, or it runs."""
-    module = response_module(64, context.api_version)
+    module = context.response_module
     denied = cluster_refusal(context, Operation.ALTER)
     if denied is not None:
         return build(
@@ -40,11 +40,4 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     return build(module.UnregisterBrokerResponse, error_code=error.error_code, error_message=error.message)
 
 
-API = Api(
-    key=64,
-    name="UnregisterBroker",
-    min_version=0,
-    max_version=0,
-    reaches=api.topics,
-    handle=handle,
-)
+API = Api(64, "UnregisterBroker", 0, 0, api.topics, handle=handle)

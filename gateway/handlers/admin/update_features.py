@@ -78,11 +78,4 @@ def _complaint(version: int, update: Any) -> str | None:
     return None
 
 
-API = Api(
-    key=57,
-    name="UpdateFeatures",
-    min_version=0,
-    max_version=2,
-    reaches=api.node,
-    handle=handle,
-)
+API = Api(57, "UpdateFeatures", 0, 2, api.node, handle=handle)

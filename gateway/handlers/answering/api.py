@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterab
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.index import api_key_map
 
-from seqgate.gateway.protocol.messages import request_name
+from seqgate.gateway.protocol.messages import request_name, response_module
 from seqgate.gateway.protocol.schema import Read
 from seqgate.gateway.runtime.loop.audit import Refusal, Requester
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -224,6 +225,13 @@ class RequestContext(Generic[R]):
         self.charge = charge
         self.listener_name = peer.listener_name
         self.peer_host = peer.peer_host
+
+    @property
+    def response_module(self) -> ModuleType:
+        """Return kio's module with the response class of the request's API and version, and the classes of
+        its nested fields.
+        """
+        return response_module(self.api_key, self.api_version)
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the client may carry out the operation on the resource, for which it asked; audit a

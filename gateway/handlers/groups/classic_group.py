@@ -143,14 +143,7 @@ async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> S
         return SyncReply(error_code=error.error_code)
 
 
-SYNC_GROUP_API = Api(
-    key=SYNC_GROUP_API_KEY,
-    name="SyncGroup",
-    min_version=0,
-    max_version=5,
-    reaches=api.coordinators,
-    handle=handle_sync_group,
-)
+SYNC_GROUP_API = Api(SYNC_GROUP_API_KEY, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync_group)
 
 
 HEARTBEAT_API_KEY: Final = 12
@@ -178,13 +171,7 @@ async def handle_heartbeat(context: RequestContext[CoordinatorServices], request
 
 
 HEARTBEAT_API = Api(
-    key=HEARTBEAT_API_KEY,
-    name="Heartbeat",
-    min_version=0,
-    max_version=4,
-    reaches=api.coordinators,
-    handle=handle_heartbeat,
-    is_eager=True,
+    HEARTBEAT_API_KEY, "Heartbeat", 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True
 )
 
 
@@ -226,21 +213,7 @@ async def handle_leave_group(context: RequestContext[CoordinatorServices], reque
     return build(module.LeaveGroupResponse, error_code=ErrorCode.none, members=members)
 
 
-LEAVE_GROUP_API = Api(
-    key=LEAVE_GROUP_API_KEY,
-    name="LeaveGroup",
-    min_version=0,
-    max_version=5,
-    reaches=api.coordinators,
-    handle=handle_leave_group,
-)
+LEAVE_GROUP_API = Api(LEAVE_GROUP_API_KEY, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave_group)
 
 
-JOIN_GROUP_API = Api(
-    key=JOIN_GROUP_API_KEY,
-    name="JoinGroup",
-    min_version=0,
-    max_version=9,
-    reaches=api.coordinators,
-    handle=handle_join_group,
-)
+JOIN_GROUP_API = Api(JOIN_GROUP_API_KEY, "JoinGroup", 0, 9, api.coordinators, handle=handle_join_group)

@@ -143,22 +143,22 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
 
 
 CONSUMER_GROUP_HEARTBEAT_API = Api(
-    key=CONSUMER_GROUP_HEARTBEAT_API_KEY,
-    name="ConsumerGroupHeartbeat",
-    min_version=0,
-    max_version=1,
-    reaches=api.coordinators,
+    CONSUMER_GROUP_HEARTBEAT_API_KEY,
+    "ConsumerGroupHeartbeat",
+    0,
+    1,
+    api.coordinators,
     handle=handle_consumer_group_heartbeat,
     is_eager=True,
 )
 
 
 CONSUMER_GROUP_DESCRIBE_API = Api(
-    key=CONSUMER_GROUP_DESCRIBE_API_KEY,
-    name="ConsumerGroupDescribe",
-    min_version=0,
-    max_version=1,
-    reaches=api.everything,
+    CONSUMER_GROUP_DESCRIBE_API_KEY,
+    "ConsumerGroupDescribe",
+    0,
+    1,
+    api.everything,
     handle=handle_consumer_group_describe,
     may_be_given_up=True,
 )

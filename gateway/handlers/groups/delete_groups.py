@@ -6,7 +6,7 @@ Source: Kafka's GroupCoordinatorService.deleteGroups.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -14,17 +14,15 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.rights import refused_names
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 
-API_KEY: Final = 42
-
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Delete the groups one after another; each gets its own result, and a repeated group only one."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     results, deleted = [], []
     limit = TimeLimit(context)
     named = dict.fromkeys(request.groups_names)
@@ -67,6 +65,4 @@ async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -
         return error.error_code
 
 
-API = Api(
-    key=API_KEY, name="DeleteGroups", min_version=0, max_version=2, reaches=api.coordinators, handle=handle
-)
+API = Api(42, "DeleteGroups", 0, 2, api.coordinators, handle=handle)

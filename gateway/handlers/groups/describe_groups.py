@@ -15,19 +15,18 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.named_twice import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
 
-API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3
 FIRST_WITH_NOT_FOUND: Final = 6
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Describe each group of the request."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
     groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))
     return build(module.DescribeGroupsResponse, groups=groups)
@@ -79,12 +78,4 @@ def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="DescribeGroups",
-    min_version=0,
-    max_version=6,
-    reaches=api.coordinators,
-    handle=handle,
-    may_be_given_up=True,
-)
+API = Api(15, "DescribeGroups", 0, 6, api.coordinators, handle=handle, may_be_given_up=True)

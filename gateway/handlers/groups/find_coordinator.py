@@ -154,12 +154,4 @@ def _coordinator_of(services: CoordinatorServices, key_type: int, key: str) -> i
     return services.shares.shards.leader_of(place.spread_text())
 
 
-API = Api(
-    key=API_KEY,
-    name="FindCoordinator",
-    min_version=0,
-    max_version=6,
-    reaches=api.coordinators,
-    handle=handle,
-    is_eager=True,
-)
+API = Api(API_KEY, "FindCoordinator", 0, 6, api.coordinators, handle=handle, is_eager=True)

@@ -68,13 +68,4 @@ def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[
             yield group.group_id, group.protocol[0], group.state_text, group.type
 
 
-API = Api(
-    key=API_KEY,
-    name="ListGroups",
-    min_version=0,
-    max_version=5,
-    reaches=api.coordinators,
-    handle=handle,
-    is_long=True,
-    may_be_given_up=True,
-)
+API = Api(API_KEY, "ListGroups", 0, 5, api.coordinators, handle=handle, is_long=True, may_be_given_up=True)

@@ -558,11 +558,11 @@ async def _move(
 
 
 API = Api(
-    key=API_KEY,
-    name="OffsetCommit",
-    min_version=2,
-    max_version=10,
-    reaches=api.everything,
+    API_KEY,
+    "OffsetCommit",
+    2,
+    10,
+    api.everything,
     begin=begin,
     handle=handle,
     reader=offset_commit_reader,

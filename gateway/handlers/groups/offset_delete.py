@@ -7,7 +7,7 @@ Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -15,18 +15,16 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.rights import refused_topics
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
-
-API_KEY: Final = 47
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the offsets durably; a partition that does not exist gets its own error."""
     group_id = request.group_id
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     if not context.may_group(Operation.DELETE, group_id):
         return build(module.OffsetDeleteResponse, error_code=ErrorCode.group_authorization_failed, topics=())
     hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
@@ -105,6 +103,4 @@ def _sorted_out(
     return refused, known
 
 
-API = Api(
-    key=API_KEY, name="OffsetDelete", min_version=0, max_version=0, reaches=api.everything, handle=handle
-)
+API = Api(47, "OffsetDelete", 0, 0, api.everything, handle=handle)

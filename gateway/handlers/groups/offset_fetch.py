@@ -600,13 +600,4 @@ def _request(name: bytes, places: Iterable[TopicPartition], *, require_stable: b
     return build(request_type(_OFFSET_FETCH, _VERSION), groups=(group,), require_stable=require_stable)
 
 
-API = Api(
-    key=API_KEY,
-    name="OffsetFetch",
-    min_version=1,
-    max_version=10,
-    reaches=api.everything,
-    handle=handle,
-    is_eager=True,
-    may_be_given_up=True,
-)
+API = Api(API_KEY, "OffsetFetch", 1, 10, api.everything, handle=handle, is_eager=True, may_be_given_up=True)

@@ -372,11 +372,11 @@ def _endpoint(module: Any, found: EndpointPartitions) -> Any:
 
 
 STREAMS_GROUP_HEARTBEAT_API = Api(
-    key=STREAMS_GROUP_HEARTBEAT_API_KEY,
-    name="StreamsGroupHeartbeat",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
+    STREAMS_GROUP_HEARTBEAT_API_KEY,
+    "StreamsGroupHeartbeat",
+    0,
+    0,
+    api.everything,
     handle=handle_streams_group_heartbeat,
     is_eager=True,
 )
@@ -484,11 +484,11 @@ def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
 
 
 STREAMS_GROUP_DESCRIBE_API = Api(
-    key=STREAMS_GROUP_DESCRIBE_API_KEY,
-    name="StreamsGroupDescribe",
-    min_version=0,
-    max_version=0,
-    reaches=api.coordinators,
+    STREAMS_GROUP_DESCRIBE_API_KEY,
+    "StreamsGroupDescribe",
+    0,
+    0,
+    api.coordinators,
     handle=handle_streams_group_describe,
     may_be_given_up=True,
 )

@@ -22,7 +22,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimi
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import remove
 from seqgate.gateway.runtime.services import Services
@@ -39,7 +39,7 @@ _DENIED: Final = (_NO_LOW_WATERMARK, ErrorCode.topic_authorization_failed)
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the records before each requested offset."""
-    module = response_module(21, context.api_version)
+    module = context.response_module
     limit = TimeLimit(context)
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -134,4 +134,4 @@ def _closed(context: RequestContext[Services], topic: str, index: int) -> ErrorC
     return ErrorCode.unknown_topic_or_partition
 
 
-API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, reaches=api.everything, handle=handle)
+API = Api(21, "DeleteRecords", 0, 2, api.everything, handle=handle)

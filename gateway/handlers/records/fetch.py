@@ -82,7 +82,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-API_KEY = 1
 READ_COMMITTED = 1
 ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 PLACES_BROUGHT_IN_AT_ONCE = 16
@@ -625,13 +624,4 @@ def by_topic(rows: Sequence[tuple[PartitionKey, FetchRow]]) -> list[TopicRows]:
     return list(topics)
 
 
-API = Api(
-    key=API_KEY,
-    name="Fetch",
-    min_version=4,
-    max_version=18,
-    reaches=api.partitions,
-    begin=begin,
-    reader=fetch_reader,
-    names_much=True,
-)
+API = Api(1, "Fetch", 4, 18, api.partitions, begin=begin, reader=fetch_reader, names_much=True)

@@ -25,14 +25,13 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import refused_topics
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError
 
-API_KEY = 2
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -62,7 +61,7 @@ _UNKNOWN_ISOLATION = _Found(ErrorCode.unknown_server_error)
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Look up every partition; a partition that is asked for twice gets INVALID_REQUEST, as in Kafka."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     denied = await refused_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
     isolation_level = request.isolation_level if context.api_version >= 2 else 0
     if isolation_level not in ISOLATION_LEVELS and any(topic.name not in denied for topic in request.topics):
@@ -164,12 +163,4 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
     return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)
 
 
-API = Api(
-    key=API_KEY,
-    name="ListOffsets",
-    min_version=1,
-    max_version=11,
-    reaches=api.partitions,
-    handle=handle,
-    may_be_given_up=True,
-)
+API = Api(2, "ListOffsets", 1, 11, api.partitions, handle=handle, may_be_given_up=True)

@@ -17,17 +17,15 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.security.acls.access import Operation
 
-API_KEY = 23
-
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Return the largest leader epoch up to the requested one, and its end offset."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     denied = await _denied(context, request)
     topics = [
         build(
@@ -91,12 +89,4 @@ def _end_offset(context: RequestContext[PartitionServices], module: Any, topic: 
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="OffsetForLeaderEpoch",
-    min_version=2,
-    max_version=4,
-    reaches=api.partitions,
-    handle=handle,
-    may_be_given_up=True,
-)
+API = Api(23, "OffsetForLeaderEpoch", 2, 4, api.partitions, handle=handle, may_be_given_up=True)

@@ -577,11 +577,11 @@ def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int
 
 
 API = Api(
-    key=0,
-    name="Produce",
-    min_version=3,
-    max_version=13,
-    reaches=ProduceServices.of,
+    0,
+    "Produce",
+    3,
+    13,
+    ProduceServices.of,
     begin=begin,
     reader=produce_reader,
     repeats=ProduceRepeats,

@@ -48,7 +48,7 @@ from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata import acls
 from seqgate.gateway.metadata.acls import Found, create_acls, delete_acls
 from seqgate.gateway.metadata.decision import ApiError
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import (
@@ -61,7 +61,6 @@ from seqgate.gateway.security.acls.access import (
     ResourceType,
 )
 
-CREATE_ACLS_API_KEY: Final = 30
 _FILTER: Final = ApiError(ErrorCode.unknown_server_error)
 
 
@@ -89,7 +88,7 @@ async def handle_create_acls(context: RequestContext[TopicServices], request: An
 
 
 async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiError | None]) -> Any:
-    module = response_module(CREATE_ACLS_API_KEY, context.api_version)
+    module = context.response_module
     return build(
         module.CreateAclsResponse,
         results=tuple(
@@ -103,9 +102,6 @@ async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiE
             ]
         ),
     )
-
-
-DELETE_ACLS_API_KEY: Final = 31
 
 
 async def handle_delete_acls(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -156,7 +152,7 @@ async def _found(
 async def _answer_delete(
     context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]
 ) -> Any:
-    module = response_module(DELETE_ACLS_API_KEY, context.api_version)
+    module = context.response_module
     return build(
         module.DeleteAclsResponse,
         filter_results=tuple([_result(module, result) async for result in in_slices(results)]),
@@ -193,25 +189,16 @@ def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
     )
 
 
-DELETE_ACLS_API = Api(
-    key=DELETE_ACLS_API_KEY,
-    name="DeleteAcls",
-    min_version=1,
-    max_version=3,
-    reaches=api.topics,
-    handle=handle_delete_acls,
-    is_long=True,
-)
+DELETE_ACLS_API = Api(31, "DeleteAcls", 1, 3, api.topics, handle=handle_delete_acls, is_long=True)
 
 
-DESCRIBE_ACLS_API_KEY: Final = 29
 _Pattern = tuple[ResourceType, str, PatternType]
 
 
 async def handle_describe_acls(context: RequestContext[TopicServices], request: Any) -> Any:
     """Answer with the entries that count now. Raises CloseConnection."""
     await check_codes([request], *FILTER_CODES)
-    module = response_module(DESCRIBE_ACLS_API_KEY, context.api_version)
+    module = context.response_module
     error = refusal(context, Operation.DESCRIBE)
     if error is not None:
         return build(
@@ -266,14 +253,7 @@ def _resources(module: Any, patterns: dict[_Pattern, list[AclEntry]]) -> Iterato
 
 
 DESCRIBE_ACLS_API = Api(
-    key=DESCRIBE_ACLS_API_KEY,
-    name="DescribeAcls",
-    min_version=1,
-    max_version=3,
-    reaches=api.topics,
-    handle=handle_describe_acls,
-    is_long=True,
-    may_be_given_up=True,
+    29, "DescribeAcls", 1, 3, api.topics, handle=handle_describe_acls, is_long=True, may_be_given_up=True
 )
 
 
@@ -369,11 +349,4 @@ def _invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.invalid_request, message)
 
 
-CREATE_ACLS_API = Api(
-    key=CREATE_ACLS_API_KEY,
-    name="CreateAcls",
-    min_version=1,
-    max_version=3,
-    reaches=api.topics,
-    handle=handle_create_acls,
-)
+CREATE_ACLS_API = Api(30, "CreateAcls", 1, 3, api.topics, handle=handle_create_acls)

@@ -14,7 +14,7 @@ Source: Kafka's KafkaApis.handleDescribeClientQuotas, ClientQuotasImage.describe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -33,11 +33,9 @@ from seqgate.gateway.metadata.client_quotas import (
 )
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.records import QuotaEntity
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
-
-ALTER_CLIENT_QUOTAS_API_KEY: Final = 49
 
 
 async def handle_alter_client_quotas(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -50,7 +48,7 @@ async def handle_alter_client_quotas(context: RequestContext[TopicServices], req
         for entry in request.entries
     ]
     outcomes = await _alter(context, alterations, validate_only=request.validate_only)
-    module = response_module(ALTER_CLIENT_QUOTAS_API_KEY, context.api_version)
+    module = context.response_module
     if isinstance(outcomes, ApiError):
         rows = [
             _row(module, [(part.entity_type, part.entity_name) for part in entry.entity], outcomes)
@@ -99,12 +97,9 @@ def _described(alteration: QuotaAlteration) -> str:
     return f"{shown(alteration.entity)} ({', '.join(changes)})"
 
 
-DESCRIBE_CLIENT_QUOTAS_API_KEY: Final = 48
-
-
 async def handle_describe_client_quotas(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the quotas of the entities that match the filter."""
-    module = response_module(DESCRIBE_CLIENT_QUOTAS_API_KEY, context.api_version)
+    module = context.response_module
     found: Any = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
     if context.may_cluster(Operation.DESCRIBE_CONFIGS):
         filters = [QuotaFilter(part.entity_type, part.match_type, part.match) for part in request.components]
@@ -136,21 +131,8 @@ async def handle_describe_client_quotas(context: RequestContext[TopicServices], 
 
 
 DESCRIBE_CLIENT_QUOTAS_API = Api(
-    key=DESCRIBE_CLIENT_QUOTAS_API_KEY,
-    name="DescribeClientQuotas",
-    min_version=0,
-    max_version=1,
-    reaches=api.topics,
-    handle=handle_describe_client_quotas,
-    is_long=True,
+    48, "DescribeClientQuotas", 0, 1, api.topics, handle=handle_describe_client_quotas, is_long=True
 )
 
 
-ALTER_CLIENT_QUOTAS_API = Api(
-    key=ALTER_CLIENT_QUOTAS_API_KEY,
-    name="AlterClientQuotas",
-    min_version=0,
-    max_version=1,
-    reaches=api.topics,
-    handle=handle_alter_client_quotas,
-)
+ALTER_CLIENT_QUOTAS_API = Api(49, "AlterClientQuotas", 0, 1, api.topics, handle=handle_alter_client_quotas)

@@ -32,12 +32,11 @@ from seqgate.gateway.handlers.answering.changes import change_metadata, log_chan
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.records import DelegationTokenRecord
 from seqgate.gateway.metadata.tokens import create_token, describe_tokens, expire_token, renew_token
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import SecurityServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.principals import ANONYMOUS
 
-CREATE_DELEGATION_TOKEN_API_KEY: Final = 38
 ID_BYTES: Final = 16
 
 
@@ -89,7 +88,7 @@ def _refusal(
 def _answer(
     context: RequestContext[SecurityServices], error: ErrorCode, token: DelegationTokenRecord, password: bytes
 ) -> Any:
-    module = response_module(CREATE_DELEGATION_TOKEN_API_KEY, context.api_version)
+    module = context.response_module
     owner_type, owner = type_and_name(token.owner)
     requester_type, requester = type_and_name(token.requester)
     return build(
@@ -111,12 +110,9 @@ def _time(time_ms: int) -> Any:
     return NO_TIME if time_ms < 0 else time_of(time_ms)
 
 
-RENEW_DELEGATION_TOKEN_API_KEY: Final = 39
-
-
 async def handle_renew_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Renew a token for a period, and return the time at which the token expires."""
-    module = response_module(RENEW_DELEGATION_TOKEN_API_KEY, context.api_version)
+    module = context.response_module
     error, time = await _renew(context, request)
     return build(module.RenewDelegationTokenResponse, error_code=error, expiry_timestamp=time)
 
@@ -149,21 +145,13 @@ async def _renew(context: RequestContext[SecurityServices], request: Any) -> tup
 
 
 RENEW_DELEGATION_TOKEN_API = Api(
-    key=RENEW_DELEGATION_TOKEN_API_KEY,
-    name="RenewDelegationToken",
-    min_version=1,
-    max_version=2,
-    reaches=api.security,
-    handle=handle_renew_delegation_token,
+    39, "RenewDelegationToken", 1, 2, api.security, handle=handle_renew_delegation_token
 )
-
-
-EXPIRE_DELEGATION_TOKEN_API_KEY: Final = 40
 
 
 async def handle_expire_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Set the time at which a token expires, or remove the token at once; return that time."""
-    module = response_module(EXPIRE_DELEGATION_TOKEN_API_KEY, context.api_version)
+    module = context.response_module
     error, time = await _expire(context, request)
     return build(module.ExpireDelegationTokenResponse, error_code=error, expiry_timestamp=time)
 
@@ -196,16 +184,8 @@ async def _expire(context: RequestContext[SecurityServices], request: Any) -> tu
 
 
 EXPIRE_DELEGATION_TOKEN_API = Api(
-    key=EXPIRE_DELEGATION_TOKEN_API_KEY,
-    name="ExpireDelegationToken",
-    min_version=1,
-    max_version=2,
-    reaches=api.security,
-    handle=handle_expire_delegation_token,
+    40, "ExpireDelegationToken", 1, 2, api.security, handle=handle_expire_delegation_token
 )
-
-
-DESCRIBE_DELEGATION_TOKEN_API_KEY: Final = 41
 
 
 async def handle_describe_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
@@ -232,7 +212,7 @@ async def handle_describe_delegation_token(context: RequestContext[SecurityServi
 def _answer_describe_token(
     context: RequestContext[SecurityServices], error: ErrorCode, tokens: Iterable[DelegationTokenRecord]
 ) -> Any:
-    module = response_module(DESCRIBE_DELEGATION_TOKEN_API_KEY, context.api_version)
+    module = context.response_module
     return build(
         module.DescribeDelegationTokenResponse,
         error_code=error,
@@ -262,13 +242,7 @@ def _token(context: RequestContext[SecurityServices], module: Any, token: Delega
 
 
 DESCRIBE_DELEGATION_TOKEN_API = Api(
-    key=DESCRIBE_DELEGATION_TOKEN_API_KEY,
-    name="DescribeDelegationToken",
-    min_version=1,
-    max_version=3,
-    reaches=api.security,
-    handle=handle_describe_delegation_token,
-    is_long=True,
+    41, "DescribeDelegationToken", 1, 3, api.security, handle=handle_describe_delegation_token, is_long=True
 )
 
 
@@ -312,10 +286,5 @@ def milliseconds(period: dt.timedelta) -> int:
 
 
 CREATE_DELEGATION_TOKEN_API = Api(
-    key=CREATE_DELEGATION_TOKEN_API_KEY,
-    name="CreateDelegationToken",
-    min_version=1,
-    max_version=3,
-    reaches=api.security,
-    handle=handle_create_delegation_token,
+    38, "CreateDelegationToken", 1, 3, api.security, handle=handle_create_delegation_token
 )

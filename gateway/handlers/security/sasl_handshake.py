@@ -7,34 +7,25 @@ connection stays. Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Answer, Api, RequestContext
-from seqgate.gateway.protocol.messages import build, encode_response, response_module
+from seqgate.gateway.protocol.messages import build, encode_response
 from seqgate.gateway.runtime.services import NodeServices
-
-API_KEY: Final = 17
 
 
 def begin(context: RequestContext[NodeServices], request: Any) -> Answer:  # noqa: ARG001 - always refused
     """Refuse the request."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     response = build(
         module.SaslHandshakeResponse,
         error_code=ErrorCode.illegal_sasl_state,
         mechanisms=(),
     )
-    return encode_response(API_KEY, context.correlation_id, response)
+    return encode_response(context.api_key, context.correlation_id, response)
 
 
-API = Api(
-    key=API_KEY,
-    name="SaslHandshake",
-    min_version=0,
-    max_version=1,
-    reaches=api.node,
-    begin=begin,
-)
+API = Api(17, "SaslHandshake", 0, 1, api.node, begin=begin)

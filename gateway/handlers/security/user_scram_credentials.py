@@ -14,7 +14,7 @@ Source: Kafka's KafkaApis.handleDescribeUserScramCredentialsRequest, ScramImage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -23,12 +23,10 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.users import Deletion, Upsertion, alter_users, describe_users
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
-
-ALTER_USER_SCRAM_CREDENTIALS_API_KEY: Final = 51
 
 
 async def handle_alter_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -39,7 +37,7 @@ async def handle_alter_user_scram_credentials(context: RequestContext[TopicServi
         for entry in request.upsertions
     ]
     outcomes = await _alter(context, deletions, upsertions)
-    module = response_module(ALTER_USER_SCRAM_CREDENTIALS_API_KEY, context.api_version)
+    module = context.response_module
     return build(
         module.AlterUserScramCredentialsResponse,
         results=tuple(
@@ -75,12 +73,9 @@ async def _alter(
     return dict.fromkeys(names, outcomes) if isinstance(outcomes, ApiError) else outcomes
 
 
-DESCRIBE_USER_SCRAM_CREDENTIALS_API_KEY: Final = 50
-
-
 async def handle_describe_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the mechanisms and iterations of the users that the request names, or of all."""
-    module = response_module(DESCRIBE_USER_SCRAM_CREDENTIALS_API_KEY, context.api_version)
+    module = context.response_module
     if not context.may_cluster(Operation.DESCRIBE):
         refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         return build(
@@ -122,21 +117,16 @@ def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential]
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS_API = Api(
-    key=DESCRIBE_USER_SCRAM_CREDENTIALS_API_KEY,
-    name="DescribeUserScramCredentials",
-    min_version=0,
-    max_version=0,
-    reaches=api.topics,
+    50,
+    "DescribeUserScramCredentials",
+    0,
+    0,
+    api.topics,
     handle=handle_describe_user_scram_credentials,
     is_long=True,
 )
 
 
 ALTER_USER_SCRAM_CREDENTIALS_API = Api(
-    key=ALTER_USER_SCRAM_CREDENTIALS_API_KEY,
-    name="AlterUserScramCredentials",
-    min_version=0,
-    max_version=0,
-    reaches=api.topics,
-    handle=handle_alter_user_scram_credentials,
+    51, "AlterUserScramCredentials", 0, 0, api.topics, handle=handle_alter_user_scram_credentials
 )

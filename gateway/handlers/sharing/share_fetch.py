@@ -471,4 +471,4 @@ def _decided(
         yield header, place
 
 
-API = Api(key=API_KEY, name="ShareFetch", min_version=1, max_version=2, reaches=api.everything, handle=handle)
+API = Api(API_KEY, "ShareFetch", 1, 2, api.everything, handle=handle)

@@ -120,21 +120,21 @@ async def handle_share_group_heartbeat(context: RequestContext[CoordinatorServic
 
 
 SHARE_GROUP_HEARTBEAT_API = Api(
-    key=SHARE_GROUP_HEARTBEAT_API_KEY,
-    name="ShareGroupHeartbeat",
-    min_version=1,
-    max_version=1,
-    reaches=api.coordinators,
+    SHARE_GROUP_HEARTBEAT_API_KEY,
+    "ShareGroupHeartbeat",
+    1,
+    1,
+    api.coordinators,
     handle=handle_share_group_heartbeat,
 )
 
 
 SHARE_GROUP_DESCRIBE_API = Api(
-    key=SHARE_GROUP_DESCRIBE_API_KEY,
-    name="ShareGroupDescribe",
-    min_version=1,
-    max_version=1,
-    reaches=api.everything,
+    SHARE_GROUP_DESCRIBE_API_KEY,
+    "ShareGroupDescribe",
+    1,
+    1,
+    api.everything,
     handle=handle_share_group_describe,
     may_be_given_up=True,
 )

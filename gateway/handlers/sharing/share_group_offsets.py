@@ -35,7 +35,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimi
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.named_twice import to_answer
 from seqgate.gateway.handlers.answering.rights import refused_topics, refused_topics_now
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
@@ -89,12 +89,9 @@ def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:
     return ErrorCode.none, None
 
 
-ALTER_SHARE_GROUP_OFFSETS_API_KEY: Final = 91
-
-
 async def handle_alter_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
     """Start each partition again at its new offset, durably."""
-    module = response_module(ALTER_SHARE_GROUP_OFFSETS_API_KEY, context.api_version)
+    module = context.response_module
     limit = TimeLimit(context)
     error, message = await group_error(context, limit, request.group_id, Operation.READ)
     wanted: dict[str, list[Any]] = {}
@@ -163,21 +160,13 @@ async def _begin(context: RequestContext[Services], group_id: str, topic: Any, e
 
 
 ALTER_SHARE_GROUP_OFFSETS_API = Api(
-    key=ALTER_SHARE_GROUP_OFFSETS_API_KEY,
-    name="AlterShareGroupOffsets",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
-    handle=handle_alter_share_group_offsets,
+    91, "AlterShareGroupOffsets", 0, 0, api.everything, handle=handle_alter_share_group_offsets
 )
-
-
-DELETE_SHARE_GROUP_OFFSETS_API_KEY: Final = 92
 
 
 async def handle_delete_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
     """Delete the share group's state of each topic durably."""
-    module = response_module(DELETE_SHARE_GROUP_OFFSETS_API_KEY, context.api_version)
+    module = context.response_module
     limit = TimeLimit(context)
     error, message = await group_error(context, limit, request.group_id, Operation.DELETE)
     if error is ErrorCode.none and context.services.coordinators.shares.group(request.group_id) is None:
@@ -236,16 +225,10 @@ async def _forget(
 
 
 DELETE_SHARE_GROUP_OFFSETS_API = Api(
-    key=DELETE_SHARE_GROUP_OFFSETS_API_KEY,
-    name="DeleteShareGroupOffsets",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
-    handle=handle_delete_share_group_offsets,
+    92, "DeleteShareGroupOffsets", 0, 0, api.everything, handle=handle_delete_share_group_offsets
 )
 
 
-DESCRIBE_SHARE_GROUP_OFFSETS_API_KEY: Final = 90
 UNKNOWN: Final = -1
 
 
@@ -254,7 +237,7 @@ async def handle_describe_share_group_offsets(context: RequestContext[Services],
 
     An unknown partition gets no offset, no error.
     """
-    module = response_module(DESCRIBE_SHARE_GROUP_OFFSETS_API_KEY, context.api_version)
+    module = context.response_module
     asked = to_answer(request.groups, lambda group: group.group_id)
     answers = {group: await _group(context, module, group) async for group in in_slices(dict.fromkeys(asked))}
     return build(module.DescribeShareGroupOffsetsResponse, groups=tuple(answers[group] for group in asked))
@@ -393,11 +376,11 @@ def _hidden_topic(module: Any, name: str, indexes: list[int]) -> Any:
 
 
 DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(
-    key=DESCRIBE_SHARE_GROUP_OFFSETS_API_KEY,
-    name="DescribeShareGroupOffsets",
-    min_version=0,
-    max_version=1,
-    reaches=api.everything,
+    90,
+    "DescribeShareGroupOffsets",
+    0,
+    1,
+    api.everything,
     handle=handle_describe_share_group_offsets,
     may_be_given_up=True,
 )

@@ -214,11 +214,11 @@ async def handle_read_share_group_state(context: RequestContext[Services], reque
 
 
 READ_SHARE_GROUP_STATE_API = Api(
-    key=READ_SHARE_GROUP_STATE_API_KEY,
-    name="ReadShareGroupState",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
+    READ_SHARE_GROUP_STATE_API_KEY,
+    "ReadShareGroupState",
+    0,
+    0,
+    api.everything,
     handle=handle_read_share_group_state,
 )
 
@@ -251,11 +251,11 @@ async def handle_read_share_group_state_summary(context: RequestContext[Services
 
 
 READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
-    key=READ_SHARE_GROUP_STATE_SUMMARY_API_KEY,
-    name="ReadShareGroupStateSummary",
-    min_version=0,
-    max_version=1,
-    reaches=api.everything,
+    READ_SHARE_GROUP_STATE_SUMMARY_API_KEY,
+    "ReadShareGroupStateSummary",
+    0,
+    1,
+    api.everything,
     handle=handle_read_share_group_state_summary,
 )
 
@@ -285,11 +285,11 @@ async def handle_write_share_group_state(context: RequestContext[Services], requ
 
 
 WRITE_SHARE_GROUP_STATE_API = Api(
-    key=WRITE_SHARE_GROUP_STATE_API_KEY,
-    name="WriteShareGroupState",
-    min_version=0,
-    max_version=1,
-    reaches=api.everything,
+    WRITE_SHARE_GROUP_STATE_API_KEY,
+    "WriteShareGroupState",
+    0,
+    1,
+    api.everything,
     handle=handle_write_share_group_state,
 )
 
@@ -309,20 +309,20 @@ async def handle_delete_share_group_state(context: RequestContext[Services], req
 
 
 DELETE_SHARE_GROUP_STATE_API = Api(
-    key=DELETE_SHARE_GROUP_STATE_API_KEY,
-    name="DeleteShareGroupState",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
+    DELETE_SHARE_GROUP_STATE_API_KEY,
+    "DeleteShareGroupState",
+    0,
+    0,
+    api.everything,
     handle=handle_delete_share_group_state,
 )
 
 
 INITIALIZE_SHARE_GROUP_STATE_API = Api(
-    key=INITIALIZE_SHARE_GROUP_STATE_API_KEY,
-    name="InitializeShareGroupState",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
+    INITIALIZE_SHARE_GROUP_STATE_API_KEY,
+    "InitializeShareGroupState",
+    0,
+    0,
+    api.everything,
     handle=handle_initialize_share_group_state,
 )

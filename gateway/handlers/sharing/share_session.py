@@ -42,7 +42,7 @@ from seqgate.gateway.coordinator.share.share_partition import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareSession
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -320,12 +320,9 @@ class ShareLeaders:
         return leader
 
 
-API_KEY: Final = 79
-
-
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements; the answer leaves when they are durable."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     shares = context.services.coordinators.shares
     try:
         check_request(context, request)
@@ -358,11 +355,4 @@ def _partition(module: Any, index: int, outcome: Outcome) -> Any:
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="ShareAcknowledge",
-    min_version=1,
-    max_version=2,
-    reaches=api.everything,
-    handle=handle,
-)
+API = Api(79, "ShareAcknowledge", 1, 2, api.everything, handle=handle)

@@ -79,7 +79,6 @@ async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry],
     )
 
 
-PUSH_TELEMETRY_API_KEY: Final = 72
 _NO_ID: Final = uuid.UUID(int=0)
 
 
@@ -92,18 +91,12 @@ async def handle_push_telemetry(context: RequestContext[Telemetry], request: Any
     outcome = await context.services.push(client, push)
     if context.charge is not None:
         context.charge.busy_s += outcome.busy_s
-    module = response_module(PUSH_TELEMETRY_API_KEY, context.api_version)
+    module = context.response_module
     return build(module.PushTelemetryResponse, error_code=outcome.error)
 
 
 PUSH_TELEMETRY_API = Api(
-    key=PUSH_TELEMETRY_API_KEY,
-    name="PushTelemetry",
-    min_version=0,
-    max_version=0,
-    reaches=api.telemetry,
-    handle=handle_push_telemetry,
-    package=PACKAGE,
+    72, "PushTelemetry", 0, 0, api.telemetry, handle=handle_push_telemetry, package=PACKAGE
 )
 
 
@@ -130,11 +123,11 @@ def client_of(context: RequestContext[Telemetry], client_instance_id: uuid.UUID)
 
 
 GET_TELEMETRY_SUBSCRIPTIONS_API = Api(
-    key=GET_TELEMETRY_SUBSCRIPTIONS_API_KEY,
-    name="GetTelemetrySubscriptions",
-    min_version=0,
-    max_version=0,
-    reaches=api.telemetry,
+    GET_TELEMETRY_SUBSCRIPTIONS_API_KEY,
+    "GetTelemetrySubscriptions",
+    0,
+    0,
+    api.telemetry,
     handle=handle_get_telemetry_subscriptions,
     is_eager=True,
     package=PACKAGE,

@@ -48,11 +48,4 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     return build(response_type(API_KEY, version), error_code=error)
 
 
-API = Api(
-    key=API_KEY,
-    name="AddOffsetsToTxn",
-    min_version=0,
-    max_version=4,
-    reaches=api.coordinators,
-    handle=handle,
-)
+API = Api(API_KEY, "AddOffsetsToTxn", 0, 4, api.coordinators, handle=handle)

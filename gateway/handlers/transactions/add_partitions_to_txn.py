@@ -165,11 +165,4 @@ def _results(module: Any, topics: Sequence[Any], errors: Errors) -> tuple[Any, .
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="AddPartitionsToTxn",
-    min_version=0,
-    max_version=5,
-    reaches=api.everything,
-    handle=handle,
-)
+API = Api(API_KEY, "AddPartitionsToTxn", 0, 5, api.everything, handle=handle)

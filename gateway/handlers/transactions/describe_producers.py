@@ -15,7 +15,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimi
 from seqgate.gateway.handlers.answering.named_twice import places_to_answer
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from seqgate.gateway.metadata.image import name_complaint
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
@@ -24,7 +24,7 @@ from seqgate.seq_validator import ProducerEntry
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """List the producers of each partition of the request."""
-    module = response_module(61, context.api_version)
+    module = context.response_module
     limit = TimeLimit(context)
     asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
     answers: dict[tuple[str, int], Any] = {}
@@ -97,13 +97,4 @@ def _producer(module: ModuleType, entry: ProducerEntry) -> Any:
     )
 
 
-API = Api(
-    key=61,
-    name="DescribeProducers",
-    min_version=0,
-    max_version=0,
-    reaches=api.everything,
-    handle=handle,
-    is_long=True,
-    may_be_given_up=True,
-)
+API = Api(61, "DescribeProducers", 0, 0, api.everything, handle=handle, is_long=True, may_be_given_up=True)

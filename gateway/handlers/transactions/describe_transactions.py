@@ -16,19 +16,18 @@ from seqgate.gateway.coordinator.transaction.records import Transaction
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.named_twice import answer_each
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 
-API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Describe each transactional id of the request."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
     return build(module.DescribeTransactionsResponse, transaction_states=states)
 
@@ -65,12 +64,4 @@ def _state(context: RequestContext[CoordinatorServices], module: Any, transactio
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="DescribeTransactions",
-    min_version=0,
-    max_version=0,
-    reaches=api.coordinators,
-    handle=handle,
-    may_be_given_up=True,
-)
+API = Api(65, "DescribeTransactions", 0, 0, api.coordinators, handle=handle, may_be_given_up=True)

@@ -108,4 +108,4 @@ def offset_commit_error_code(error: TransactionRefused, api_version: int) -> Err
     return code
 
 
-API = Api(key=API_KEY, name="EndTxn", min_version=0, max_version=5, reaches=api.coordinators, handle=handle)
+API = Api(API_KEY, "EndTxn", 0, 5, api.coordinators, handle=handle)

@@ -27,7 +27,6 @@ from seqgate.pid_allocator import NoProducerIds
 
 logger = logging.getLogger(__name__)
 
-API_KEY: Final = 22
 FIRST_WITH_PRODUCER: Final = 3
 FIRST_WITH_FENCED: Final = 4
 FIRST_EPOCH: Final = 0
@@ -86,18 +85,11 @@ def _answer(
     context: RequestContext[CoordinatorServices], error: ErrorCode, producer: Producer = _NOBODY
 ) -> Any:
     return build(
-        response_type(API_KEY, context.api_version),
+        response_type(context.api_key, context.api_version),
         error_code=error,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="InitProducerId",
-    min_version=0,
-    max_version=5,
-    reaches=api.coordinators,
-    handle=handle,
-)
+API = Api(22, "InitProducerId", 0, 5, api.coordinators, handle=handle)

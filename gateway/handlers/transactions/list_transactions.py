@@ -19,11 +19,10 @@ from seqgate.gateway.coordinator.transaction.rules import (
 )
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 
-API_KEY: Final = 66
 FIRST_WITH_DURATION: Final = 1
 FIRST_WITH_PATTERN: Final = 2
 
@@ -33,7 +32,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
 
     The answer lists the states of the filter that do not exist.
     """
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
     try:
         is_wanted = _filter(context, request)
@@ -82,13 +81,4 @@ def _filter(context: RequestContext[CoordinatorServices], request: Any) -> Wante
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="ListTransactions",
-    min_version=0,
-    max_version=2,
-    reaches=api.coordinators,
-    handle=handle,
-    is_long=True,
-    may_be_given_up=True,
-)
+API = Api(66, "ListTransactions", 0, 2, api.coordinators, handle=handle, is_long=True, may_be_given_up=True)

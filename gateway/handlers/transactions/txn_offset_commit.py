@@ -180,12 +180,4 @@ def _response(version: int, request: Any, errors: Errors) -> Any:
     )
 
 
-API = Api(
-    key=API_KEY,
-    name="TxnOffsetCommit",
-    min_version=0,
-    max_version=5,
-    reaches=api.everything,
-    handle=handle,
-    is_eager=True,
-)
+API = Api(API_KEY, "TxnOffsetCommit", 0, 5, api.everything, handle=handle, is_eager=True)

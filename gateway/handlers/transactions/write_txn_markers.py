@@ -17,13 +17,12 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError
 
-API_KEY: Final = 27
 FIRST_WITH_VERSION: Final = 2
 
 Outcome = ErrorCode | tuple[Partition, int]
@@ -32,7 +31,7 @@ Outcome = ErrorCode | tuple[Partition, int]
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Append all markers at once, and answer when they are durable."""
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     is_allowed = has_on_cluster(context, Operation.ALTER) or context.may_cluster(Operation.CLUSTER_ACTION)
     outcomes = [
         {
@@ -107,6 +106,4 @@ def _topic(module: Any, topic: Any, errors: dict[TopicPartition, ErrorCode]) -> 
     )
 
 
-API = Api(
-    key=API_KEY, name="WriteTxnMarkers", min_version=1, max_version=2, reaches=api.everything, handle=handle
-)
+API = Api(27, "WriteTxnMarkers", 1, 2, api.everything, handle=handle)

@@ -337,7 +337,7 @@ def test_every_api_has_a_row(api: Api[Any]) -> None:
 def test_every_api_of_the_sampled_groups_has_a_sample(api: Api[Any]) -> None:
     module = inspect.getmodule(api.begin or api.handle)
     assert module is not None
-    group = module.__name__.split(".")[2]
+    group = module.__name__.split(".")[3]
     assert (api.name in SAMPLES) or group not in SAMPLED
 
 
