@@ -51,8 +51,7 @@ from seqgate.gateway.handlers.security import (
     acls,
     client_quotas,
     delegation_tokens,
-    sasl_authenticate,
-    sasl_handshake,
+    sasl,
     user_scram_credentials,
 )
 from seqgate.gateway.handlers.sharing import (
@@ -89,7 +88,7 @@ _SERVED: tuple[Api[Any], ...] = (
     classic_group.SYNC_GROUP_API,
     describe_groups.API,
     list_groups.API,
-    sasl_handshake.API,
+    sasl.SASL_HANDSHAKE_API,
     create_topics.API,
     delete_topics.API,
     delete_records.API,
@@ -107,7 +106,7 @@ _SERVED: tuple[Api[Any], ...] = (
     alter_configs.ALTER_CONFIGS_API,
     alter_replica_log_dirs.API,
     describe_log_dirs.API,
-    sasl_authenticate.API,
+    sasl.SASL_AUTHENTICATE_API,
     create_partitions.API,
     delete_groups.API,
     delegation_tokens.CREATE_DELEGATION_TOKEN_API,

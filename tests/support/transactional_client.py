@@ -13,12 +13,11 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer
-from seqgate.gateway.handlers.records.produce_answer import ProduceServices
-from seqgate.gateway.handlers.records.produce_append import append_batch
+from seqgate.gateway.handlers.records.produce_append import ProduceServices, append_batch
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.log import PartitionLog
 from seqgate.log.format.records import iterate_records
-from tests.gateway.handlers.support import Node
+from tests.gateway.handlers.support import FakePeer, Node
 from tests.support.batches import Batch, Record
 
 TOPIC = "accounts"
@@ -99,9 +98,14 @@ class Client:
         target = self.node.services.partitions.registry.get(TOPIC, partition)
         if target is None:
             raise Refused
+        peer = FakePeer()
+        peer.is_nameless = True  # a refused batch is not sent again
         info = append_batch(
             ProduceServices.of(self.node.services),
             self.produce_version,
+            peer,
+            "test",
+            TOPIC,
             target,
             memoryview(batch.encode()),
             self.transactional_id,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -29,10 +29,10 @@ from seqgate.gateway.config.listeners import SecurityProtocol
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.records import DelegationTokenRecord
 from seqgate.gateway.metadata.tokens import create_token, describe_tokens, expire_token, renew_token
-from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.protocol.messages import build, milliseconds, response_type
 from seqgate.gateway.runtime.services import SecurityServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.principals import ANONYMOUS
@@ -89,15 +89,10 @@ def _answer(
     context: RequestContext[SecurityServices], error: ErrorCode, token: DelegationTokenRecord, password: bytes
 ) -> Any:
     module = context.response_module
-    owner_type, owner = type_and_name(token.owner)
-    requester_type, requester = type_and_name(token.requester)
     return build(
         module.CreateDelegationTokenResponse,
         error_code=error,
-        principal_type=owner_type,
-        principal_name=owner,
-        token_requester_principal_type=requester_type,
-        token_requester_principal_name=requester,
+        **_owner_and_requester(token),
         issue_timestamp=_time(token.issue_timestamp),
         expiry_timestamp=_time(token.expiration_timestamp),
         max_timestamp=_time(token.max_timestamp),
@@ -106,42 +101,35 @@ def _answer(
     )
 
 
-def _time(time_ms: int) -> Any:
+def _owner_and_requester(token: DelegationTokenRecord) -> dict[str, str]:
+    """Return the fields of an answer that name the owner of a token, and who asked for the token."""
+    owner_type, owner = type_and_name(token.owner)
+    requester_type, requester = type_and_name(token.requester)
+    return {
+        "principal_type": owner_type,
+        "principal_name": owner,
+        "token_requester_principal_type": requester_type,
+        "token_requester_principal_name": requester,
+    }
+
+
+def _time(time_ms: int) -> dt.datetime:
     return NO_TIME if time_ms < 0 else time_of(time_ms)
 
 
 async def handle_renew_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Renew a token for a period, and return the time at which the token expires."""
-    module = context.response_module
-    error, time = await _renew(context, request)
-    return build(module.RenewDelegationTokenResponse, error_code=error, expiry_timestamp=time)
-
-
-async def _renew(context: RequestContext[SecurityServices], request: Any) -> tuple[ErrorCode, Any]:
-    tokens = context.services.tokens
-    if not may_ask(context):
-        return ErrorCode.delegation_token_request_not_allowed, NO_TIME
-    if not tokens.is_on:
-        return ErrorCode.delegation_token_auth_disabled, time_of(0)
-    token = tokens.with_password(request.hmac)
-
-    def note(expires_at_ms: int | ApiError) -> None:
-        if token is not None and not isinstance(expires_at_ms, ApiError):
-            log_change(context, "renewed delegation token", [token.token_id])
-
-    expires_at_ms = await change_metadata(
+    return await _change_expiry(
         context,
-        lambda image: renew_token(
-            image.tokens.by_id.get(token.token_id) if token else None,
+        request.hmac,
+        "renewed",
+        lambda token: renew_token(
+            token,
             context.peer.principal,
-            tokens.lifetimes(),
+            context.services.tokens.lifetimes(),
             milliseconds(request.renew_period),
         ),
-        note=note,
     )
-    if isinstance(expires_at_ms, ApiError):
-        return expires_at_ms.error_code, time_of(0)
-    return ErrorCode.none, time_of(expires_at_ms)
 
 
 RENEW_DELEGATION_TOKEN_API = Api(
@@ -151,36 +139,48 @@ RENEW_DELEGATION_TOKEN_API = Api(
 
 async def handle_expire_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Set the time at which a token expires, or remove the token at once; return that time."""
-    module = context.response_module
-    error, time = await _expire(context, request)
-    return build(module.ExpireDelegationTokenResponse, error_code=error, expiry_timestamp=time)
+    return await _change_expiry(
+        context,
+        request.hmac,
+        "expired",
+        lambda token: expire_token(
+            token,
+            context.peer.principal,
+            context.services.tokens.lifetimes().now_ms,
+            milliseconds(request.expiry_time_period),
+        ),
+    )
 
 
-async def _expire(context: RequestContext[SecurityServices], request: Any) -> tuple[ErrorCode, Any]:
+async def _change_expiry(
+    context: RequestContext[SecurityServices],
+    password: bytes,
+    action: str,
+    decide: Callable[[DelegationTokenRecord | None], Decision[int | ApiError]],
+) -> Any:
+    """Change the time at which the token with this password expires, and answer with that time."""
+
+    def answer(error: ErrorCode, time: dt.datetime) -> Any:
+        response = response_type(context.api_key, context.api_version)
+        return build(response, error_code=error, expiry_timestamp=time)
+
     tokens = context.services.tokens
     if not may_ask(context):
-        return ErrorCode.delegation_token_request_not_allowed, NO_TIME
+        return answer(ErrorCode.delegation_token_request_not_allowed, NO_TIME)
     if not tokens.is_on:
-        return ErrorCode.delegation_token_auth_disabled, time_of(0)
-    token = tokens.with_password(request.hmac)
+        return answer(ErrorCode.delegation_token_auth_disabled, time_of(0))
+    token = tokens.with_password(password)
 
     def note(expires_at_ms: int | ApiError) -> None:
         if token is not None and not isinstance(expires_at_ms, ApiError):
-            log_change(context, "expired delegation token", [token.token_id])
+            log_change(context, f"{action} delegation token", [token.token_id])
 
     expires_at_ms = await change_metadata(
-        context,
-        lambda image: expire_token(
-            image.tokens.by_id.get(token.token_id) if token else None,
-            context.peer.principal,
-            tokens.lifetimes().now_ms,
-            milliseconds(request.expiry_time_period),
-        ),
-        note=note,
+        context, lambda image: decide(image.tokens.by_id.get(token.token_id) if token else None), note=note
     )
     if isinstance(expires_at_ms, ApiError):
-        return expires_at_ms.error_code, time_of(0)
-    return ErrorCode.none, time_of(expires_at_ms)
+        return answer(expires_at_ms.error_code, time_of(0))
+    return answer(ErrorCode.none, time_of(expires_at_ms))
 
 
 EXPIRE_DELEGATION_TOKEN_API = Api(
@@ -221,14 +221,9 @@ def _answer_describe_token(
 
 
 def _token(context: RequestContext[SecurityServices], module: Any, token: DelegationTokenRecord) -> Any:
-    owner_type, owner = type_and_name(token.owner)
-    requester_type, requester = type_and_name(token.requester)
     return build(
         module.DescribedDelegationToken,
-        principal_type=owner_type,
-        principal_name=owner,
-        token_requester_principal_type=requester_type,
-        token_requester_principal_name=requester,
+        **_owner_and_requester(token),
         issue_timestamp=token.issue_timestamp,
         expiry_timestamp=token.expiration_timestamp,
         max_timestamp=token.max_timestamp,
@@ -278,11 +273,6 @@ def type_and_name(principal: str) -> tuple[str, str]:
 def time_of(time_ms: int) -> dt.datetime:
     """Return a time in milliseconds as the messages have it."""
     return _EPOCH + dt.timedelta(milliseconds=time_ms)
-
-
-def milliseconds(period: dt.timedelta) -> int:
-    """Return a period of a message in milliseconds."""
-    return period // dt.timedelta(milliseconds=1)
 
 
 CREATE_DELEGATION_TOKEN_API = Api(

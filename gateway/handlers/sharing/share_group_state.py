@@ -65,7 +65,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
-from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.protocol.messages import build, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
@@ -82,105 +82,83 @@ Decide = Callable[[ShareStates, SharePartitionKey, Any, int], Change[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class StateApi:
-    """The parts in which the APIs differ.
+class _States:
+    """One of the APIs: the parts in which they differ, and its handler.
 
-    `checks_topics`: a partition that does not exist is refused before the decision. `fields` returns the
-    fields of an answer's row for the outcome of a decision; `refused_fields` are those of a refused row.
+    `topic_class` is the class of an answer's topic. `checks_topics`: a partition that does not exist is
+    refused before the decision. `fields` returns the fields of an answer's row for the outcome of a decision;
+    `refused_fields` are those of a refused row.
     """
 
-    api_key: int
     topic_class: str
     decide: Decide
     checks_topics: bool
     fields: Callable[[Any, Any], dict[str, Any]] = lambda _, __: {}
     refused_fields: dict[str, Any] | None = None
 
-
-async def answer_states(context: RequestContext[Services], request: Any, api: StateApi) -> Any:
-    """Carry out the decision for each partition of the request, durably."""
-    module = response_module(api.api_key, context.api_version)
-    denied = cluster_refusal(context, Operation.CLUSTER_ACTION)
-    refusal = None if denied is None else Refusal(denied.error_code, denied.message)
-    is_empty = not request.group_id or not all(topic.partitions for topic in request.topics)
-    asked: dict[tuple[uuid.UUID, int], Any] = {}
-    for topic in () if is_empty else request.topics:
-        for entry in sorted(topic.partitions, key=lambda entry: entry.partition):
-            asked[topic.topic_id or NO_TOPIC, entry.partition] = entry
-    outcomes = dict.fromkeys(asked, refusal)
-    places = list(asked) if refusal is None else []
-    for start in range(0, len(places), PARTITIONS_AT_ONCE):
-        some = places[start : start + PARTITIONS_AT_ONCE]
-        found = await asyncio.gather(*(_one(context, request, api, place, asked[place]) for place in some))
-        outcomes.update(zip(some, found, strict=True))
-    rows: dict[uuid.UUID, list[Any]] = {}
-    for place, outcome in outcomes.items():
-        rows.setdefault(place[0], []).append(_row(module, api, place[1], outcome))
-    results = tuple(
-        build(
-            getattr(module, api.topic_class),
-            topic_id=None if topic_id == NO_TOPIC else topic_id,
-            partitions=tuple(of_topic),
+    async def handle(self, context: RequestContext[Services], request: Any) -> Any:
+        """Carry out the decision for each partition of the request; answer when all are durable."""
+        module = context.response_module
+        denied = cluster_refusal(context, Operation.CLUSTER_ACTION)
+        refusal = None if denied is None else Refusal(denied.error_code, denied.message)
+        is_empty = not request.group_id or not all(topic.partitions for topic in request.topics)
+        asked: dict[tuple[uuid.UUID, int], Any] = {}
+        for topic in () if is_empty else request.topics:
+            for entry in sorted(topic.partitions, key=lambda entry: entry.partition):
+                asked[topic.topic_id or NO_TOPIC, entry.partition] = entry
+        outcomes = dict.fromkeys(asked, refusal)
+        places = list(asked) if refusal is None else []
+        for start in range(0, len(places), PARTITIONS_AT_ONCE):
+            some = places[start : start + PARTITIONS_AT_ONCE]
+            found = await asyncio.gather(
+                *(self._one(context, request.group_id, place, asked[place]) for place in some)
+            )
+            outcomes.update(zip(some, found, strict=True))
+        rows: dict[uuid.UUID, list[Any]] = {}
+        for place, outcome in outcomes.items():
+            rows.setdefault(place[0], []).append(self._row(module, place[1], outcome))
+        results = tuple(
+            build(
+                getattr(module, self.topic_class),
+                topic_id=None if topic_id == NO_TOPIC else topic_id,
+                partitions=tuple(of_topic),
+            )
+            for topic_id, of_topic in rows.items()
         )
-        for topic_id, of_topic in rows.items()
-    )
-    return build(response_type(api.api_key, context.api_version), results=results)
+        return build(response_type(context.api_key, context.api_version), results=results)
 
+    async def _one(
+        self, context: RequestContext[Services], group_id: str, place: tuple[uuid.UUID, int], entry: Any
+    ) -> Any:
+        """Return the outcome for one partition: a Refusal, or the answer of the decision."""
+        if place[1] < 0:
+            return NEGATIVE
+        topic = context.services.partitions.registry.by_id.get(place[0])
+        if self.checks_topics and (topic is None or not topic.has(place[1])):
+            return UNKNOWN
+        key = SharePartitionKey(group_id, *place)
+        shares = context.services.coordinators.shares
+        try:
+            await shares.ensure_topic()
+            return await shares.stored.run(
+                key, lambda states, now_ms: self.decide(states, key, entry, now_ms)
+            )
+        except Unavailable as error:
+            return Refusal(error.error_code)
 
-async def _one(
-    context: RequestContext[Services], request: Any, api: StateApi, place: tuple[uuid.UUID, int], entry: Any
-) -> Any:
-    """Return the outcome for one partition: a Refusal, or the answer of the decision."""
-    if place[1] < 0:
-        return NEGATIVE
-    topic = context.services.partitions.registry.by_id.get(place[0])
-    if api.checks_topics and (topic is None or not topic.has(place[1])):
-        return UNKNOWN
-    key = SharePartitionKey(request.group_id, *place)
-    shares = context.services.coordinators.shares
-    try:
-        await shares.ensure_topic()
-        return await shares.stored.run(key, lambda states, now_ms: api.decide(states, key, entry, now_ms))
-    except Unavailable as error:
-        return Refusal(error.error_code)
-
-
-def _row(module: Any, api: StateApi, partition: int, outcome: Any) -> Any:
-    if isinstance(outcome, Refusal):
+    def _row(self, module: Any, partition: int, outcome: Any) -> Any:
+        if isinstance(outcome, Refusal):
+            error, message = outcome.error_code, outcome.message
+            fields = self.refused_fields or {}
+        else:
+            error, message = ErrorCode.none, None
+            fields = self.fields(module, outcome)
         return build(
-            module.PartitionResult,
-            partition=partition,
-            error_code=outcome.error_code,
-            error_message=outcome.message,
-            **(api.refused_fields or {}),
+            module.PartitionResult, partition=partition, error_code=error, error_message=message, **fields
         )
-    return build(
-        module.PartitionResult,
-        partition=partition,
-        error_code=ErrorCode.none,
-        error_message=None,
-        **api.fields(module, outcome),
-    )
 
 
-INITIALIZE_SHARE_GROUP_STATE_API_KEY: Final = 83
-_STATES: Final = StateApi(
-    INITIALIZE_SHARE_GROUP_STATE_API_KEY,
-    "InitializeStateResult",
-    lambda states, key, entry, now_ms: initialize(states, key, entry.state_epoch, entry.start_offset, now_ms),
-    checks_topics=True,
-)
-
-
-async def handle_initialize_share_group_state(context: RequestContext[Services], request: Any) -> Any:
-    """Begin each state at its start offset."""
-    return await answer_states(context, request, _STATES)
-
-
-READ_SHARE_GROUP_STATE_API_KEY: Final = 84
-
-
-def _fields(module: Any, state: ShareState) -> dict[str, Any]:
+def _state_fields(module: Any, state: ShareState) -> dict[str, Any]:
     batches = tuple(
         build(
             module.StateBatch,
@@ -198,35 +176,7 @@ def _fields(module: Any, state: ShareState) -> dict[str, Any]:
     }
 
 
-_READ_STATES: Final = StateApi(
-    READ_SHARE_GROUP_STATE_API_KEY,
-    "ReadStateResult",
-    lambda states, key, entry, _: read(states, key, entry.leader_epoch),
-    checks_topics=False,
-    fields=_fields,
-    refused_fields={"state_epoch": 0, "start_offset": 0, "state_batches": ()},
-)
-
-
-async def handle_read_share_group_state(context: RequestContext[Services], request: Any) -> Any:
-    """Return each state, once a new leader epoch is durable."""
-    return await answer_states(context, request, _READ_STATES)
-
-
-READ_SHARE_GROUP_STATE_API = Api(
-    READ_SHARE_GROUP_STATE_API_KEY,
-    "ReadShareGroupState",
-    0,
-    0,
-    api.everything,
-    handle=handle_read_share_group_state,
-)
-
-
-READ_SHARE_GROUP_STATE_SUMMARY_API_KEY: Final = 87
-
-
-def _fields_read_summary(_: Any, summary: Summary) -> dict[str, Any]:
+def _summary_fields(_: Any, summary: Summary) -> dict[str, Any]:
     return {
         "state_epoch": summary.state_epoch,
         "leader_epoch": summary.leader_epoch,
@@ -235,35 +185,7 @@ def _fields_read_summary(_: Any, summary: Summary) -> dict[str, Any]:
     }
 
 
-_READ_SUMMARY_STATES: Final = StateApi(
-    READ_SHARE_GROUP_STATE_SUMMARY_API_KEY,
-    "ReadStateSummaryResult",
-    lambda states, key, _, __: summarize(states, key),
-    checks_topics=True,
-    fields=_fields_read_summary,
-    refused_fields={"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "delivery_complete_count": -1},
-)
-
-
-async def handle_read_share_group_state_summary(context: RequestContext[Services], request: Any) -> Any:
-    """Return the start offset of each state."""
-    return await answer_states(context, request, _READ_SUMMARY_STATES)
-
-
-READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
-    READ_SHARE_GROUP_STATE_SUMMARY_API_KEY,
-    "ReadShareGroupStateSummary",
-    0,
-    1,
-    api.everything,
-    handle=handle_read_share_group_state_summary,
-)
-
-
-WRITE_SHARE_GROUP_STATE_API_KEY: Final = 85
-
-
-def _wanted(entry: Any) -> Write:
+def _written(entry: Any) -> Write:
     batches = [
         StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         for batch in entry.state_batches
@@ -271,58 +193,76 @@ def _wanted(entry: Any) -> Write:
     return Write(entry.state_epoch, entry.leader_epoch, entry.start_offset, batches)
 
 
-_WRITE_STATES: Final = StateApi(
-    WRITE_SHARE_GROUP_STATE_API_KEY,
-    "WriteStateResult",
-    lambda states, key, entry, _: write(states, key, _wanted(entry)),
-    checks_topics=False,
-)
-
-
-async def handle_write_share_group_state(context: RequestContext[Services], request: Any) -> Any:
-    """Store the changes of each partition; the answer leaves when they are durable."""
-    return await answer_states(context, request, _WRITE_STATES)
-
-
-WRITE_SHARE_GROUP_STATE_API = Api(
-    WRITE_SHARE_GROUP_STATE_API_KEY,
-    "WriteShareGroupState",
-    0,
-    1,
-    api.everything,
-    handle=handle_write_share_group_state,
-)
-
-
-DELETE_SHARE_GROUP_STATE_API_KEY: Final = 86
-_DELETE_STATES: Final = StateApi(
-    DELETE_SHARE_GROUP_STATE_API_KEY,
-    "DeleteStateResult",
-    lambda states, key, _, __: delete(states, key),
-    checks_topics=True,
-)
-
-
-async def handle_delete_share_group_state(context: RequestContext[Services], request: Any) -> Any:
-    """Delete each state durably."""
-    return await answer_states(context, request, _DELETE_STATES)
-
-
-DELETE_SHARE_GROUP_STATE_API = Api(
-    DELETE_SHARE_GROUP_STATE_API_KEY,
-    "DeleteShareGroupState",
-    0,
-    0,
-    api.everything,
-    handle=handle_delete_share_group_state,
-)
-
-
 INITIALIZE_SHARE_GROUP_STATE_API = Api(
-    INITIALIZE_SHARE_GROUP_STATE_API_KEY,
+    83,
     "InitializeShareGroupState",
     0,
     0,
     api.everything,
-    handle=handle_initialize_share_group_state,
+    handle=_States(
+        "InitializeStateResult",
+        lambda states, key, entry, now_ms: initialize(
+            states, key, entry.state_epoch, entry.start_offset, now_ms
+        ),
+        checks_topics=True,
+    ).handle,
+)
+
+READ_SHARE_GROUP_STATE_API = Api(
+    84,
+    "ReadShareGroupState",
+    0,
+    0,
+    api.everything,
+    handle=_States(
+        "ReadStateResult",
+        lambda states, key, entry, _: read(states, key, entry.leader_epoch),
+        checks_topics=False,
+        fields=_state_fields,
+        refused_fields={"state_epoch": 0, "start_offset": 0, "state_batches": ()},
+    ).handle,
+)
+
+WRITE_SHARE_GROUP_STATE_API = Api(
+    85,
+    "WriteShareGroupState",
+    0,
+    1,
+    api.everything,
+    handle=_States(
+        "WriteStateResult",
+        lambda states, key, entry, _: write(states, key, _written(entry)),
+        checks_topics=False,
+    ).handle,
+)
+
+DELETE_SHARE_GROUP_STATE_API = Api(
+    86,
+    "DeleteShareGroupState",
+    0,
+    0,
+    api.everything,
+    handle=_States(
+        "DeleteStateResult", lambda states, key, _, __: delete(states, key), checks_topics=True
+    ).handle,
+)
+
+READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
+    87,
+    "ReadShareGroupStateSummary",
+    0,
+    1,
+    api.everything,
+    handle=_States(
+        "ReadStateSummaryResult",
+        lambda states, key, _, __: summarize(states, key),
+        checks_topics=True,
+        fields=_summary_fields,
+        refused_fields={
+            "state_epoch": 0,
+            "leader_epoch": 0,
+            "start_offset": 0,
+            "delivery_complete_count": -1,
+        },
+    ).handle,
 )

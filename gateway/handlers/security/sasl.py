@@ -1,4 +1,10 @@
-"""SaslAuthenticate (key 36, versions 0-2): continue a login. Listeners with SASL take it before it comes here
+"""SaslHandshake (key 17, versions 0-1): begin a login. Listeners with SASL take it before it comes here
+(`gateway/server/sasl.py`).
+
+Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the
+connection stays. Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
+
+SaslAuthenticate (key 36, versions 0-2): continue a login. Listeners with SASL take it before it comes here
 (`gateway/server/sasl.py`).
 
 Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the
@@ -13,20 +19,21 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Answer, Api, RequestContext
-from seqgate.gateway.protocol.messages import build, encode_response
+from seqgate.gateway.protocol.messages import build, encode_response, response_type
 from seqgate.gateway.runtime.services import NodeServices
 
 
 def begin(context: RequestContext[NodeServices], request: Any) -> Answer:  # noqa: ARG001 - always refused
     """Refuse the request."""
-    module = context.response_module
     response = build(
-        module.SaslAuthenticateResponse,
+        response_type(context.api_key, context.api_version),
         error_code=ErrorCode.illegal_sasl_state,
+        mechanisms=(),
         error_message="SaslAuthenticate request received after successful authentication",
         auth_bytes=b"",
     )
     return encode_response(context.api_key, context.correlation_id, response)
 
 
-API = Api(36, "SaslAuthenticate", 0, 2, api.node, begin=begin)
+SASL_HANDSHAKE_API = Api(17, "SaslHandshake", 0, 1, api.node, begin=begin)
+SASL_AUTHENTICATE_API = Api(36, "SaslAuthenticate", 0, 2, api.node, begin=begin)
