@@ -1,21 +1,43 @@
-"""Options that several commands take, and how a command ends with an error."""
+"""What all commands share: the options that say whom they ask, the `asks` decorator, and how a command ends.
+
+A command is a function over what it asks (`Opened`) and its own options. It returns an `Output`: the document of
+`--json`, and the tables and sentences for people. `asks` adds the options of its reach behind the command's own, then
+`--json`, and prints the output. A reach is a context manager whose parameters are options: `gateway`,
+`gateway_or_cluster` and `cluster` here, others beside the commands that need them.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    Final,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+)
 
 import typer
 
 from seqgate.gateway.admin.client import Client, ask
 from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.printing import print_blocks, print_json
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from seqgate.gateway.admin.request import ControlError, NotRunning, Request
 from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.tables import Block
 from seqgate.gateway.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
@@ -89,7 +111,94 @@ CommandConfig = Annotated[
         show_default=False,
     ),
 ]
+AS_JSON: Final = "as_json"
 A = TypeVar("A")
+C = TypeVar("C")
+P = ParamSpec("P")
+Opened: TypeAlias = AbstractContextManager[C]
+"""What a command asks, which the command has to open."""
+OpenedCluster: TypeAlias = "Opened[Cluster]"
+
+
+class Output(NamedTuple):
+    """The output of a command, and its exit code.
+
+    `document` is what `--json` prints, `text` the tables and sentences otherwise. Each of `refusals` is printed on
+    stderr after either of them; with any, the command exits with 1.
+    """
+
+    document: Any
+    text: Iterable[Block] = ()
+    code: int = 0
+    refusals: Sequence[str] = ()
+
+
+def asks(
+    reach: Callable[..., C], *, first: bool = False
+) -> Callable[[Callable[Concatenate[C, P], Output | None]], Callable[..., None]]:
+    """Make a command of a function that asks what `reach` returns.
+
+    The command has the options of the function, of `reach` (before them with `first`), and `--json`. It calls the function with
+    what `reach` returns, in most cases not opened yet, so that a wrong option is reported before anybody is asked.
+    A function that prints by itself returns None, and takes `as_json` if it needs it.
+    """
+
+    def command(function: Callable[Concatenate[C, P], Output | None]) -> Callable[..., None]:
+        own, reaching_options = _parameters(function, first=1), _parameters(reach)
+        prints_itself = any(parameter.name == AS_JSON for parameter in own)
+
+        @functools.wraps(function)
+        def run(**given: Any) -> None:
+            opened = reach(**{each.name: given.pop(each.name) for each in reaching_options})
+            as_json: bool = given[AS_JSON] if prints_itself else given.pop(AS_JSON)
+            output = typing.cast("Callable[..., Output | None]", function)(opened, **given)
+            if output is not None:
+                _end(output, as_json=as_json)
+
+        parameters = [parameter for parameter in own if parameter.name != AS_JSON]
+        last = [parameter for parameter in own if parameter.name == AS_JSON] or [_JSON_PARAMETER]
+        both = [*reaching_options, *parameters] if first else [*parameters, *reaching_options]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads the options here
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in [*both, *last]]
+        )
+        run.__annotations__ = {}
+        del run.__wrapped__  # typer must not see the function's own parameters
+        return run
+
+    return command
+
+
+_JSON_PARAMETER: Final = inspect.Parameter(
+    AS_JSON, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson
+)
+
+
+def _parameters(function: Callable[..., Any], first: int = 0) -> list[inspect.Parameter]:
+    """Return the parameters of a function from number `first` on, with their types.
+
+    Neither the types before nor that of the result are evaluated; they may be imported for the type checker alone.
+    """
+    written = inspect.unwrap(function)
+    parameters = list(inspect.signature(written).parameters.values())[first:]
+
+    def typed() -> None: ...
+
+    typed.__annotations__ = {each.name: each.annotation for each in parameters}
+    types = typing.get_type_hints(typed, written.__globals__, include_extras=True)
+    return [each.replace(annotation=types[each.name]) for each in parameters]
+
+
+def _end(output: Output, *, as_json: bool) -> None:
+    """Print an output, and end the command unless all is well."""
+    if as_json:
+        print_json(output.document)
+    else:
+        print_blocks(output.text)
+    for sentence in output.refusals:
+        stop(sentence)
+    code = output.code or bool(output.refusals)
+    if code:
+        raise typer.Exit(int(code))
 
 
 def stop(sentence: str, code: int = 1) -> typer.Exit:
@@ -111,12 +220,38 @@ def asking(
     `overrides` are settings as NAME=VALUE. `asks_gateway` is as in Client.
     """
     config = _configured(config_file, data_dir, overrides)
+    with reporting_errors():
+        try:
+            yield Client(Path(config.str("log.dirs")), config, asks_gateway)
+        except NotRunning as error:
+            raise stop(f"{error}; start it, or name its data directory with --data-dir") from None
+
+
+@contextmanager
+def reporting_errors() -> Iterator[None]:
+    """End the command with the sentence of an error."""
     try:
-        yield Client(Path(config.str("log.dirs")), config, asks_gateway)
-    except NotRunning as error:
-        raise stop(f"{error}; start it, or name its data directory with --data-dir") from None
+        yield
     except ControlError as error:
         raise stop(str(error)) from None
+
+
+@contextmanager
+def gateway(data_dir: DataDir = None, config_file: ConfigFile = None) -> Iterator[Client]:
+    """Yield a client of the gateway on the data directory."""
+    with asking(config_file, data_dir) as client:
+        yield client
+
+
+@contextmanager
+def gateway_directory(data_dir: DataDir = None, config_file: ConfigFile = None) -> Iterator[Client]:
+    """Yield a client that reads the data directory, whether a gateway runs on it or not."""
+    with asking(config_file, data_dir, asks_gateway=False) as client:
+        yield client
+
+
+def nobody() -> None:
+    """Open nothing, for a command that chooses by itself whom it asks."""
 
 
 class Asker(Protocol):
@@ -133,8 +268,11 @@ class Asker(Protocol):
 
 
 @contextmanager
-def asking_either(
-    bootstrap: str | None, config_file: Path | None, data_dir: Path | None, command_config: Path | None
+def gateway_or_cluster(
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
 ) -> Iterator[Asker]:
     """Yield a client of the cluster at `bootstrap`, or else of the gateway on the data directory."""
     if bootstrap is None:
@@ -142,26 +280,26 @@ def asking_either(
         with asking(config_file, data_dir) as client:
             yield client
         return
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with cluster(bootstrap, command_config, data_dir, config_file) as reached:
         from seqgate.gateway.admin.remote.operations import RemoteClient  # noqa: PLC0415 - slow to import
 
-        yield RemoteClient(cluster)
+        yield RemoteClient(reached)
 
 
 @contextmanager
-def reaching(
-    bootstrap: str | None, config_file: Path | None, data_dir: Path | None, command_config: Path | None
+def cluster(
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
 ) -> Iterator[Cluster]:
     """Yield the cluster that the options name; an error ends the command with its sentence."""
     addresses = _addresses(bootstrap, config_file, data_dir)
     from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
 
-    try:
-        with connected(addresses, read_client_security(command_config)) as cluster:
-            yield cluster
-    except ControlError as error:
-        raise stop(str(error)) from None
+    with reporting_errors(), connected(addresses, read_client_security(command_config)) as reached:
+        yield reached
 
 
 def needs_bootstrap(command_config: Path | None) -> None:
@@ -206,6 +344,20 @@ def _configured(config_file: Path | None, data_dir: Path | None, overrides: Sequ
         return load_config(config_file, os.environ, (*directory, *overrides))
     except ConfigError as error:
         raise stop(str(error)) from None
+
+
+@typing.overload
+def parsed(parse: Callable[[str], A], text: str, option: str = "") -> A: ...
+@typing.overload
+def parsed(parse: Callable[[str], A], text: str | None, option: str = "") -> A | None: ...
+def parsed(parse: Callable[[str], A], text: str | None, option: str = "") -> A | None:
+    """Return what `parse` makes of the text of an option, None without one; a wrong text, for which it raises
+    ValueError, ends the command with a usage error.
+    """
+    try:
+        return None if text is None else parse(text)
+    except ValueError as error:
+        raise stop(f"{option}: {error}" if option else str(error), code=2) from None
 
 
 def name_values(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -15,8 +15,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from seqgate.gateway.admin.printing import Column, counted, print_lines, print_table
-from seqgate.gateway.admin.printing import shown as printing_shown
+from seqgate.gateway.admin.printing import print_lines, print_table
+from seqgate.gateway.admin.tables import Column, counted
+from seqgate.gateway.admin.tables import shown as printing_shown
 from seqgate.gateway.certify.run import (
     BURSTS,
     Application,

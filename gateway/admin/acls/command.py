@@ -13,17 +13,10 @@ import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import (
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    is_confirmed,
-    reaching,
-    stop,
-)
-from seqgate.gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.options import OpenedCluster, Output, asks, is_confirmed, parsed, stop
+from seqgate.gateway.admin.options import cluster as any_cluster
+from seqgate.gateway.admin.printing import print_blocks, print_lines
+from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
     EVERYBODY,
@@ -166,7 +159,9 @@ ForPrincipal = Annotated[
 
 
 @app.command("list")
+@asks(any_cluster)
 def list_acls(
+    opened: OpenedCluster,
     principal: ForPrincipal = None,
     topics: Topics = None,
     groups: Groups = None,
@@ -175,12 +170,7 @@ def list_acls(
     tokens: Tokens = None,
     users: Users = None,
     pattern: FoundPattern = "any",
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """List entries: of resources, of a principal, or all.
 
     \b
@@ -190,18 +180,18 @@ def list_acls(
       seqgate acls list --principal User:alice
     """  # noqa: D301 - \b keeps the lines of the list apart
     resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
-    with reaching(bootstrap, config_file, data_dir, command_config) as reached:
+    with opened as reached:
         from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
 
         found = remote.find(reached, filters(resources, PatternType[pattern.upper()], principal))
-    if as_json:
-        print_json({"acls": [row_of(entry) for entry in found]})
-    else:
-        _print(found)
+    rows = [row_of(entry) for entry in found]
+    return Output({"acls": rows}, [_found(rows)])
 
 
 @app.command("add")
+@asks(any_cluster)
 def add(
+    opened: OpenedCluster,
     allowed: Allowed = None,
     denied: Denied = None,
     operations: Operations = None,
@@ -217,12 +207,7 @@ def add(
     pattern: Pattern = "literal",
     allowed_hosts: AllowedHosts = None,
     denied_hosts: DeniedHosts = None,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Add entries: for each principal, resource and operation. They count at once, on open connections too.
 
     \b
@@ -235,22 +220,22 @@ def add(
     holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
     actions = Actions(operations or (), producer, consumer, idempotent)
     wanted = _entries(resources, pattern, holders, actions)
-    with reaching(bootstrap, config_file, data_dir, command_config) as reached:
+    with opened as reached:
         from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
 
         errors = remote.create(reached, wanted)
-    if as_json:
-        outcomes = zip(wanted, errors, strict=True)
-        print_json({"acls": [AclOutcome(row_of(entry), error) for entry, error in outcomes]})
-    else:
-        for entry, error in zip(wanted, errors, strict=True):
-            print_lines(f"{shown(str(entry))}: {'added' if error is None else shown(error)}")
-    if any(error is not None for error in errors):
-        raise typer.Exit(1)
+    outcomes = list(zip(wanted, errors, strict=True))
+    return Output(
+        {"acls": [AclOutcome(row_of(entry), error) for entry, error in outcomes]},
+        [f"{shown(str(entry))}: {'added' if error is None else shown(error)}" for entry, error in outcomes],
+        code=1 if any(error is not None for error in errors) else 0,
+    )
 
 
 @app.command("remove")
+@asks(any_cluster)
 def remove(
+    opened: OpenedCluster,
     allowed: Allowed = None,
     denied: Denied = None,
     operations: Operations = None,
@@ -268,12 +253,7 @@ def remove(
     allowed_hosts: AllowedHosts = None,
     denied_hosts: DeniedHosts = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Remove the entries that `add` makes of the same options, or else all entries of resources or of a principal.
 
     \b
@@ -293,29 +273,24 @@ def remove(
         wanted = filters(resources, PatternType[pattern.upper()], principal)
     else:
         raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
-    with reaching(bootstrap, config_file, data_dir, command_config) as reached:
+    with opened as reached:
         from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
 
         if not yes:
             found = remote.find(reached, wanted)
-            _print(found)
+            print_blocks([_found([row_of(entry) for entry in found])])
             if found and not is_confirmed(f"Remove {counted(len(found), 'entry', 'entries')}?"):
                 print_lines("Nothing is removed. --yes removes without asking.")
                 raise typer.Exit(1)
         removed = remote.delete(reached, wanted)
-    if as_json:
-        print_json({"acls": [row_of(entry) for entry in removed]})
-    else:
-        print_lines(f"{counted(len(removed), 'entry', 'entries')} removed.")
+    text = f"{counted(len(removed), 'entry', 'entries')} removed."
+    return Output({"acls": [row_of(entry) for entry in removed]}, [text])
 
 
 def _entries(
     resources: Sequence[Resource], pattern: str, holders: Holders, actions: Actions
 ) -> list[AclEntry]:
-    try:
-        return entries(resources, PatternType[pattern.upper()], holders, actions)
-    except WrongOptions as error:
-        raise stop(str(error), code=2) from None
+    return parsed(lambda text: entries(resources, PatternType[text.upper()], holders, actions), pattern)
 
 
 def _resources(
@@ -338,26 +313,8 @@ def _resources(
     return [(kind, name) for kind, names in named.items() for name in names or ()]
 
 
-def _print(found: Sequence[AclEntry]) -> None:
-    if not found:
-        print_lines("There are no such entries.")
-        return
-    headings = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
-    print_table(
-        [Column(heading) for heading in headings],
-        [
-            (
-                entry.resource_type.name.lower().replace("_", " "),
-                shown(entry.name),
-                entry.pattern_type.name.lower(),
-                shown(entry.principal),
-                shown(entry.host),
-                entry.operation.name,
-                entry.permission.name.lower(),
-            )
-            for entry in found
-        ],
-    )
+def _found(rows: Sequence[AclRow]) -> Block:
+    return table(AclRow, rows) if rows else "There are no such entries."
 
 
 Resource = tuple[ResourceType, str]
@@ -507,16 +464,21 @@ def filter_of(entry: AclEntry) -> AclFilter:
 # The JSON output of `seqgate acls … --json`, in Kafka's words.
 
 
+def _word(name: str) -> str:
+    """Return a name of Kafka's for people."""
+    return name.lower().replace("_", " ")
+
+
 class AclRow(msgspec.Struct, frozen=True):
     """One access control entry."""
 
-    resource_type: str
-    resource_name: str
-    pattern_type: str
-    principal: str
-    host: str
-    operation: str
-    permission: str
+    resource_type: Annotated[str, Column("resource", _word)]
+    resource_name: Annotated[str, Column("name")]
+    pattern_type: Annotated[str, Column("pattern", _word)]
+    principal: Annotated[str, Column("principal")]
+    host: Annotated[str, Column("host")]
+    operation: Annotated[str, Column("operation")]
+    permission: Annotated[str, Column("permission", _word)]
 
 
 class AclOutcome(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -13,29 +14,20 @@ from seqgate.gateway.admin.backlog.messages import (
     BacklogRequest,
     PartitionBacklog,
 )
+from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking
-from seqgate.gateway.admin.printing import (
-    Column,
-    count,
-    counted,
-    duration,
-    print_json,
-    print_lines,
-    print_table,
-    shown,
-)
+from seqgate.gateway.admin.options import Opened, Output, asks, gateway
+from seqgate.gateway.admin.tables import NONE, Block, Column, Table, count, counted, duration, number, shown
 
 NO_LIMIT: Final = -1
 ELSEWHERE: Final = "elsewhere"
 
 
+@asks(gateway)
 def backlog(
+    opened: Opened[Client],
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default=False)],
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show each group's unread backlog in a topic, and the effect of quotas.
 
     \b
@@ -49,20 +41,34 @@ def backlog(
 
     docs/backlog.md describes quotas and TTL.
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking(config_file, data_dir) as client:
+    with opened as client:
         pages = client.ask_all(BacklogRequest(topic))
     rows = [row for page in pages for row in page.partitions]
-    if as_json:
-        print_json(msgspec.structs.replace(pages[-1], partitions=rows))
-        return
-    _print_settings(pages[-1])
-    _print_rows(rows)
-    if pages[-1].waiting_requests:
-        waiting = counted(pages[-1].waiting_requests, "request")
-        print_lines(f"{waiting} to all topics wait ({pages[-1].waiting_bytes:,} bytes).")
+    page = msgspec.structs.replace(pages[-1], partitions=rows)
+    return Output(page, _text(page))
 
 
-def _print_settings(page: BacklogPage) -> None:
+COLUMNS: Final = (
+    Column("parti-\ntion", number),
+    Column("group"),
+    Column("offset", number),
+    Column("unread", count),
+    Column("age", duration),
+    Column("skipped", count),
+    Column("producers"),
+)
+
+
+def _text(page: BacklogPage) -> Iterator[Block]:
+    yield f"Topic {shown(page.topic)}: {', '.join(_limits(page)) or 'no quota, no TTL'}."
+    yield ""
+    yield Table(COLUMNS, [cells for row in page.partitions for cells in _cells(row)])
+    if page.waiting_requests:
+        waiting = counted(page.waiting_requests, "request")
+        yield f"{waiting} to all topics wait ({page.waiting_bytes:,} bytes)."
+
+
+def _limits(page: BacklogPage) -> list[str]:
     limits = []
     if page.quota_bytes > NO_LIMIT:
         limits.append(f"backlog.quota.bytes {page.quota_bytes:,}")
@@ -72,25 +78,16 @@ def _print_settings(page: BacklogPage) -> None:
         limits.append(f"backlog.quota.policy {page.policy}")
     if page.ttl_ms > NO_LIMIT:
         limits.append(f"message.ttl.ms {page.ttl_ms:,} ({duration(page.ttl_ms)})")
-    print_lines(f"Topic {shown(page.topic)}: {', '.join(limits) or 'no quota, no TTL'}.", "")
+    return limits
 
 
-def _print_rows(rows: list[PartitionBacklog]) -> None:
-    headings = ("parti-\ntion", "group", "offset", "unread", "age", "skipped", "producers")
-    numbers = {"parti-\ntion", "offset", "unread", "age", "skipped"}
-    print_table(
-        [Column(heading, number=heading in numbers) for heading in headings],
-        [cells for row in rows for cells in _cells(row)],
-    )
-
-
-def _cells(row: PartitionBacklog) -> list[tuple[str, ...]]:
+def _cells(row: PartitionBacklog) -> list[Sequence[str]]:
     refused = f", {row.refused:,} refused" if row.refused else ""
     producers = row.verdict + (f" ({row.exceeded})" if row.exceeded else "") + refused
     if row.verdict == ELSEWHERE:
-        return [(str(row.partition), "another gateway leads it", "-", "-", "-", "-", "-")]
+        return [(str(row.partition), "another gateway leads it", *[NONE] * 5)]
     if not row.readers:
-        return [(str(row.partition), "nobody reads it", "-", "-", "-", "-", producers)]
+        return [(str(row.partition), "nobody reads it", *[NONE] * 4, producers)]
     return [
         (str(row.partition), *_reader_cells(row, reader), producers if number == 0 else "")
         for number, reader in enumerate(sorted(row.readers, key=lambda reader: reader.offset))
@@ -99,6 +96,6 @@ def _cells(row: PartitionBacklog) -> list[tuple[str, ...]]:
 
 def _reader_cells(row: PartitionBacklog, reader: BacklogReader) -> tuple[str, ...]:
     is_slowest = reader.group == row.slowest
-    age = "-" if row.age_ms is None or not is_slowest else duration(row.age_ms)
+    age = NONE if row.age_ms is None or not is_slowest else duration(row.age_ms)
     name = shown(reader.group) + ("*" if is_slowest else "") + (" (share)" if reader.is_share else "")
     return name, str(reader.offset), count(reader.backlog_bytes), age, count(sum(reader.skipped.values()))

@@ -11,19 +11,10 @@ from typing import Annotated, Final
 
 import typer
 
-from seqgate.gateway.admin.backup.messages import BackupRow, Restored, StageBackupRequest, Verified
-from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
-from seqgate.gateway.admin.printing import (
-    Column,
-    count,
-    counted,
-    moment,
-    print_json,
-    print_lines,
-    print_table,
-    shown,
-)
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.backup.messages import BackupRow, DamagedFile, StageBackupRequest
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.options import Opened, Output, asks, gateway, parsed, reporting_errors
+from seqgate.gateway.admin.tables import counted, moment, shown, size_in_words, table
 from seqgate.gateway.backup.pace import Pace
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -55,7 +46,9 @@ Rate = Annotated[
 
 
 @app.command("create")
+@asks(gateway)
 def create(
+    opened: Opened[Client],
     directory: Target,
     rate: Rate = None,
     full: Annotated[
@@ -71,10 +64,7 @@ def create(
             show_default=False,
         ),
     ] = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Make a backup in DIRECTORY, while the gateway runs or while it is stopped.
 
     The gateway gives its files second names in .backup of the data directory, as they are at one moment, and
@@ -87,62 +77,63 @@ def create(
 
     Exits with 1 when no backup was made.
     """
-    bytes_per_s = _rate(rate)
-    with asking(config_file, data_dir) as client, _progress() as report:
+    bytes_per_s = parsed(size_bytes, rate, "--rate")
+    with opened as client, _progress() as report:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         pace = Pace(bytes_per_s, lambda done: report(f"{size_in_words(done)} copied"))
         created = work.create(client.data_dir, StageBackupRequest(), directory, pace, is_full=full, keep=keep)
-    if as_json:
-        print_json(created)
-        return
     row = created.backup
     shared = row.size_bytes - row.copied_bytes
-    print_lines(
+    done = (
         f"{shown(row.path)}: {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}; "
-        f"{size_in_words(row.copied_bytes)} copied, {size_in_words(shared)} shared with the backup before.",
-        *(f"{name} was removed." for name in created.removed),
+        f"{size_in_words(row.copied_bytes)} copied, {size_in_words(shared)} shared with the backup before."
     )
+    return Output(created, [done, *(f"{name} was removed." for name in created.removed)])
 
 
 @app.command("list")
-def list_backups(directory: Target, as_json: AsJson = False) -> None:
+@asks(reporting_errors)
+def list_backups(opened: Opened[None], directory: Target) -> Output:
     """List the backups in DIRECTORY, the oldest first, with those that were never finished.
 
     Reads the manifests only: `seqgate backup verify` reads everything.
     """
-    with _reporting_errors():
+    with opened:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         rows = work.list_backups(directory)
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        print_lines(f"{directory} has no backups.")
-    else:
-        _print_backups(rows)
+    if not rows:
+        return Output(rows, [f"{directory} has no backups."])
+    complaints = [row.complaint for row in rows if row.complaint is not None]
+    columns = "path taken_ms partitions files size_bytes copied_bytes note"
+    return Output(rows, [table(BackupRow, rows, columns), *complaints])
 
 
 @app.command("verify")
-def verify(backup: Backup, rate: Rate = None, as_json: AsJson = False) -> None:
+@asks(reporting_errors)
+def verify(opened: Opened[None], backup: Backup, rate: Rate = None) -> Output:
     """Read a backup whole, and compare every file with the checksum that it had when it was copied.
 
     Exits with 1 when a file is missing or damaged, or when the backup was never finished.
     """
-    bytes_per_s = _rate(rate)
-    with _reporting_errors(), _progress() as report:
+    bytes_per_s = parsed(size_bytes, rate, "--rate")
+    with opened, _progress() as report:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         verified = work.verify(backup, _paces(bytes_per_s, report, "verified"))
-    if as_json:
-        print_json(verified)
-    else:
-        _print_verified(verified)
-    raise typer.Exit(1 if verified.damaged else 0)
+    row, damaged = verified.backup, verified.damaged
+    if not damaged:
+        sound = f"{counted(row.files, 'file')}, {size_in_words(row.size_bytes)}"
+        return Output(verified, [f"{shown(row.path)} is sound: {sound}."])
+    sentence = f"can't be restored: {counted(len(damaged), 'file')} damaged or missing. Use another backup."
+    return Output(verified, [table(DamagedFile, damaged), f"{shown(row.path)} {sentence}"], code=1)
 
 
 @app.command("restore")
+@asks(reporting_errors)
 def restore(
+    opened: Opened[None],
     backup: Backup,
     data_dir: Annotated[
         Path,
@@ -154,8 +145,7 @@ def restore(
         ),
     ],
     rate: Rate = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Copy a backup into a new data directory, on which a gateway can start.
 
     Every file is compared with its checksum; a damaged backup restores nothing. The next producer id is moved
@@ -164,30 +154,25 @@ def restore(
 
     Exits with 1 when nothing was restored.
     """
-    bytes_per_s = _rate(rate)
-    with _reporting_errors(), _progress() as report:
+    bytes_per_s = parsed(size_bytes, rate, "--rate")
+    with opened, _progress() as report:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         restored = work.restore(backup, data_dir, _paces(bytes_per_s, report, "restored"))
-    if as_json:
-        print_json(restored)
-    else:
-        _print_restored(restored)
-
-
-def _rate(text: str | None) -> int | None:
-    try:
-        return None if text is None else size_bytes(text)
-    except ValueError as error:
-        raise stop(f"--rate: {error}", code=2) from None
-
-
-@contextmanager
-def _reporting_errors() -> Iterator[None]:
-    try:
-        yield
-    except ControlError as error:
-        raise stop(str(error)) from None
+    row = restored.backup
+    ids = (
+        "Producer ids come from Redis, which must not be older than the backup."
+        if restored.next_producer_id is None
+        else f"New producers get ids from {restored.next_producer_id} on."
+    )
+    return Output(
+        restored,
+        [
+            f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}. {ids}",
+            f"Start it: seqgate serve --data-dir {restored.data_dir}",
+            "Restart all producers and consumers, and do not run the original beside it.",
+        ],
+    )
 
 
 @contextmanager
@@ -217,65 +202,7 @@ def _paces(bytes_per_s: int | None, report: Callable[[str], None], done_word: st
     return pace
 
 
-def _print_backups(rows: list[BackupRow]) -> None:
-    print_table(
-        [
-            Column("backup"),
-            Column("state of"),
-            Column("partitions", number=True),
-            Column("files", number=True),
-            Column("size", number=True),
-            Column("copied", number=True),
-            Column(""),
-        ],
-        [
-            (
-                shown(row.path),
-                moment(row.taken_ms),
-                count(row.partitions),
-                count(row.files),
-                size_in_words(row.size_bytes),
-                size_in_words(row.copied_bytes),
-                "" if row.complaint is None else "not usable",
-            )
-            for row in rows
-        ],
-    )
-    print_lines(*(row.complaint for row in rows if row.complaint is not None))
-
-
-def _print_verified(verified: Verified) -> None:
-    row = verified.backup
-    if not verified.damaged:
-        print_lines(
-            f"{shown(row.path)} is sound: {counted(row.files, 'file')}, {size_in_words(row.size_bytes)}."
-        )
-        return
-    print_table(
-        [Column("file"), Column("reason")],
-        [(shown(damage.path), damage.reason) for damage in verified.damaged],
-    )
-    print_lines(
-        f"{shown(row.path)} can't be restored: {counted(len(verified.damaged), 'file')} damaged or missing. "
-        "Use another backup."
-    )
-
-
-def _print_restored(restored: Restored) -> None:
-    row = restored.backup
-    ids = (
-        "Producer ids come from Redis, which must not be older than the backup."
-        if restored.next_producer_id is None
-        else f"New producers get ids from {restored.next_producer_id} on."
-    )
-    print_lines(
-        f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}. {ids}",
-        f"Start it: seqgate serve --data-dir {restored.data_dir}",
-        "Restart all producers and consumers, and do not run the original beside it.",
-    )
-
-
-# Parses sizes that a person writes, and shows sizes to a person.
+# Parses sizes that a person writes.
 
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE: Final = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.ASCII)
@@ -289,13 +216,3 @@ def size_bytes(text: str) -> int:
     if match is None or not int(match[1]):
         raise ValueError(f"{text!r} is not a size; write bytes, or 512K, 50M or 1G")
     return int(match[1]) * _UNITS[match[2]]
-
-
-def size_in_words(count: int) -> str:
-    """Return a number of bytes in its largest unit: `512 B`, `1.5 MiB`, `20.0 GiB`."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.tables import Column, count, moment, size_in_words
 
 
 class StagedBackup(msgspec.Struct, frozen=True):
@@ -28,18 +31,23 @@ class BackupRow(msgspec.Struct, frozen=True):
     `taken_ms`.
     """
 
-    path: str
-    taken_ms: int
+    path: Annotated[str, Column("backup")]
+    taken_ms: Annotated[int, Column("state of", moment)]
     is_live: bool
     cluster_id: str
     directory_id: str
     node_id: str
     release: str
-    partitions: int
-    files: int
-    size_bytes: int
-    copied_bytes: int
+    partitions: Annotated[int, Column("partitions", count)]
+    files: Annotated[int, Column("files", count)]
+    size_bytes: Annotated[int, Column("size", size_in_words)]
+    copied_bytes: Annotated[int, Column("copied", size_in_words)]
     complaint: str | None = None
+
+    @property
+    def note(self) -> Annotated[str, Column("")]:
+        """The remark on a backup that can't be used."""
+        return "" if self.complaint is None else "not usable"
 
 
 class CreatedBackup(msgspec.Struct, frozen=True):
@@ -52,8 +60,8 @@ class CreatedBackup(msgspec.Struct, frozen=True):
 class DamagedFile(msgspec.Struct, frozen=True):
     """A file that is not as the manifest says; its path is below the data of the backup."""
 
-    path: str
-    reason: str
+    path: Annotated[str, Column("file")]
+    reason: Annotated[str, Column("reason")]
 
 
 class Verified(msgspec.Struct, frozen=True):

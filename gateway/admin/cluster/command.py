@@ -12,27 +12,21 @@ from typing import Annotated, Final
 import typer
 
 from seqgate.gateway.admin.cluster.messages import ClusterState, DamagedObject, Verification
-from seqgate.gateway.admin.gateways.command import drain, gateways, move, print_gateways
+from seqgate.gateway.admin.gateways.command import drain, gateways, gateways_text, move
 from seqgate.gateway.admin.gateways.messages import GatewaysRequest
 from seqgate.gateway.admin.options import (
-    AsJson,
     CommandConfig,
     ConfigFile,
+    Opened,
     OtherCluster,
+    Output,
     asking,
+    asks,
+    cluster,
     needs_bootstrap,
-    reaching,
+    nobody,
 )
-from seqgate.gateway.admin.printing import (
-    Column,
-    count,
-    counted,
-    moment,
-    print_json,
-    print_lines,
-    print_table,
-    shown,
-)
+from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown, table
 from seqgate.gateway.config import Config
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -66,7 +60,7 @@ Settings = Annotated[
 
 @contextmanager
 def bucket_settings(
-    address: str | None, settings: list[str] | None, config_file: ConfigFile
+    address: Address = None, settings: Settings = None, config_file: ConfigFile = None
 ) -> Iterator[Config]:
     """Yield the settings that name the bucket; an error ends the command with its sentence."""
     named = () if address is None else (f"seqgate.cluster={address}",)
@@ -80,14 +74,15 @@ app.command("drain")(drain)
 
 
 @app.command("status")
+@asks(nobody)
 def status(
+    _: None,
     address: Address = None,
     settings: Settings = None,
     bootstrap: OtherCluster = None,
     command_config: CommandConfig = None,
     config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show what the bucket holds, what its storage costs, when it was last uploaded to, whether its last
     session has ended, and its gateways.
 
@@ -99,24 +94,18 @@ def status(
     With --bootstrap, asks the gateways instead: which of them are live, and how many partitions each leads.
     """
     if bootstrap is not None:
-        with reaching(bootstrap, config_file, None, command_config) as cluster:
+        with cluster(bootstrap, command_config, None, config_file) as reached:
             from seqgate.gateway.admin.gateways import remote  # noqa: PLC0415 - slow to import
 
-            found = remote.gateways(cluster, GatewaysRequest())
-        print_json(found) if as_json else print_gateways(found)
-        return
+            found = remote.gateways(reached, GatewaysRequest())
+        return Output(found, gateways_text(found))
     needs_bootstrap(command_config)
     with bucket_settings(address, settings, config_file) as config:
         from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
         answer = bucket.read_state(config)
-    if as_json:
-        print_json(answer)
-    else:
-        print_table((Column("cluster"), Column("")), _rows(answer))
-        if answer.gateways is not None:
-            print_lines("")
-            print_gateways(answer.gateways)
+    gateways_there = [] if answer.gateways is None else ["", *gateways_text(answer.gateways)]
+    return Output(answer, [Table((Column("cluster"), Column("")), _rows(answer)), *gateways_there])
 
 
 def _rows(answer: ClusterState) -> list[tuple[str, str]]:
@@ -174,12 +163,8 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
 
 
 @app.command("verify")
-def verify(
-    address: Address = None,
-    settings: Settings = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+@asks(bucket_settings)
+def verify(opened: Opened[Config]) -> Output:
     """Read everything that a start from the bucket would read, and check every checksum.
 
     Checks the metadata and its snapshots, the manifests of all partitions, the parts and side files that they
@@ -188,46 +173,30 @@ def verify(
 
     Exits with 1 when something is damaged or missing.
     """
-    with bucket_settings(address, settings, config_file) as config:
+    with opened as config:
         from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
         found = bucket.check(config, Progress("checked").show)
-    if as_json:
-        print_json(found)
-    else:
-        _print(found)
-    raise typer.Exit(1 if found.damaged else 0)
+    return Output(found, _verification_text(found), code=1 if found.damaged else 0)
 
 
-def _without_key(damage: DamagedObject) -> str:
-    """Return what is damaged, without the key with which the sentence begins: the row has it already."""
-    return damage.reason.removeprefix(damage.key).lstrip(": ")
-
-
-def _print(found: Verification) -> None:
+def _verification_text(found: Verification) -> Iterator[Block]:
     if found.damaged:
-        print_table(
-            (Column("object"), Column("damage")),
-            [(row.key, shown(_without_key(row))) for row in found.damaged],
-        )
-    read = (
+        yield table(DamagedObject, found.damaged)
+    outcome = f"{counted(len(found.damaged), 'object')} damaged or missing" if found.damaged else "all sound"
+    yield (
         f"{counted(found.partitions, 'partition')}, {counted(found.parts, 'part')}, "
-        f"{counted(found.wal_objects, 'object')} of write-ahead logs, {count(found.size_bytes)} bytes"
-    )
-    print_lines(
-        f"{read}: {counted(len(found.damaged), 'object')} damaged or missing."
-        if found.damaged
-        else f"{read}: all sound."
+        f"{counted(found.wal_objects, 'object')} of write-ahead logs, {count(found.size_bytes)} bytes: {outcome}."
     )
     if found.unnamed:
-        print_lines(
-            f"{counted(found.unnamed, 'object')} that no manifest names; a running gateway deletes them "
-            "later."
-        )
+        unnamed = counted(found.unnamed, "object")
+        yield f"{unnamed} that no manifest names; a running gateway deletes them later."
 
 
 @app.command("import")
+@asks(bucket_settings)
 def import_directory(
+    opened: Opened[Config],
     data_dir: Annotated[
         Path,
         typer.Argument(
@@ -238,11 +207,7 @@ def import_directory(
             show_default=False,
         ),
     ],
-    address: Address = None,
-    settings: Settings = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Copy the data directory of a stopped gateway into an empty bucket, and check the copy byte by byte.
 
     Afterwards `seqgate serve --cluster ADDRESS` with a new data directory has all topics, records, groups,
@@ -250,20 +215,17 @@ def import_directory(
     its new records would not be in the bucket. An import that ended early is resumed by the same command;
     until it is finished, no gateway starts from the bucket.
     """
-    with bucket_settings(address, settings, config_file) as config:
+    with opened as config:
         from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
         done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, Progress("sent").show)
-    if as_json:
-        print_json(done)
-        return
-    print_lines(
-        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
-        "bytes of records are in "
-        f"{done.address}, and were read back. The requests cost ${done.us_dollars:,.4f} by Amazon's list for "
-        "S3.",
-        f"Start the gateway: seqgate serve --cluster {done.address} --data-dir NEW_DIRECTORY",
+    copied = (
+        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} bytes of "
+        f"records are in {done.address}, and were read back. The requests cost ${done.us_dollars:,.4f} by "
+        "Amazon's list for S3."
     )
+    following = f"Start the gateway: seqgate serve --cluster {done.address} --data-dir NEW_DIRECTORY"
+    return Output(done, [copied, following])
 
 
 class Progress:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from seqgate.gateway.admin.gateways.messages import Gateways
+from seqgate.gateway.admin.tables import Column
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -75,8 +78,13 @@ class ClusterState(msgspec.Struct, frozen=True):
 class DamagedObject(msgspec.Struct, frozen=True):
     """An object that is missing or damaged."""
 
-    key: str
+    key: Annotated[str, Column("object")]
     reason: str
+
+    @property
+    def damage(self) -> Annotated[str, Column("damage")]:
+        """What is damaged, without the key with which the reason begins."""
+        return self.reason.removeprefix(self.key).lstrip(": ")
 
 
 class Verification(msgspec.Struct, frozen=True):

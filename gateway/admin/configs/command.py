@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import configured_names
-from seqgate.gateway.admin.options import (
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    name_values,
-    reaching,
-)
-from seqgate.gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.options import OpenedCluster, Output, asks, cluster, name_values
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,7 +37,9 @@ Name = Annotated[
 
 
 @app.command("get")
+@asks(cluster)
 def get(
+    opened: OpenedCluster,
     kind: Kind,
     name: Name,
     names: Annotated[
@@ -57,12 +51,7 @@ def get(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that have their defaults.")] = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show configurations of a topic, broker or group.
 
     \b
@@ -72,20 +61,18 @@ def get(
       seqgate configs get broker 1 --all
       seqgate configs get broker default
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
 
-        listing = remote.get(
-            cluster, remote.existing(cluster, kind, name), names or [], everything=everything
-        )
-    if as_json:
-        print_json(listing)
-    else:
-        _print(listing)
+        resource = remote.existing(reached, kind, name)
+        listing = remote.get(reached, resource, names or [], everything=everything)
+    return Output(listing, _listing_text(listing))
 
 
 @app.command("set")
+@asks(cluster)
 def set_configs(
+    opened: OpenedCluster,
     kind: Kind,
     name: Name,
     settings: Annotated[
@@ -94,12 +81,7 @@ def set_configs(
             metavar="CONFIG=VALUE", help="The configurations to set, with their values.", show_default=False
         ),
     ],
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Set configurations of a topic, broker or group: all of them, or none.
 
     \b
@@ -108,21 +90,13 @@ def set_configs(
       seqgate configs set broker 1 log.retention.ms=86400000
       seqgate configs set broker default log.retention.ms=86400000
     """  # noqa: D301 - \b keeps the lines of the list apart
-    _change(
-        kind,
-        name,
-        name_values(settings, "configs set"),
-        [],
-        bootstrap,
-        command_config,
-        data_dir,
-        config_file,
-        as_json=as_json,
-    )
+    return _change(opened, kind, name, name_values(settings, "configs set"), [])
 
 
 @app.command("unset")
+@asks(cluster)
 def unset_configs(
+    opened: OpenedCluster,
     kind: Kind,
     name: Name,
     names: Annotated[
@@ -131,67 +105,35 @@ def unset_configs(
             metavar="CONFIG", help="The configurations to set back to their defaults.", show_default=False
         ),
     ],
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Give configurations of a topic, broker or group their defaults again: all of them, or none."""
-    _change(kind, name, {}, names, bootstrap, command_config, data_dir, config_file, as_json=as_json)
+    return _change(opened, kind, name, {}, names)
 
 
 def _change(
-    kind: str,
-    name: str,
-    settings: dict[str, str],
-    unset: list[str],
-    bootstrap: str | None,
-    command_config: Path | None,
-    data_dir: DataDir,
-    config_file: ConfigFile,
-    *,
-    as_json: bool,
-) -> None:
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    opened: OpenedCluster, kind: str, name: str, settings: dict[str, str], unset: list[str]
+) -> Output:
+    with opened as reached:
         from seqgate.gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
 
-        resource = remote.existing(cluster, kind, name)
-        remote.check_known(cluster, resource, [*settings, *unset])
-        refusal = remote.change_remote(cluster, resource, settings, unset)
+        resource = remote.existing(reached, kind, name)
+        remote.check_known(reached, resource, [*settings, *unset])
+        refusal = remote.change_remote(reached, resource, settings, unset)
         if refusal is not None:
             raise ControlError(f"{kind} {name}: {refusal}")
-    if as_json:
-        print_json(ConfigChange(kind, name, settings, unset))
-        return
-    for config, value in settings.items():
-        print_lines(f"{kind} {shown(name)}: {config}={shown(value)}")
-    for config in unset:
-        print_lines(f"{kind} {shown(name)}: {config} has its default again")
+    of = f"{kind} {shown(name)}"
+    text = [f"{of}: {config}={shown(value)}" for config, value in settings.items()]
+    text += [f"{of}: {config} has its default again" for config in unset]
+    return Output(ConfigChange(kind, name, settings, unset), text)
 
 
-def _print(listing: ConfigListing) -> None:
-    if not listing.configs:
-        print_lines(f"Nothing is set on {listing.kind} {shown(listing.name)}.")
+def _listing_text(listing: ConfigListing) -> Iterator[Block]:
+    if listing.configs:
+        yield table(ConfigRow, listing.configs, "name text origin note")
     else:
-        _print_rows(listing)
+        yield f"Nothing is set on {listing.kind} {shown(listing.name)}."
     if listing.left_out:
-        print_lines(f"{counted(listing.left_out, 'configuration')} with their defaults; --all shows them.")
-
-
-def _print_rows(listing: ConfigListing) -> None:
-    print_table(
-        (Column("configuration"), Column("value"), Column("from"), Column("")),
-        [
-            (
-                row.name,
-                "(secret)" if row.is_sensitive else shown(row.value or ""),
-                row.source.removesuffix("_CONFIG").replace("_", " ").lower(),
-                "read-only" if row.is_read_only else "",
-            )
-            for row in listing.configs
-        ],
-    )
+        yield f"{counted(listing.left_out, 'configuration')} with their defaults; --all shows them."
 
 
 # The JSON output of `seqgate configs … --json`.
@@ -204,11 +146,26 @@ class ConfigRow(msgspec.Struct, frozen=True):
     `DEFAULT_CONFIG`.
     """
 
-    name: str
+    name: Annotated[str, Column("configuration")]
     value: str | None
     source: str
     is_read_only: bool
     is_sensitive: bool
+
+    @property
+    def text(self) -> Annotated[str, Column("value")]:
+        """The value for people."""
+        return "(secret)" if self.is_sensitive else self.value or ""
+
+    @property
+    def origin(self) -> Annotated[str, Column("from")]:
+        """Where the value comes from, in words."""
+        return self.source.removesuffix("_CONFIG").replace("_", " ").lower()
+
+    @property
+    def note(self) -> Annotated[str, Column("")]:
+        """The remark on a configuration that can't be set."""
+        return "read-only" if self.is_read_only else ""
 
 
 class ConfigListing(msgspec.Struct, frozen=True):

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from seqgate.gateway.admin.damage.messages import Repair
-from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking
-from seqgate.gateway.admin.printing import Column, count, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.damage.messages import DamagedRow, Repair
+from seqgate.gateway.admin.options import Opened, Output, asks, gateway_directory
+from seqgate.gateway.admin.tables import Block, counted, shown, table
 
 
+@asks(gateway_directory)
 def repair(
+    opened: Opened[Client],
     apply: Annotated[
         bool, typer.Option("--apply", help="Remove the damaged batches. Their records are then lost.")
     ] = False,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Check every stored batch of a stopped gateway; with --apply, give up those that are damaged.
 
     A gateway never deletes a damaged batch that was durable once: it keeps the bytes, and its consumers,
@@ -30,55 +31,31 @@ def repair(
 
     Exits with 1 when something is damaged and was not given up.
     """
-    with asking(config_file, data_dir, asks_gateway=False) as client:
+    with opened as client:
         from seqgate.gateway.admin.damage import stopped  # noqa: PLC0415 - slow to import
 
         found = stopped.repair(
             client.data_dir, client.config, apply=apply, now_ms=time.time_ns() // 1_000_000
         )
-    if as_json:
-        print_json(found)
-    else:
-        _print(found)
-    raise typer.Exit(1 if found.damaged and not found.given_up else 0)
+    return Output(found, _text(found), code=1 if found.damaged and not found.given_up else 0)
 
 
-def _print(found: Repair) -> None:
+def _text(found: Repair) -> Iterator[Block]:
     if not found.damaged:
-        print_lines("No stored batch is damaged.")
+        yield "No stored batch is damaged."
         return
-    print_table(
-        [
-            Column("partition"),
-            Column("offsets"),
-            Column("file"),
-            Column("position", number=True),
-            Column("bytes", number=True),
-            Column("reason"),
-        ],
-        [
-            (
-                shown(f"{row.topic}-{row.partition}"),
-                f"{row.first_offset} to {row.end_offset - 1}",
-                shown(row.file),
-                count(row.position),
-                count(row.size_bytes),
-                row.reason,
+    yield table(DamagedRow, found.damaged, "place range file position size_bytes reason")
+    for row in found.damaged:
+        if row.undecided_from is not None:
+            yield (
+                f"{shown(row.place)}: transactions from offset {row.undecided_from} on may have ended in the "
+                "damaged bytes."
             )
-            for row in found.damaged
-        ],
-    )
-    undecided = [row for row in found.damaged if row.undecided_from is not None]
-    for row in undecided:
-        print_lines(
-            f"{shown(row.topic)}-{row.partition}: transactions from offset {row.undecided_from} on may have "
-            "ended in the damaged bytes."
-        )
     lost = counted(found.offsets, "offset")
     if found.given_up:
-        print_lines(f"{lost} given up: at most so many records are lost.")
+        yield f"{lost} given up: at most so many records are lost."
     else:
-        print_lines(
+        yield (
             f"--apply would give up {lost}: at most so many records. Nothing was changed. Stop the gateway "
             "first."
         )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+from seqgate.gateway.admin.tables import Column, count
 
 
 class DamagedRow(msgspec.Struct, frozen=True):
@@ -17,11 +21,21 @@ class DamagedRow(msgspec.Struct, frozen=True):
     first_offset: int
     end_offset: int
     offsets: int
-    file: str
-    position: int
-    size_bytes: int
-    reason: str
+    file: Annotated[str, Column("file")]
+    position: Annotated[int, Column("position", count)]
+    size_bytes: Annotated[int, Column("bytes", count)]
+    reason: Annotated[str, Column("reason")]
     undecided_from: int | None
+
+    @property
+    def place(self) -> Annotated[str, Column("partition")]:
+        """The partition."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def range(self) -> Annotated[str, Column("offsets")]:
+        """The offsets, both inclusive."""
+        return f"{self.first_offset} to {self.end_offset - 1}"
 
 
 class CutRow(msgspec.Struct, frozen=True):

@@ -8,30 +8,39 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
 
-from seqgate.gateway.admin.options import AsJson, stop
-from seqgate.gateway.admin.printing import Column, print_json, print_table
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.options import AsJson, Output, asks, reporting_errors
+from seqgate.gateway.admin.tables import Column, Table, number
 
 # How the commands of `seqgate faults` ask the test control.
 
-Control = Annotated[
-    str, typer.Option("--control", metavar="HOST:PORT", help="The address of the test control.")
-]
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The test control at an address."""
+
+    address: str
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the answer. Ends the command with a sentence when the test control refuses."""
+        from seqgate.gateway.admin.faults.control_client import ask  # noqa: PLC0415 - slow to import
+
+        with reporting_errors():
+            return ask(self.address, method, path, body)
 
 
-def asked(control: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """Return the answer of the test control. Ends the command with a sentence when the test control refuses."""
-    from seqgate.gateway.admin.faults.control_client import ask  # noqa: PLC0415 - slow to import
-
-    try:
-        return ask(control, method, path, body)
-    except ControlError as error:
-        raise stop(str(error)) from None
+def at_control(
+    control: Annotated[
+        str, typer.Option("--control", metavar="HOST:PORT", help="The address of the test control.")
+    ],
+) -> Control:
+    """Return the test control that the option names."""
+    return Control(control)
 
 
 # The commands of `seqgate faults` for the broker itself: its life, its clock, its producers, and what it
@@ -52,21 +61,25 @@ def add_broker_commands(app: typer.Typer) -> None:
         app.command(command.__name__.rstrip("_").replace("_", "-"))(command)
 
 
-def reset(control: Control, as_json: AsJson = False) -> None:
+@asks(at_control, first=True)
+def reset(control: Control) -> Output:
     """Begin anew: no topics, groups, producers, transactions or faults. The broker keeps its address."""
-    _say_broker(asked(control, "POST", "/reset"), as_json)
+    return _broker(control.ask("POST", "/reset"))
 
 
-def stop_(control: Control, as_json: AsJson = False) -> None:
+@asks(at_control, first=True)
+def stop_(control: Control) -> Output:
     """Stop the broker cleanly. The test control still answers."""
-    _say_broker(asked(control, "POST", "/stop"), as_json)
+    return _broker(control.ask("POST", "/stop"))
 
 
-def start(control: Control, as_json: AsJson = False) -> None:
+@asks(at_control, first=True)
+def start(control: Control) -> Output:
     """Start a broker that is stopped, with its data, at the same address."""
-    _say_broker(asked(control, "POST", "/start"), as_json)
+    return _broker(control.ask("POST", "/start"))
 
 
+@asks(at_control, first=True)
 def restart(
     control: Control,
     after: Annotated[
@@ -75,72 +88,61 @@ def restart(
             "--after", metavar="WAY", help="The way in which the broker ends: stop, kill or power-cut."
         ),
     ] = End.STOP,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """End the broker, and start it with its data at the same address."""
-    _say_broker(asked(control, "POST", "/restart", {"after": after.replace("-", "_")}), as_json)
+    return _broker(control.ask("POST", "/restart", {"after": after.replace("-", "_")}))
 
 
+@asks(at_control, first=True)
 def advance(
     control: Control,
     days: Annotated[float, typer.Option(metavar="N")] = 0,
     hours: Annotated[float, typer.Option(metavar="N")] = 0,
     minutes: Annotated[float, typer.Option(metavar="N")] = 0,
     seconds: Annotated[float, typer.Option(metavar="N")] = 0,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Move the broker's clock and timers forward."""
     by = {"days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
-    answer = asked(control, "POST", "/clock", by)
-    _say(answer, f"the clock is {answer['ahead_seconds']:g} s ahead", as_json)
+    answer = control.ask("POST", "/clock", by)
+    return Output(answer, [f"the clock is {answer['ahead_seconds']:g} s ahead"])
 
 
+@asks(at_control, first=True)
 def expire_producer(
-    producer_id: Annotated[int, typer.Argument(metavar="ID", min=0)],
     control: Control,
-    as_json: AsJson = False,
-) -> None:
+    producer_id: Annotated[int, typer.Argument(metavar="ID", min=0)],
+) -> Output:
     """Forget a producer in all partitions."""
-    answer = asked(control, "POST", f"/producers/{producer_id}/expire")
-    _say(answer, f"producer {producer_id} was known in {answer['partitions']} partitions", as_json)
+    answer = control.ask("POST", f"/producers/{producer_id}/expire")
+    return Output(answer, [f"producer {producer_id} was known in {answer['partitions']} partitions"])
 
 
-def fence(
-    transactional_id: Annotated[str, typer.Argument(metavar="ID")], control: Control, as_json: AsJson = False
-) -> None:
+@asks(at_control, first=True)
+def fence(control: Control, transactional_id: Annotated[str, typer.Argument(metavar="ID")]) -> Output:
     """Fence the producer of a transactional id, and abort its open transaction."""
-    answer = asked(control, "POST", f"/transactional-ids/{quote(transactional_id)}/fence")
-    _say(answer, f"the producer of {transactional_id} is fenced", as_json)
+    answer = control.ask("POST", f"/transactional-ids/{quote(transactional_id)}/fence")
+    return Output(answer, [f"the producer of {transactional_id} is fenced"])
 
 
+@asks(at_control, first=True)
 def exactly_once(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")], control: Control, as_json: AsJson = False
-) -> None:
+    control: Control,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    as_json: AsJson = False,
+) -> Output:
     """Compare a topic with the values on stdin, one a line, in the order in which they were sent. Exits with
     1 if they differ.
     """
     values = sys.stdin.read().splitlines()
-    answer = asked(control, "POST", f"/topics/{quote(topic)}/exactly-once", {"values": values})
-    if as_json:
-        print_json(answer)
-        if not answer["exactly_once"]:
-            raise typer.Exit(1)
-    elif answer["exactly_once"]:
-        print(f"topic {topic} holds each of {len(values)} values exactly once")
-    else:
-        raise stop(f"topic {topic}: {answer['complaint']}")
+    answer = control.ask("POST", f"/topics/{quote(topic)}/exactly-once", {"values": values})
+    if answer["exactly_once"]:
+        return Output(answer, [f"topic {topic} holds each of {len(values)} values exactly once"])
+    return Output(answer, code=1, refusals=() if as_json else [f"topic {topic}: {answer['complaint']}"])
 
 
-def _say_broker(broker: dict[str, Any], as_json: bool) -> None:
+def _broker(broker: dict[str, Any]) -> Output:
     state = "runs" if broker["running"] else "is stopped"
-    _say(broker, f"the broker {state} (for clients: {broker['bootstrap']})", as_json)
-
-
-def _say(answer: dict[str, Any], sentence: str, as_json: bool) -> None:
-    if as_json:
-        print_json(answer)
-    else:
-        print(sentence)
+    return Output(broker, [f"the broker {state} (for clients: {broker['bootstrap']})"])
 
 
 HELP: Final = "Order, list and end faults of a gateway that runs with --test-control, for tests."
@@ -148,9 +150,10 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()
+@asks(at_control, first=True)
 def order(
-    fault: Annotated[str, typer.Argument(metavar="FAULT", help="Such as drop_answer (docs/testing.md).")],
     control: Control,
+    fault: Annotated[str, typer.Argument(metavar="FAULT", help="Such as drop_answer (docs/testing.md).")],
     api: Annotated[
         str | None, typer.Option(metavar="NAME", help="The API of the requests, such as Produce.")
     ] = None,
@@ -183,8 +186,7 @@ def order(
         list[str] | None,
         typer.Option("--kind", metavar="NAME", help="A kind of fault that script chooses; may be repeated."),
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Order a fault; print its number."""
     said = {
         "fault": fault,
@@ -203,55 +205,44 @@ def order(
         "kinds": kinds or None,
     }
     body = {name: value for name, value in said.items() if value is not None}
-    _print([asked(control, "POST", "/faults", body)], as_json)
+    return _faults([control.ask("POST", "/faults", body)])
 
 
 @app.command("list")
-def list_(control: Control, as_json: AsJson = False) -> None:
+@asks(at_control, first=True)
+def list_(control: Control) -> Output:
     """List the faults, and how often each has struck."""
-    _print(asked(control, "GET", "/faults"), as_json)
+    return _faults(control.ask("GET", "/faults"))
 
 
 @app.command()
+@asks(at_control, first=True)
 def end(
     control: Control,
     number: Annotated[
         int | None,
         typer.Argument(metavar="ID", help="The number of the fault. [default: all]", show_default=False),
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """End a fault, or all, and repair what it broke; list the faults as they were at the end."""
     if number is None:
-        _print(asked(control, "DELETE", "/faults"), as_json)
-    else:
-        _print([asked(control, "DELETE", f"/faults/{number}")], as_json)
+        return _faults(control.ask("DELETE", "/faults"))
+    return _faults([control.ask("DELETE", f"/faults/{number}")])
 
 
 add_broker_commands(app)
 
 
-def _print(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-        return
-    columns = [
-        Column("id", number=True),
+def _faults(rows: Sequence[dict[str, Any]]) -> Output:
+    columns = (
+        Column("id", number),
         Column("fault"),
-        Column("seen", number=True),
-        Column("struck", number=True),
+        Column("seen", number),
+        Column("struck", number),
         Column("ended"),
-    ]
-    print_table(
-        columns,
-        [
-            [
-                str(row["id"]),
-                row["text"],
-                str(row["seen"]),
-                str(row["struck"]),
-                "yes" if row["ended"] else "no",
-            ]
-            for row in rows
-        ],
     )
+    cells = [
+        [str(row["id"]), row["text"], str(row["seen"]), str(row["struck"]), "yes" if row["ended"] else "no"]
+        for row in rows
+    ]
+    return Output(rows, [Table(columns, cells)])

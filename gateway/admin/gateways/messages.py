@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.tables import UNKNOWN, Column, count, number
 
 
 class GatewayRow(msgspec.Struct, frozen=True):
@@ -13,13 +16,13 @@ class GatewayRow(msgspec.Struct, frozen=True):
     `leaders` are the partitions that it leads, `preferred` those that prefer it as the leader.
     """
 
-    node_id: int
-    address: str
-    rack: str | None
-    state: str
-    session: int | None
-    leaders: int
-    preferred: int
+    node_id: Annotated[int, Column("node", number)]
+    address: Annotated[str, Column("address")]
+    rack: Annotated[str | None, Column("rack", none="")]
+    state: Annotated[str, Column("state")]
+    session: Annotated[int | None, Column("session", number, UNKNOWN)]
+    leaders: Annotated[int, Column("leads", count)]
+    preferred: Annotated[int, Column("preferred by", count)]
 
 
 class Gateways(msgspec.Struct, frozen=True):

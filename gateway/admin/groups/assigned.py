@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from seqgate.gateway.admin.printing import shown
+from seqgate.gateway.admin.tables import shown
 
 NONE: Final = "-"
 

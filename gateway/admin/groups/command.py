@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import group_names, topic_names
-from seqgate.gateway.admin.groups.assigned import NONE, assigned, ranges
+from seqgate.gateway.admin.groups.assigned import ranges
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -19,34 +19,17 @@ from seqgate.gateway.admin.groups.messages import (
     GroupPartition,
     GroupRow,
     ListGroupsRequest,
+    OffsetChange,
     OffsetReset,
     ResetOffsetsRequest,
     ResetTarget,
-    StreamsMember,
     TopicSelection,
+    protocol_text,
 )
-from seqgate.gateway.admin.options import (
-    AsJson,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    OtherCluster,
-    asking_either,
-    stop,
-)
-from seqgate.gateway.admin.printing import (
-    Column,
-    count,
-    counted,
-    duration,
-    moment,
-    print_json,
-    print_lines,
-    print_table,
-    shown,
-)
+from seqgate.gateway.admin.options import Asker, Opened, Output, asks, gateway_or_cluster, stop
+from seqgate.gateway.admin.tables import NONE, Block, counted, moment, shown, table
 from seqgate.gateway.admin.times import timestamp_ms
-from seqgate.gateway.admin.transactions.command import print_pending_of_group
+from seqgate.gateway.admin.transactions.command import pending_of_group
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -73,19 +56,16 @@ Execute = Annotated[
 
 
 @app.command("list")
+@asks(gateway_or_cluster)
 def list_groups(
+    opened: Opened[Asker],
     states: Annotated[
         list[str] | None,
         typer.Option(
             "--state", metavar="STATE", help="Only groups in this state; may be repeated.", show_default="all"
         ),
     ] = None,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """List the consumer groups, share groups and streams groups.
 
     \b
@@ -104,25 +84,19 @@ def list_groups(
       NotReady              topics of the application are missing, or have a wrong number of partitions (group.protocol=streams)
       Stable                its members read
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         pages = client.ask_all(ListGroupsRequest(states or []))
     rows = [row for page in pages for row in page.groups]
     offline = pages[-1].offline_partitions
-    if as_json:
-        print_json({"groups": rows, "offline_partitions": offline})
-    else:
-        print_groups(rows, offline)
+    return Output({"groups": rows, "offline_partitions": offline}, _listing_text(rows, offline))
 
 
 @app.command("describe")
+@asks(gateway_or_cluster)
 def describe(
+    opened: Opened[Asker],
     group: Group,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show a group's members and how far the group has read.
 
     \b
@@ -158,18 +132,17 @@ def describe(
       standby           tasks whose state it follows, ready to take them over
       warm-up           tasks whose state it follows until they move to it
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         pages = client.ask_all(DescribeGroupRequest(group))
     partitions = [row for page in pages for row in page.partitions]
     description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
-    if as_json:
-        print_json(description)
-    else:
-        print_description(description)
+    return Output(description, description_text(description))
 
 
 @app.command("reset")
+@asks(gateway_or_cluster)
 def reset(
+    opened: Opened[Asker],
     group: Group,
     topics: Annotated[
         list[str] | None,
@@ -213,12 +186,7 @@ def reset(
         int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", show_default=False)
     ] = None,
     execute: Execute = False,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Reset a group's offsets.
 
     Dry run by default: shows the new offset of each partition. --execute commits all of them, or none. The group must
@@ -242,18 +210,15 @@ def reset(
         selections = None if topics is None else topic_selections(topics)
     except ValueError as error:
         raise stop(str(error), code=2) from None
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         done = client.ask(ResetOffsetsRequest(group, target, value, selections, execute))
-    if as_json:
-        print_json(done)
-        return
-    if target == "timestamp":
-        print_lines(f"To the first record not older than {moment(value)} (local time).", "")
-    print_reset(done)
+    return Output(done, _reset_text(done, value if target == "timestamp" else None))
 
 
 @app.command("delete")
+@asks(gateway_or_cluster)
 def delete(
+    opened: Opened[Asker],
     groups: Annotated[
         list[str],
         typer.Argument(
@@ -261,27 +226,17 @@ def delete(
         ),
     ],
     execute: Execute = False,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Delete groups with their offsets, or with what a share group has acknowledged.
 
     Dry run by default: shows which groups would be deleted. --execute deletes them. A group with members is
     never deleted. Consumers that return to a deleted group begin at auto.offset.reset. Exits with 1 when a
     group can't be deleted.
     """
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         done = client.ask(DeleteGroupsRequest(groups, execute))
-    if as_json:
-        print_json(done)
-    else:
-        print_deletions(done.groups, executed=execute)
-    refused = [stop(shown(entry.refusal)) for entry in done.groups if entry.refusal is not None]
-    if refused:
-        raise refused[-1]
+    refusals = [shown(entry.refusal) for entry in done.groups if entry.refusal is not None]
+    return Output(done, _deletions_text(done.groups, executed=execute), refusals=refusals)
 
 
 # Parses the options of `seqgate groups reset`. Raises ValueError with a sentence.
@@ -332,112 +287,40 @@ def _partition(text: str, number: str) -> int:
     return int(number)
 
 
-# The table of the members of a streams group.
-
-
-def print_streams_members(members: Sequence[GroupMember]) -> None:
-    """Print the members of a streams group with their tasks."""
-    columns = (
-        Column("member"),
-        Column("instance"),
-        Column("client"),
-        Column("host"),
-        Column("process"),
-        Column("epoch", number=True),
-        Column("topology\nepoch", number=True),
-        Column("active"),
-        Column("standby"),
-        Column("warm-up"),
-    )
-    rows = [(member, member.streams) for member in members if member.streams is not None]
-    print_table(columns, [_cells(member, streams) for member, streams in rows])
-    moving = [member for member, streams in rows if streams.tasks != streams.target]
-    if moving:
-        names = ", ".join(shown(member.member_id) for member in moving)
-        print_lines(f"Tasks are moving from or to {names}; --json shows the target.")
-
-
-def _cells(member: GroupMember, streams: StreamsMember) -> tuple[str, ...]:
-    return (
-        shown(member.member_id),
-        NONE if member.group_instance_id is None else shown(member.group_instance_id),
-        shown(member.client_id),
-        shown(member.client_host),
-        shown(streams.process_id),
-        str(streams.member_epoch),
-        str(streams.topology_epoch),
-        assigned(streams.tasks.active),
-        assigned(streams.tasks.standby),
-        assigned(streams.tasks.warmup),
-    )
-
-
-# The tables of `seqgate groups`. Names that clients choose are escaped for the terminal.
+# The text for people. Names that clients choose are escaped for the terminal.
 
 SHARE: Final = "share"
-LONGEST_METADATA: Final = 60
 
 
-def print_groups(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) -> None:
-    """Print a line for each group."""
-    columns = (
-        Column("group"),
-        Column("state"),
-        Column("type"),
-        Column("protocol"),
-        Column("members", number=True),
-        Column("partitions", number=True),
-        Column("lag", number=True),
-    )
-    print_table(
-        columns,
-        [
-            (
-                shown(row.group),
-                row.state,
-                row.type,
-                _protocol(row.protocol_type, row.protocol_name),
-                count(row.members),
-                count(row.committed_partitions),
-                count(row.total_lag),
-            )
-            for row in rows
-        ],
-    )
-    print_lines(f"{counted(len(rows), 'group')}.")
+def _listing_text(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) -> Iterator[Block]:
+    yield table(GroupRow, rows, "group state type protocol members committed_partitions total_lag")
+    yield f"{counted(len(rows), 'group')}."
     if offline_partitions:
-        print_lines(
-            f"Groups are missing: {ranges(offline_partitions)} of __consumer_offsets is offline (seqgate "
-            "status)."
-        )
+        missing = ranges(offline_partitions)
+        yield f"Groups are missing: {missing} of __consumer_offsets is offline (seqgate status)."
 
 
-def print_description(description: GroupDescription) -> None:
-    """Print a group: its state, its members, its partitions."""
-    protocol = _protocol(description.protocol_type, description.protocol_name)
+def description_text(description: GroupDescription) -> Iterator[Block]:
+    """Yield a group: its state, its members, its partitions."""
     members = counted(len(description.members), "member")
-    print_lines(
+    yield (
         f"Group {shown(description.group)} ({description.type}): {description.state}, {members}, "
-        f"{_epochs(description)}protocol {protocol}.",
-        "",
+        f"{_epochs(description)}protocol {protocol_text(description.protocol_type, description.protocol_name)}."
     )
-    if description.members and description.streams is not None:
-        print_streams_members(description.members)
-        print_lines("")
-    elif description.members:
-        _print_members(description.members)
-        print_lines("")
+    yield ""
+    if description.members:
+        yield from _members_text(description)
+        yield ""
     if description.type == SHARE:
-        _print_share_partitions(description)
+        yield from _share_partitions_text(description.partitions)
     else:
-        _print_partitions(description)
-        print_pending_of_group([held for row in description.partitions for held in row.pending])
+        yield from _partitions_text(description.partitions)
+        yield from pending_of_group([held for row in description.partitions for held in row.pending])
     skipped = sum(row.skipped for row in description.partitions)
     if skipped:
-        print_lines(
+        yield (
             f"{counted(skipped, 'record')} skipped unread since the gateway started, by message.ttl.ms or a "
-            "backlog quota "
-            "(seqgate backlog TOPIC)."
+            "backlog quota (seqgate backlog TOPIC)."
         )
 
 
@@ -453,175 +336,73 @@ def _epochs(description: GroupDescription) -> str:
     )
 
 
-def print_reset(done: OffsetReset) -> None:
-    """Print the new offset of each partition."""
-    print_table(
-        (
-            Column("topic"),
-            Column("parti-\ntion", number=True),
-            Column("committed", number=True),
-            Column("new\noffset", number=True),
-            Column("log\nstart", number=True),
-            Column("log\nend", number=True),
-            Column("note"),
-        ),
-        [
-            (
-                change.topic,
-                str(change.partition),
-                _known(change.committed_offset),
-                str(change.new_offset),
-                str(change.log_start_offset),
-                str(change.high_watermark),
-                change.note or "",
-            )
-            for change in done.changes
-        ],
+def _members_text(description: GroupDescription) -> Iterator[Block]:
+    members = description.members
+    if description.streams is None:
+        columns = "name group_instance_id client_id client_host session_timeout_ms assignment"
+        yield table(GroupMember, members, columns)
+        return
+    yield table(
+        GroupMember,
+        [member for member in members if member.streams is not None],
+        "member_id group_instance_id client_id client_host streams.process_id streams.member_epoch "
+        "streams.topology_epoch streams.tasks.active streams.tasks.standby streams.tasks.warmup",
     )
-    group, partitions = shown(done.group), counted(len(done.changes), "partition")
-    if done.state is None:
-        print_lines(
-            f"Group {group} did not exist." if done.executed else f"Group {group} does not exist yet."
-        )
-    if done.executed:
-        print_lines(f"The offsets of group {group} in {partitions} are committed.")
-    else:
-        print_lines(f"Nothing is changed; --execute commits these offsets in {partitions} for group {group}.")
+    moving = [
+        each for each in members if each.streams is not None and each.streams.tasks != each.streams.target
+    ]
+    if moving:
+        names = ", ".join(shown(member.member_id) for member in moving)
+        yield f"Tasks are moving from or to {names}; --json shows the target."
 
 
-def print_deletions(deletions: Sequence[GroupDeletion], *, executed: bool) -> None:
-    """Print the outcome for each group."""
-    print_table(
-        (Column("group"), Column("state"), Column("partitions", number=True), Column("")),
-        [
-            (
-                shown(entry.group),
-                entry.state or NONE,
-                count(entry.committed_partitions),
-                _outcome(entry, executed=executed),
-            )
-            for entry in deletions
-        ],
+def _partitions_text(partitions: Sequence[GroupPartition]) -> Iterator[Block]:
+    yield table(
+        GroupPartition,
+        partitions,
+        "topic partition committed_offset log_start_offset high_watermark lag age_ms metadata",
     )
-    if not executed:
-        print_lines("Nothing is deleted; --execute does it.")
-
-
-def _outcome(entry: GroupDeletion, *, executed: bool) -> str:
-    if entry.refusal is not None:
-        return "can't be deleted"
-    return "deleted" if executed else "would be deleted"
-
-
-def _print_members(members: Iterable[GroupMember]) -> None:
-    print_table(
-        (
-            Column("member"),
-            Column("instance"),
-            Column("client"),
-            Column("host"),
-            Column("session", number=True),
-            Column("assigned"),
-        ),
-        [
-            (
-                shown(member.member_id) + (" (leader)" if member.is_leader else ""),
-                NONE if member.group_instance_id is None else shown(member.group_instance_id),
-                shown(member.client_id),
-                shown(member.client_host),
-                NONE if member.session_timeout_ms is None else duration(member.session_timeout_ms),
-                assigned(member.assignment),
-            )
-            for member in members
-        ],
-    )
-
-
-def _print_partitions(description: GroupDescription) -> None:
-    columns = (
-        Column("topic"),
-        Column("parti-\ntion", number=True),
-        Column("committed", number=True),
-        Column("log\nstart", number=True),
-        Column("log\nend", number=True),
-        Column("lag", number=True),
-        Column("age", number=True),
-        Column("metadata"),
-    )
-    print_table(
-        columns,
-        [
-            (
-                shown(row.topic),
-                str(row.partition),
-                _known(row.committed_offset),
-                _known(row.log_start_offset),
-                _known(row.high_watermark),
-                NONE if row.lag is None else count(row.lag),
-                NONE if row.age_ms is None else duration(row.age_ms),
-                # confluent-kafka's Python client counts the zero at the end of a C string
-                shown((row.metadata or "").rstrip("\0"), LONGEST_METADATA),
-            )
-            for row in description.partitions
-        ],
-    )
-    lag = sum(row.lag or 0 for row in description.partitions)
-    print_lines(f"{counted(len(description.partitions), 'partition')}, {counted(lag, 'record')} to read.")
-    outside = sum(
-        row.committed_offset is not None
-        and row.log_start_offset is not None
-        and row.high_watermark is not None
-        and not row.log_start_offset <= row.committed_offset <= row.high_watermark
-        for row in description.partitions
-    )
+    lag = sum(row.lag or 0 for row in partitions)
+    yield f"{counted(len(partitions), 'partition')}, {counted(lag, 'record')} to read."
+    outside = sum(row.is_outside for row in partitions)
     if outside:
-        print_lines(
+        yield (
             f"{counted(outside, 'committed offset')} outside of the log: auto.offset.reset decides where the "
             "group continues."
         )
 
 
-def _print_share_partitions(description: GroupDescription) -> None:
-    columns = (
-        Column("topic"),
-        Column("parti-\ntion", number=True),
-        Column("start", number=True),
-        Column("given\nout to", number=True),
-        Column("log\nend", number=True),
-        Column("lag", number=True),
-        Column("acquired", number=True),
-        Column("holes", number=True),
-        Column("most\ndeliveries", number=True),
+def _share_partitions_text(partitions: Sequence[GroupPartition]) -> Iterator[Block]:
+    yield table(
+        GroupPartition,
+        partitions,
+        "topic partition delivery.start_offset delivery.end_offset high_watermark lag delivery.acquired "
+        "delivery.holes delivery.max_delivery_count",
     )
-    print_table(columns, [_share_cells(row) for row in description.partitions])
-    lag = sum(row.lag or 0 for row in description.partitions)
-    acquired = sum(row.delivery.acquired or 0 for row in description.partitions if row.delivery is not None)
-    print_lines(
-        f"{counted(len(description.partitions), 'partition')}, {counted(lag, 'record')} to acknowledge, "
+    lag = sum(row.lag or 0 for row in partitions)
+    acquired = sum(row.delivery.acquired or 0 for row in partitions if row.delivery is not None)
+    yield (
+        f"{counted(len(partitions), 'partition')}, {counted(lag, 'record')} to acknowledge, "
         f"{acquired:,} of them acquired."
     )
 
 
-def _share_cells(row: GroupPartition) -> tuple[str, ...]:
-    delivery = row.delivery
-    return (
-        shown(row.topic),
-        str(row.partition),
-        NONE if delivery is None else str(delivery.start_offset),
-        NONE if delivery is None else _known(delivery.end_offset),
-        _known(row.high_watermark),
-        NONE if row.lag is None else count(row.lag),
-        NONE if delivery is None or delivery.acquired is None else count(delivery.acquired),
-        NONE if delivery is None or delivery.holes is None else count(delivery.holes),
-        NONE
-        if delivery is None or delivery.max_delivery_count is None
-        else count(delivery.max_delivery_count),
-    )
+def _reset_text(done: OffsetReset, time_ms: int | None) -> Iterator[Block]:
+    """Yield the new offset of each partition; `time_ms` is the time to which the offsets move."""
+    if time_ms is not None:
+        yield f"To the first record not older than {moment(time_ms)} (local time)."
+        yield ""
+    yield table(OffsetChange, done.changes)
+    group, partitions = shown(done.group), counted(len(done.changes), "partition")
+    if done.state is None:
+        yield f"Group {group} did not exist." if done.executed else f"Group {group} does not exist yet."
+    if done.executed:
+        yield f"The offsets of group {group} in {partitions} are committed."
+    else:
+        yield f"Nothing is changed; --execute commits these offsets in {partitions} for group {group}."
 
 
-def _protocol(protocol_type: str, protocol_name: str | None) -> str:
-    return shown(", ".join(filter(None, (protocol_type, protocol_name)))) or NONE
-
-
-def _known(offset: int | None) -> str:
-    return NONE if offset is None else str(offset)
+def _deletions_text(deletions: Sequence[GroupDeletion], *, executed: bool) -> Iterator[Block]:
+    yield table(GroupDeletion, deletions)
+    if not executed:
+        yield "Nothing is deleted; --execute does it."

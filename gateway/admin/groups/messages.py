@@ -5,12 +5,32 @@ Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
+from seqgate.gateway.admin.groups.assigned import NONE, assigned
 from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.tables import (
+    UNKNOWN,
+    Column,
+    PartitionNumber,
+    TopicName,
+    count,
+    duration,
+    number,
+    shown,
+)
 from seqgate.gateway.admin.transactions.messages import PendingOffset
+
+LONGEST_METADATA: Final = 60
+"""Characters of the metadata of a commit that a table shows."""
+
+
+def _metadata(text: str) -> str:
+    return shown(
+        text.rstrip("\0"), LONGEST_METADATA
+    )  # confluent-kafka's Python client counts a C string's end
 
 
 class GroupRow(msgspec.Struct, frozen=True):
@@ -21,14 +41,19 @@ class GroupRow(msgspec.Struct, frozen=True):
     are not done, and `committed_partitions` counts the partitions that the group ever read.
     """
 
-    group: str
-    state: str
-    type: str
+    group: Annotated[str, Column("group")]
+    state: Annotated[str, Column("state")]
+    type: Annotated[str, Column("type")]
     protocol_type: str
     protocol_name: str | None
-    members: int | None
-    committed_partitions: int | None
-    total_lag: int | None
+    members: Annotated[int | None, Column("members", count, UNKNOWN)]
+    committed_partitions: Annotated[int | None, Column("partitions", count, UNKNOWN)]
+    total_lag: Annotated[int | None, Column("lag", count, UNKNOWN)]
+
+    @property
+    def protocol(self) -> Annotated[str, Column("protocol", str)]:
+        """The type and the name of the protocol, as text."""
+        return protocol_text(self.protocol_type, self.protocol_name)
 
 
 class GroupPage(msgspec.Struct, frozen=True):
@@ -55,12 +80,17 @@ class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
         return None if answer.complete else msgspec.structs.replace(self, after=answer.groups[-1].group)
 
 
+def protocol_text(protocol_type: str, protocol_name: str | None) -> str:
+    """Return the type and the name of a protocol as text."""
+    return shown(", ".join(filter(None, (protocol_type, protocol_name)))) or NONE
+
+
 class StreamsTasks(msgspec.Struct, frozen=True):
     """The tasks of a member of a streams group (KIP-1071), as partitions by subtopology."""
 
-    active: dict[str, list[int]]
-    standby: dict[str, list[int]]
-    warmup: dict[str, list[int]]
+    active: Annotated[dict[str, list[int]], Column("active", assigned)]
+    standby: Annotated[dict[str, list[int]], Column("standby", assigned)]
+    warmup: Annotated[dict[str, list[int]], Column("warm-up", assigned)]
 
 
 class StreamsMember(msgspec.Struct, frozen=True):
@@ -68,9 +98,9 @@ class StreamsMember(msgspec.Struct, frozen=True):
     rebalance.
     """
 
-    process_id: str
-    member_epoch: int
-    topology_epoch: int
+    process_id: Annotated[str, Column("process")]
+    member_epoch: Annotated[int, Column("epoch", number)]
+    topology_epoch: Annotated[int, Column("topology\nepoch", number)]
     tasks: StreamsTasks
     target: StreamsTasks
 
@@ -93,15 +123,20 @@ class GroupMember(msgspec.Struct, frozen=True):
     In a streams group `assignment` has the partitions that the active tasks read.
     """
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int | None
+    member_id: Annotated[str, Column("member")]
+    group_instance_id: Annotated[str | None, Column("instance")]
+    client_id: Annotated[str, Column("client")]
+    client_host: Annotated[str, Column("host")]
+    session_timeout_ms: Annotated[int | None, Column("session", duration)]
     rebalance_timeout_ms: int | None
     is_leader: bool
-    assignment: dict[str, list[int]] | None
+    assignment: Annotated[dict[str, list[int]] | None, Column("assigned", assigned, "not readable")]
     streams: StreamsMember | None = None
+
+    @property
+    def name(self) -> Annotated[str, Column("member")]:
+        """The id of the member, marked if it leads the group."""
+        return self.member_id + (" (leader)" if self.is_leader else "")
 
 
 class ShareDelivery(msgspec.Struct, frozen=True):
@@ -114,12 +149,12 @@ class ShareDelivery(msgspec.Struct, frozen=True):
     delivery count of a record. Over the Kafka protocol only `start_offset` is known.
     """
 
-    start_offset: int
-    end_offset: int | None
-    acquired: int | None
-    holes: int | None
+    start_offset: Annotated[int, Column("start", number)]
+    end_offset: Annotated[int | None, Column("given\nout to", number)]
+    acquired: Annotated[int | None, Column("acquired", count)]
+    holes: Annotated[int | None, Column("holes", count)]
     done_records: int | None
-    max_delivery_count: int | None
+    max_delivery_count: Annotated[int | None, Column("most\ndeliveries", count)]
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
@@ -133,19 +168,27 @@ class GroupPartition(msgspec.Struct, frozen=True):
     the records that message TTL or a backlog quota moved the group over unread since the gateway started.
     """
 
-    topic: str
-    partition: int
-    committed_offset: int | None
-    log_start_offset: int | None
-    high_watermark: int | None
-    lag: int | None
-    metadata: str | None
+    topic: TopicName
+    partition: PartitionNumber
+    committed_offset: Annotated[int | None, Column("committed", number)]
+    log_start_offset: Annotated[int | None, Column("log\nstart", number)]
+    high_watermark: Annotated[int | None, Column("log\nend", number)]
+    lag: Annotated[int | None, Column("lag", count)]
+    metadata: Annotated[str | None, Column("metadata", _metadata, "")]
     commit_timestamp: int | None
-    age_ms: int | None
+    age_ms: Annotated[int | None, Column("age", duration)]
     member_id: str | None
     pending: list[PendingOffset]
     delivery: ShareDelivery | None
     skipped: int = 0
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the committed offset is known to be outside of the log."""
+        committed, start, end = self.committed_offset, self.log_start_offset, self.high_watermark
+        return (
+            committed is not None and start is not None and end is not None and not start <= committed <= end
+        )
 
 
 class GroupDescription(msgspec.Struct, frozen=True):
@@ -195,13 +238,13 @@ ResetTarget: TypeAlias = Literal["earliest", "latest", "timestamp", "shift", "of
 class OffsetChange(msgspec.Struct, frozen=True):
     """The new offset of one partition; `note` says why it differs from what the operator asked for."""
 
-    topic: str
-    partition: int
-    committed_offset: int | None
-    new_offset: int
-    log_start_offset: int
-    high_watermark: int
-    note: str | None
+    topic: TopicName
+    partition: PartitionNumber
+    committed_offset: Annotated[int | None, Column("committed", number)]
+    new_offset: Annotated[int, Column("new\noffset", number)]
+    log_start_offset: Annotated[int, Column("log\nstart", number)]
+    high_watermark: Annotated[int, Column("log\nend", number)]
+    note: Annotated[str | None, Column("note", none="")]
 
 
 class OffsetReset(msgspec.Struct, frozen=True):
@@ -231,11 +274,18 @@ class GroupDeletion(msgspec.Struct, frozen=True):
     not exist.
     """
 
-    group: str
-    state: str | None
-    committed_partitions: int
+    group: Annotated[str, Column("group")]
+    state: Annotated[str | None, Column("state")]
+    committed_partitions: Annotated[int, Column("partitions", count)]
     deleted: bool
     refusal: str | None
+
+    @property
+    def outcome(self) -> Annotated[str, Column("")]:
+        """What happened to the group, or would happen."""
+        if self.refusal is not None:
+            return "can't be deleted"
+        return "deleted" if self.deleted else "would be deleted"
 
 
 class GroupDeletions(msgspec.Struct, frozen=True):

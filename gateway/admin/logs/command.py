@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 import typer
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
-from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
-from seqgate.gateway.admin.printing import moment, print_json, print_lines, shown
+from seqgate.gateway.admin.options import AsJson, Opened, Output, asks, gateway, stop
+from seqgate.gateway.admin.printing import print_lines
+from seqgate.gateway.admin.tables import moment, shown
 
 SHOWN: Final = 50
 """Lines that the command shows unless --lines says otherwise."""
 POLL_S: Final = 0.5
 
 
+@asks(gateway)
 def logs(
+    opened: Opened[Client],
     lines: Annotated[
         int, typer.Option("--lines", "-n", metavar="N", help="Show the newest N lines.", min=1)
     ] = SHOWN,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show further lines as they come, until Ctrl-C.")
     ] = False,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
     as_json: AsJson = False,
-) -> None:
+) -> Output | None:
     """Show the newest log lines of a running gateway, wherever its log goes.
 
     The gateway keeps the newest 1,000 lines in memory, and none over a restart.
     """
     if follow and as_json:
         raise stop("--json prints one document; use it without --follow", code=2)
-    with asking(config_file, data_dir) as client:
+    with opened as client:
         found = _lines(client, LogLinesRequest(limit=lines))[-lines:]
-        if as_json:
-            print_json({"lines": found})
-            return
-        _print(found)
-        if follow:
-            _follow(client, found)
+        if not follow:
+            return Output({"lines": found}, _text(found))
+        print_lines(*_text(found))
+        _follow(client, found)
+    return None
 
 
 def _follow(client: Client, found: list[LogLine]) -> None:
@@ -51,7 +52,7 @@ def _follow(client: Client, found: list[LogLine]) -> None:
     while True:
         time.sleep(POLL_S)
         newer = _lines(client, LogLinesRequest(after=after))
-        _print(newer)
+        print_lines(*_text(newer))
         after = max((line.number for line in newer), default=after)
 
 
@@ -61,8 +62,8 @@ def _lines(client: Client, request: LogLinesRequest) -> list[LogLine]:
     return sorted(found, key=lambda line: (line.time_ms, line.number))
 
 
-def _print(lines: list[LogLine]) -> None:
+def _text(lines: list[LogLine]) -> Iterator[str]:
     for line in lines:
-        print_lines(f"{moment(line.time_ms)} {line.level} {line.logger}: {shown(line.message)}")
+        yield f"{moment(line.time_ms)} {line.level} {line.logger}: {shown(line.message)}"
         if line.error is not None:
-            print_lines(*map(shown, line.error.splitlines()))  # the text of an error may come from a client
+            yield from map(shown, line.error.splitlines())  # the text of an error may come from a client

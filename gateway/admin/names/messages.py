@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.tables import NONE, Column, PartitionNumber, TopicName, duration, known
 
 Position = tuple[str, int, bytes | None]
 """Topic, partition, and the name after which a page begins there; None: the page begins with the first name.
@@ -24,17 +25,22 @@ class NameRow(msgspec.Struct, frozen=True):
     reopened; −1 where the gateway is stopped.
     """
 
-    topic: str
-    partition: int
-    name: str
+    topic: TopicName
+    partition: PartitionNumber
+    name: Annotated[str, Column("name")]
     name_base64: bytes
-    persisted_sequence: int
-    pushed_sequence: int
-    epoch: int
+    persisted_sequence: Annotated[int, Column("persisted", known)]
+    pushed_sequence: Annotated[int, Column("pushed", known)]
+    epoch: Annotated[int, Column("epoch", known)]
     last_active_ms: int
-    age_ms: int
+    age_ms: Annotated[int, Column("last\nactive", duration)]
     is_pending: bool
-    dropped_records: int
+    dropped_records: Annotated[int, Column("dropped", known)]
+
+    @property
+    def pending(self) -> Annotated[str, Column("pending")]:
+        """Whether a transaction with further records of the name is open, as a word."""
+        return "yes" if self.is_pending else NONE
 
 
 class NameCounters(msgspec.Struct, frozen=True):

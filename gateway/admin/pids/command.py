@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 import typer
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from seqgate.gateway.admin.options import ConfigFile, DataDir, Opened, Output, asking, asks
 from seqgate.gateway.admin.pids.messages import (
     REDIS,
     BlockListing,
@@ -19,18 +18,12 @@ from seqgate.gateway.admin.pids.messages import (
     FindOwnerRequest,
     ListBlocksRequest,
     MoveNextRequest,
+    OverlapRow,
+    Overlaps,
     Owner,
 )
-from seqgate.gateway.admin.printing import (
-    Column,
-    count,
-    counted,
-    moment,
-    print_json,
-    print_lines,
-    print_table,
-)
 from seqgate.gateway.admin.request import STOPPED
+from seqgate.gateway.admin.tables import Block, count, counted, table
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -66,6 +59,7 @@ ProducerId = Annotated[
     int, typer.Argument(metavar="PRODUCER_ID", help="A producer id.", min=0, show_default=False)
 ]
 
+BLOCK: Final = "first_producer_id last_producer_id owner claimed_at_ms used left state"
 _FORGOTTEN: Final = (
     (
         "The gateway is not running. How many ids of its blocks it handed out is not written down (?); the rest "
@@ -75,8 +69,21 @@ _FORGOTTEN: Final = (
 )
 
 
-@app.command("list")
-def list_blocks(
+def store(
+    data_dir: DataDir = None, redis: Redis = None, prefix: Prefix = None, config_file: ConfigFile = None
+) -> Opened[Client]:
+    """Return a client for Redis if an option names it, otherwise for the gateway on `data_dir`."""
+    settings = [] if redis is None else [f"seqgate.redis.url={redis}"]
+    if prefix is not None:
+        settings.append(f"seqgate.redis.prefix={prefix}")
+    if not settings:
+        return asking(config_file, data_dir)
+    return asking(
+        config_file, data_dir, (f"seqgate.producer.id.store={REDIS}", *settings), asks_gateway=False
+    )
+
+
+def _last_blocks(
     data_dir: DataDir = None,
     redis: Redis = None,
     prefix: Prefix = None,
@@ -87,8 +94,27 @@ def list_blocks(
             "--last", metavar="N", help="Only the last N claimed blocks.", min=1, show_default="all"
         ),
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> BlockListing:
+    """Return the last blocks, or all blocks."""
+    with store(data_dir, redis, prefix, config_file) as client:
+        position = 0
+        if last is not None:
+            _, newest = client.ask_or_read(ListBlocksRequest(limit=1))
+            position = max(0, newest.total - last)
+        gateway, pages = client.ask_or_read_all(ListBlocksRequest(position))
+    end = pages[-1]
+    return BlockListing(
+        store=end.store,
+        gateway=None if gateway == STOPPED and end.store == REDIS else gateway,
+        next_producer_id=end.next_producer_id,
+        total=end.total,
+        blocks=[block for page in pages for block in page.blocks],
+    )
+
+
+@app.command("list")
+@asks(_last_blocks)
+def list_blocks(listing: BlockListing) -> Output:
     """List the blocks of producer ids.
 
     One line per block, in the order of their claims: its range, who claimed it when, how many of its ids are handed
@@ -103,67 +129,49 @@ def list_blocks(
       claimed    claimed by another gateway of the same store, which may use it
       by hand    claimed with `seqgate pids claim`
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with _asking(config_file, data_dir, redis, prefix) as client:
-        listing = _listing(client, last)
-    if as_json:
-        print_json(listing)
-        return
-    _print_blocks(listing.blocks)
-    print_lines(*_about(listing))
+    return Output(listing, _listing_text(listing))
 
 
 @app.command("claim")
+@asks(store)
 def claim(
+    opened: Opened[Client],
     size: Annotated[int, typer.Argument(metavar="SIZE", help="Number of ids.", min=1)] = 1000,
     owner: Annotated[
         str, typer.Option("--owner", metavar="OWNER", help="Owner of the block, as the list shows it.")
     ] = "operator",
-    data_dir: DataDir = None,
-    redis: Redis = None,
-    prefix: Prefix = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Claim a block for use outside the gateways.
 
     The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't
     be taken back.
     """
-    with _asking(config_file, data_dir, redis, prefix) as client:
+    with opened as client:
         _, block = client.ask_or_read(ClaimBlockRequest(size, owner))
-    if as_json:
-        print_json(block)
-    else:
-        print_lines(f"Claimed {_range(block)} ({counted(size, 'id')}) for {owner}.")
+    return Output(block, [f"Claimed {block.range} ({counted(size, 'id')}) for {owner}."])
 
 
 @app.command("owner")
+@asks(store)
 def show_owner(
+    opened: Opened[Client],
     producer_id: ProducerId,
-    data_dir: DataDir = None,
-    redis: Redis = None,
-    prefix: Prefix = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show who owns a producer id.
 
     That is, who claimed the block of the id, and whether the id is handed out. Exits with 1 when no block
     holds the id.
     """
-    with _asking(config_file, data_dir, redis, prefix) as client:
+    with opened as client:
         _, found = client.ask_or_read(FindOwnerRequest(producer_id))
-    if as_json:
-        print_json(found)
-    else:
-        if found.block is not None:
-            _print_blocks([found.block])
-        print_lines(_about_owner(found))
-    raise typer.Exit(0 if found.block is not None else 1)
+    block = [] if found.block is None else [table(BlockRow, [found.block], BLOCK)]
+    return Output(found, [*block, _about_owner(found)], code=0 if block else 1)
 
 
 @app.command("move")
+@asks(store)
 def move_next(
+    opened: Opened[Client],
     next_producer_id: Annotated[
         int,
         typer.Argument(
@@ -173,134 +181,50 @@ def move_next(
             show_default=False,
         ),
     ],
-    data_dir: DataDir = None,
-    redis: Redis = None,
-    prefix: Prefix = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Move the next id forward.
 
     No later block begins below it. The next id never moves back. Needed when a store was lost or restored
     from a backup, and higher ids than the store knows may have been handed out. The running gateway gives up
     its lower ids at once; other gateways on the same Redis use their blocks up first.
     """
-    with _asking(config_file, data_dir, redis, prefix) as client:
+    with opened as client:
         _, moved = client.ask_or_read(MoveNextRequest(next_producer_id))
-    if as_json:
-        print_json(moved)
-    else:
-        print_lines(f"The next block begins at {moved.current} or later; before, it was {moved.previous}.")
+    text = f"The next block begins at {moved.current} or later; before, it was {moved.previous}."
+    return Output(moved, [text])
 
 
 @app.command("check")
+@asks(store)
 def check(
-    data_dir: DataDir = None,
-    redis: Redis = None,
-    prefix: Prefix = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+    opened: Opened[Client],
+) -> Output:
     """Check that no two blocks overlap.
 
     Exits with 1 when blocks overlap.
     """
-    with _asking(config_file, data_dir, redis, prefix) as client:
+    with opened as client:
         _, result = client.ask_or_read(FindOverlapsRequest())
-    if as_json:
-        print_json(result)
-    elif not result.overlaps:
-        print_lines(f"{counted(result.checked, 'block')} checked: no id is in two of them.")
-    else:
-        columns = [Column(name) for name in ("shared ids", "block", "owner", "block", "owner")]
-        print_table(
-            columns,
-            [
-                (
-                    f"{overlap.first_producer_id} to {overlap.last_producer_id}",
-                    _range(overlap.lower),
-                    overlap.lower.owner,
-                    _range(overlap.upper),
-                    overlap.upper.owner,
-                )
-                for overlap in result.overlaps
-            ],
-        )
-        print_lines(
-            f"{counted(result.checked, 'block')} checked: {counted(len(result.overlaps), 'pair')} of them "
-            "share ids.",
-            "Ids from them may be in use twice. Restore the store, or move the next id beyond all blocks.",
-        )
-    raise typer.Exit(1 if result.overlaps else 0)
+    return Output(result, _overlaps_text(result), code=1 if result.overlaps else 0)
 
 
-def _asking(
-    config_file: Path | None, data_dir: Path | None, redis: str | None, prefix: str | None
-) -> AbstractContextManager[Client]:
-    """Return a client for Redis if an option names it, otherwise for the gateway on `data_dir`."""
-    settings = [] if redis is None else [f"seqgate.redis.url={redis}"]
-    if prefix is not None:
-        settings.append(f"seqgate.redis.prefix={prefix}")
-    if not settings:
-        return asking(config_file, data_dir)
-    return asking(
-        config_file, data_dir, (f"seqgate.producer.id.store={REDIS}", *settings), asks_gateway=False
-    )
+def _overlaps_text(result: Overlaps) -> Iterator[Block]:
+    checked = f"{counted(result.checked, 'block')} checked"
+    if not result.overlaps:
+        yield f"{checked}: no id is in two of them."
+        return
+    yield table(OverlapRow, result.overlaps, "shared lower.range lower.owner upper.range upper.owner")
+    yield f"{checked}: {counted(len(result.overlaps), 'pair')} of them share ids."
+    yield "Ids from them may be in use twice. Restore the store, or move the next id beyond all blocks."
 
 
-def _listing(client: Client, last: int | None) -> BlockListing:
-    """List the last blocks, or all blocks with None. Raises ControlError."""
-    position = 0
-    if last is not None:
-        _, newest = client.ask_or_read(ListBlocksRequest(limit=1))
-        position = max(0, newest.total - last)
-    gateway, pages = client.ask_or_read_all(ListBlocksRequest(position))
-    end = pages[-1]
-    return BlockListing(
-        store=end.store,
-        gateway=None if gateway == STOPPED and end.store == REDIS else gateway,
-        next_producer_id=end.next_producer_id,
-        total=end.total,
-        blocks=[block for page in pages for block in page.blocks],
-    )
-
-
-def _print_blocks(blocks: list[BlockRow]) -> None:
-    columns = [
-        Column("first id", number=True),
-        Column("last id", number=True),
-        Column("owner"),
-        Column("claimed"),
-        Column("used", number=True),
-        Column("left", number=True),
-        Column("state"),
-    ]
-    print_table(
-        columns,
-        [
-            (
-                str(block.first_producer_id),
-                str(block.last_producer_id),
-                block.owner,
-                moment(block.claimed_at_ms),
-                count(block.used),
-                count(block.left),
-                block.state,
-            )
-            for block in blocks
-        ],
-    )
-
-
-def _about(listing: BlockListing) -> list[str]:
+def _listing_text(listing: BlockListing) -> Iterator[Block]:
+    yield table(BlockRow, listing.blocks, BLOCK)
     shown = "" if len(listing.blocks) == listing.total else f", the last {count(len(listing.blocks))} shown"
-    lines = [
-        f"{counted(listing.total, 'block')} in the {listing.store} store{shown}.",
-        f"The next one begins at {listing.next_producer_id} or later.",
-    ]
+    yield f"{counted(listing.total, 'block')} in the {listing.store} store{shown}."
+    yield f"The next one begins at {listing.next_producer_id} or later."
     if listing.gateway == STOPPED and listing.blocks:
-        lines += _FORGOTTEN
-    return lines
+        yield from _FORGOTTEN
 
 
 def _about_owner(found: Owner) -> str:
@@ -314,7 +238,3 @@ def _about_owner(found: Owner) -> str:
         None: "Whether it was handed out is not known.",
     }
     return f"{found.producer_id} belongs to {found.block.owner}. {outcome[found.handed_out]}"
-
-
-def _range(block: BlockRow) -> str:
-    return f"{block.first_producer_id} to {block.last_producer_id}"

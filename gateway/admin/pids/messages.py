@@ -5,11 +5,12 @@ Times are milliseconds since the Unix epoch; ranges of producer ids are inclusiv
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.tables import UNKNOWN, Column, count, moment, number
 
 EMBEDDED: Final = "embedded"
 """The store in the gateway's own metadata log."""
@@ -23,13 +24,18 @@ class BlockRow(msgspec.Struct, frozen=True):
     `state` is one of the words in `seqgate.gateway.admin.pids.stopped`.
     """
 
-    first_producer_id: int
-    last_producer_id: int
-    owner: str
-    claimed_at_ms: int
-    used: int | None
-    left: int | None
-    state: str
+    first_producer_id: Annotated[int, Column("first id", number)]
+    last_producer_id: Annotated[int, Column("last id", number)]
+    owner: Annotated[str, Column("owner")]
+    claimed_at_ms: Annotated[int, Column("claimed", moment)]
+    used: Annotated[int | None, Column("used", count, UNKNOWN)]
+    left: Annotated[int | None, Column("left", count, UNKNOWN)]
+    state: Annotated[str, Column("state")]
+
+    @property
+    def range(self) -> Annotated[str, Column("block")]:
+        """The ids of the block, both inclusive."""
+        return f"{self.first_producer_id} to {self.last_producer_id}"
 
 
 class BlockPage(msgspec.Struct, frozen=True):
@@ -89,6 +95,11 @@ class OverlapRow(msgspec.Struct, frozen=True):
     last_producer_id: int
     lower: BlockRow
     upper: BlockRow
+
+    @property
+    def shared(self) -> Annotated[str, Column("shared ids")]:
+        """The shared ids, both inclusive."""
+        return f"{self.first_producer_id} to {self.last_producer_id}"
 
 
 class Overlaps(msgspec.Struct, frozen=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.tables import Column, PartitionNumber, TopicName, duration, number
 
 
 class ProducerRow(msgspec.Struct, frozen=True):
@@ -17,17 +18,17 @@ class ProducerRow(msgspec.Struct, frozen=True):
     answers with their first offset.
     """
 
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int | None
+    topic: TopicName
+    partition: PartitionNumber
+    producer_id: Annotated[int, Column("producer\nid", number)]
+    producer_epoch: Annotated[int, Column("epoch", number)]
+    last_sequence: Annotated[int, Column("last\nsequence", number)]
+    last_offset: Annotated[int | None, Column("last\noffset", number)]
     last_timestamp: int
     coordinator_epoch: int
     current_txn_start_offset: int
-    age_ms: int | None
-    retained_batches: int | None
+    age_ms: Annotated[int | None, Column("age", duration)]
+    retained_batches: Annotated[int | None, Column("batches", number)]
 
 
 class ProducerCounters(msgspec.Struct, frozen=True):

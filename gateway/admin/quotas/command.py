@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
-from seqgate.gateway.admin.options import (
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    name_values,
-    reaching,
-    stop,
-)
-from seqgate.gateway.admin.printing import Column, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.options import OpenedCluster, Output, asks, cluster, name_values, stop
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import Block, Column, Table, number, shown
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -49,19 +39,16 @@ DefaultIp = Annotated[bool, typer.Option("--default-ip", help="Every address wit
 
 
 @app.command("list")
+@asks(cluster)
 def list_quotas(
+    opened: OpenedCluster,
     user: User = None,
     default_user: DefaultUser = False,
     client_id: ClientId = None,
     default_client_id: DefaultClientId = False,
     ip: Ip = None,
     default_ip: DefaultIp = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """List quotas: all of them, or those of the users, client ids and addresses that are named.
 
     \b
@@ -70,27 +57,17 @@ def list_quotas(
       seqgate quotas list --user ann
     """  # noqa: D301 - \b keeps the lines of the list apart
     wanted = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
 
-        listing = QuotaListing(remote.find(cluster, wanted))
-    if as_json:
-        print_json(listing)
-    elif not listing.entities:
-        print_lines("There are no quotas." if not wanted else f"There are no quotas of {_shown(wanted)}.")
-    else:
-        print_table(
-            (Column("of"), Column("quota"), Column("value", number=True)),
-            [
-                (_shown(row.entity), key, f"{value:,.15g}")
-                for row in listing.entities
-                for key, value in row.quotas.items()
-            ],
-        )
+        listing = QuotaListing(remote.find(reached, wanted))
+    return Output(listing, [_listing(listing, wanted)])
 
 
 @app.command("set")
+@asks(cluster)
 def set_quotas(
+    opened: OpenedCluster,
     settings: Annotated[
         list[str],
         typer.Argument(
@@ -107,12 +84,7 @@ def set_quotas(
     default_client_id: DefaultClientId = False,
     ip: Ip = None,
     default_ip: DefaultIp = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Set quotas of a user, a client id, both together, or an address: all of them, or none.
 
     \b
@@ -123,11 +95,13 @@ def set_quotas(
     """  # noqa: D301 - \b keeps the lines of the list apart
     values = _numbers(name_values(settings, "quotas set"))
     entity = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
-    _change(entity, values, [], bootstrap, command_config, data_dir, config_file, as_json=as_json)
+    return _change(opened, entity, values, [])
 
 
 @app.command("unset")
+@asks(cluster)
 def unset_quotas(
+    opened: OpenedCluster,
     names: Annotated[
         list[str], typer.Argument(metavar="QUOTA", help="The quotas to remove.", show_default=False)
     ],
@@ -137,52 +111,39 @@ def unset_quotas(
     default_client_id: DefaultClientId = False,
     ip: Ip = None,
     default_ip: DefaultIp = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Remove quotas of a user, a client id, both together, or an address."""
     entity = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
-    _change(
-        entity,
-        {},
-        list(dict.fromkeys(names)),
-        bootstrap,
-        command_config,
-        data_dir,
-        config_file,
-        as_json=as_json,
-    )
+    return _change(opened, entity, {}, list(dict.fromkeys(names)))
 
 
 def _change(
-    entity: Mapping[str, str | None],
-    values: dict[str, float],
-    unset: list[str],
-    bootstrap: str | None,
-    command_config: Path | None,
-    data_dir: Path | None,
-    config_file: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+    opened: OpenedCluster, entity: Mapping[str, str | None], values: dict[str, float], unset: list[str]
+) -> Output:
     if not entity:
         raise stop("name whose quotas to change: --user, --client-id, --ip or one of their defaults", code=2)
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
 
-        reason = remote.change(cluster, entity, values, unset)
+        reason = remote.change(reached, entity, values, unset)
         if reason is not None:
             raise ControlError(f"{_shown(entity)}: {reason}")
-    if as_json:
-        print_json(QuotaChange(dict(entity), values, unset))
-        return
-    for key, value in values.items():
-        print_lines(f"{_shown(entity)}: {shown(key)}={value:.15g}")
-    for key in unset:
-        print_lines(f"{_shown(entity)}: no {shown(key)}")
+    text = [f"{_shown(entity)}: {shown(key)}={value:.15g}" for key, value in values.items()]
+    text += [f"{_shown(entity)}: no {shown(key)}" for key in unset]
+    return Output(QuotaChange(dict(entity), values, unset), text)
+
+
+def _listing(listing: QuotaListing, wanted: Mapping[str, str | None]) -> Block:
+    if not listing.entities:
+        return "There are no quotas." if not wanted else f"There are no quotas of {_shown(wanted)}."
+    return Table(
+        (Column("of"), Column("quota"), Column("value", number)),
+        [
+            (_shown(row.entity), key, f"{value:,.15g}")
+            for row in listing.entities
+            for key, value in row.quotas.items()
+        ],
+    )
 
 
 def _entity(*named: tuple[str | None, bool]) -> dict[str, str | None]:

@@ -14,13 +14,15 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Bootstrap, CommandConfig, ConfigFile, DataDir, reaching, stop
-from seqgate.gateway.admin.printing import shown
+from seqgate.gateway.admin.options import OpenedCluster, asks, cluster, stop
 from seqgate.gateway.admin.records.texts import json_line, parse_fields, text_line
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import time_or_age_ms
 
 
+@asks(cluster)
 def consume(
+    opened: OpenedCluster,
     topic: Annotated[
         str,
         typer.Argument(
@@ -93,10 +95,6 @@ def consume(
             "--null", metavar="TEXT", help="Printed for null. [default: nothing]", show_default=False
         ),
     ] = "",
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as one line of JSON.")] = False,
 ) -> None:
     """Print the records of a topic, and end at the records that are there now.
@@ -112,11 +110,11 @@ def consume(
     """  # noqa: D301 - \b keeps the lines of the list apart
     begin = _start(start, since)
     printed = _printer(topic, fields, separator, null, as_json=as_json)
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.records import consuming  # noqa: PLC0415 - slow to import
 
         records = consuming.consume(
-            cluster,
+            reached,
             topic,
             partitions=sorted(set(partitions or [])),
             start=begin,

@@ -10,24 +10,17 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import (
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    name_values,
-    reaching,
-    stop,
-)
-from seqgate.gateway.admin.printing import counted, print_json, print_lines, shown
+from seqgate.gateway.admin.options import OpenedCluster, Output, asks, cluster, name_values, stop
 from seqgate.gateway.admin.records.texts import LineFormat, ProducedRecord, ProducedReport, parse_json
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import counted, shown
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
+@asks(cluster)
 def produce(
+    opened: OpenedCluster,
     topic: Annotated[
         str,
         typer.Argument(
@@ -111,12 +104,7 @@ def produce(
         bool,
         typer.Option("--create", help="Create the topic, with the cluster's defaults, when it is missing."),
     ] = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Write each line of standard input or a file as a record.
 
     The records of one command are sent in order by an idempotent producer, so each is stored exactly once; the command ends when
@@ -144,23 +132,20 @@ def produce(
         keeps_partitions=keep_partitions,
     )
     parse = (lambda line: parse_json(line, defaults)) if from_json else defaults.parse
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster, _opened(file) as lines:
+    with opened as reached, _opened(file) as lines:
         from seqgate.gateway.admin.records import producing  # noqa: PLC0415 - slow to import
         from seqgate.gateway.admin.topics import remote as topics  # noqa: PLC0415 - slow to import
 
         if create:
-            topics.create_missing(cluster, topic)
+            topics.create_missing(reached, topic)
         report = producing.produce(
-            cluster,
+            reached,
             topic,
             _records(lines, parse),
             compression=None if compression == "none" else compression,
             at_once=lines.isatty(),
         )
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    return Output(report, [_stored(report)])
 
 
 def _check(*, from_json: bool, key: str | None, key_separator: str | None, keep_partitions: bool) -> None:
@@ -193,10 +178,10 @@ def _records(lines: BinaryIO, parse: Callable[[bytes], ProducedRecord]) -> Itera
             raise ControlError(f"line {number}: {error}") from None
 
 
-def _print(report: ProducedReport) -> None:
+def _stored(report: ProducedReport) -> str:
     places = [
         f"partition {row.partition} from offset {row.first_offset} to {row.last_offset}"
         for row in report.partitions
     ]
     where = f": {', '.join(places)}" if places else ""
-    print_lines(f"{counted(report.records, 'record')} stored in {shown(report.topic)}{where}.")
+    return f"{counted(report.records, 'record')} stored in {shown(report.topic)}{where}."

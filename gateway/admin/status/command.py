@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
-import typer
 
 from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
 from seqgate.gateway.admin.every_worker import summed
 from seqgate.gateway.admin.options import (
-    AsJson,
     CommandConfig,
     ConfigFile,
     DataDir,
     OtherCluster,
+    Output,
     asking,
+    asks,
+    cluster,
     needs_bootstrap,
-    reaching,
-)
-from seqgate.gateway.admin.printing import (
-    UNKNOWN,
-    Column,
-    count,
-    counted,
-    duration,
-    moment,
-    print_json,
-    print_table,
-    shown,
+    nobody,
 )
 from seqgate.gateway.admin.status.messages import (
     Broker,
@@ -43,17 +32,19 @@ from seqgate.gateway.admin.status.messages import (
     TroubledPartition,
     WorkerRow,
 )
+from seqgate.gateway.admin.tables import UNKNOWN, Column, Table, count, counted, duration, moment, shown
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
 
 
+@asks(nobody)
 def status(
+    _: None,
     bootstrap: OtherCluster = None,
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
     Exits with 1 when something is wrong: no gateway runs, one of several workers does not answer, producers
@@ -67,35 +58,18 @@ def status(
     broker answers within 5 s.
     """
     if bootstrap is not None:
-        _show_cluster(bootstrap, command_config, config_file, data_dir, as_json=as_json)
-        return
+        with cluster(bootstrap, command_config, data_dir, config_file) as reached:
+            from seqgate.gateway.admin.status import remote  # noqa: PLC0415 - slow to import
+
+            found = remote.cluster_status(reached)
+        text = Table((Column("cluster"), Column("")), cluster_rows(found))
+        return Output(found, [text], code=0 if found.is_well else 1)
     needs_bootstrap(command_config)
     with asking(config_file, data_dir) as client:
         answer = joined_status(*client.ask_workers(StatusRequest()))
-    if as_json:
-        print_json(answer)
-    else:
-        print_table((Column("gateway"), Column("")), _rows(answer))
-    raise typer.Exit(1 if _is_wrong(answer) else 0)
-
-
-def _show_cluster(
-    bootstrap: str,
-    command_config: Path | None,
-    config_file: Path | None,
-    data_dir: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
-        from seqgate.gateway.admin.status import remote  # noqa: PLC0415 - slow to import
-
-        answer = remote.cluster_status(cluster)
-    if as_json:
-        print_json(answer)
-    else:
-        print_table((Column("cluster"), Column("")), cluster_rows(answer))
-    raise typer.Exit(0 if answer.is_well else 1)
+    return Output(
+        answer, [Table((Column("gateway"), Column("")), _rows(answer))], code=1 if _is_wrong(answer) else 0
+    )
 
 
 def _is_wrong(answer: Status) -> bool:

@@ -5,31 +5,24 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
-from seqgate.gateway.admin.printing import (
-    Column,
-    count,
-    counted,
-    duration,
-    print_json,
-    print_lines,
-    print_table,
-    shown,
-)
+from seqgate.gateway.admin.options import Opened, Output, asks, gateway, parsed, stop
 from seqgate.gateway.admin.request import STOPPED, ControlError, NotRunning
 from seqgate.gateway.admin.sweep.messages import (
+    LeakRow,
     ListTasksRequest,
     SweepPage,
     SweepRequest,
     SweepResultRequest,
     TaskRow,
 )
+from seqgate.gateway.admin.tables import Block, counted, table
 from seqgate.gateway.admin.times import duration_ms
 
 POLL_S: Final = 0.2
@@ -37,7 +30,9 @@ POLL_S: Final = 0.2
 DEFAULT_AGE: Final = "1h"
 
 
+@asks(gateway)
 def sweep(
+    opened: Opened[Client],
     remove: Annotated[bool, typer.Option("--remove", help="Remove orphaned files and state.")] = False,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="With --remove: remove files of no known name as well.")
@@ -48,10 +43,7 @@ def sweep(
             "--min-age", metavar="TIME", help="Ignore files that changed within this time: 30s, 5m, 2h."
         ),
     ] = DEFAULT_AGE,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Find orphaned files and state.
 
     In a running gateway: files and directories without a topic, a partition or a segment, temporary files that were never
@@ -72,20 +64,13 @@ def sweep(
 
     Exits with 1 when orphaned files or state remain.
     """  # noqa: D301 - \b keeps the lines of the list apart
-    try:
-        min_age_ms = duration_ms(min_age)
-    except ValueError as error:
-        raise stop(f"--min-age: {error}", code=2) from None
+    min_age_ms = parsed(duration_ms, min_age, "--min-age")
     if unknown and not remove:
         raise stop("--unknown needs --remove", code=2)
     request = SweepRequest(remove=remove, unknown=unknown, min_age_ms=min_age_ms)
-    with asking(config_file, data_dir) as client:
+    with opened as client:
         page = _sweep(client, request)
-    if as_json:
-        print_json(page)
-    else:
-        _print(page)
-    raise typer.Exit(1 if any(not leak.removed for leak in page.leaks) else 0)
+    return Output(page, _text(page), code=1 if any(not leak.removed for leak in page.leaks) else 0)
 
 
 def _sweep(client: Client, request: SweepRequest) -> SweepPage:
@@ -115,67 +100,25 @@ def _print_progress(done: int, total: int | None) -> None:
         print(f"\r{done:,}{of} checked", end="\r", file=sys.stderr, flush=True)
 
 
-def _print(page: SweepPage) -> None:
+def _text(page: SweepPage) -> Iterator[Block]:
     if page.leaks:
-        columns = [Column("kind"), Column("what"), Column("size", number=True)]
-        print_table(
-            [*columns, Column("")],
-            [
-                (
-                    leak.kind,
-                    shown(leak.place),
-                    "" if leak.size_bytes is None else count(leak.size_bytes),
-                    "removed" if leak.removed else "" if leak.removable else "check it by hand",
-                )
-                for leak in page.leaks
-            ],
-        )
+        yield table(LeakRow, page.leaks, "kind place size_bytes outcome")
         kinds = Counter(leak.kind for leak in page.leaks)
-        print_lines(", ".join(f"{number} × {kind}" for kind, number in kinds.items()))
+        yield ", ".join(f"{number} × {kind}" for kind, number in kinds.items())
     else:
-        print_lines("No orphaned files or state found.")
+        yield "No orphaned files or state found."
     if page.gateway == STOPPED:
-        print_lines(
-            "The gateway is stopped: only files were compared, not what groups and transactions hold."
-        )
+        yield "The gateway is stopped: only files were compared, not what groups and transactions hold."
 
 
-def tasks(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+@asks(gateway)
+def tasks(opened: Opened[Client]) -> Output:
     """Show running and recently finished background tasks.
 
     Work that an administrative request has begun continues when the client's request times out; `seqgate
     tasks` shows it to the end.
     """
-    with asking(config_file, data_dir) as client:
+    with opened as client:
         page = client.ask(ListTasksRequest())
-    if as_json:
-        print_json(page)
-        return
-    print_table(
-        [
-            Column("number", number=True),
-            Column("task"),
-            Column("for", number=True),
-            Column("done", number=True),
-            Column("of", number=True),
-            Column("state"),
-        ],
-        [
-            (
-                str(task.number),
-                shown(task.name, 60),
-                duration(task.age_ms),
-                count(task.done),
-                "" if task.total is None else count(task.total),
-                _state(task),
-            )
-            for task in page.tasks
-        ],
-    )
-    print_lines(f"{counted(page.files_to_delete, 'file')} and directories wait to be deleted.")
-
-
-def _state(task: TaskRow) -> str:
-    if task.failure is not None:
-        return f"failed: {task.failure}"
-    return "done" if task.ended else "running"
+    waiting = f"{counted(page.files_to_delete, 'file')} and directories wait to be deleted."
+    return Output(page, [table(TaskRow, page.tasks, "number name age_ms done total state"), waiting])

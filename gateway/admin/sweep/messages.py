@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.tables import Column, count, duration, known, shown
 
 DEFAULT_MIN_AGE_MS: Final = 3_600_000
+
+
+def _name(name: str) -> str:
+    return shown(name, 60)
 
 
 class TaskRow(msgspec.Struct, frozen=True):
@@ -17,14 +22,21 @@ class TaskRow(msgspec.Struct, frozen=True):
     `failure` says why the task ended before it was done, None where it did not fail.
     """
 
-    number: int
-    name: str
+    number: Annotated[int, Column("number", known)]
+    name: Annotated[str, Column("task", _name)]
     begun_ms: int
-    age_ms: int
-    done: int
-    total: int | None
+    age_ms: Annotated[int, Column("for", duration)]
+    done: Annotated[int, Column("done", count)]
+    total: Annotated[int | None, Column("of", count, "")]
     ended: bool
     failure: str | None
+
+    @property
+    def state(self) -> Annotated[str, Column("state")]:
+        """The state of the task as text."""
+        if self.failure is not None:
+            return f"failed: {self.failure}"
+        return "done" if self.ended else "running"
 
 
 class TaskPage(msgspec.Struct, frozen=True):
@@ -48,11 +60,18 @@ class LeakRow(msgspec.Struct, frozen=True):
     the leak.
     """
 
-    kind: str
-    place: str
-    size_bytes: int | None
+    kind: Annotated[str, Column("kind")]
+    place: Annotated[str, Column("what")]
+    size_bytes: Annotated[int | None, Column("size", count, "")]
     removable: bool
     removed: bool
+
+    @property
+    def outcome(self) -> Annotated[str, Column("")]:
+        """What happened to the leak, or must happen."""
+        if self.removed:
+            return "removed"
+        return "" if self.removable else "check it by hand"
 
 
 class SweepPage(msgspec.Struct, frozen=True):

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import (
     AsJson,
-    Bootstrap,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
+    OpenedCluster,
+    Output,
+    asks,
+    cluster,
     is_confirmed,
     name_values,
-    reaching,
     stop,
 )
-from seqgate.gateway.admin.printing import Column, count, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.printing import print_blocks, print_lines
+from seqgate.gateway.admin.tables import Block, counted, shown, table
 from seqgate.gateway.admin.topics.messages import (
     WOULD_BE_DELETED,
     PartitionRow,
@@ -52,36 +52,28 @@ Settings = Annotated[
 
 
 @app.command("list")
+@asks(cluster)
 def list_topics(
+    opened: OpenedCluster,
     internal: Annotated[
         bool, typer.Option("--internal", help="Also topics of the cluster's own, such as __consumer_offsets.")
     ] = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """List the topics."""
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
-        rows = remote.list_topics(cluster, internal=internal)
-    if as_json:
-        print_json({"topics": rows})
-    else:
-        print_topics(rows)
+        rows = remote.list_topics(reached, internal=internal)
+    listing = table(TopicRow, rows, "topic partitions replication_factor topic_id")
+    return Output({"topics": rows}, [listing, f"{counted(len(rows), 'topic')}."])
 
 
 @app.command("describe")
+@asks(cluster)
 def describe(
+    opened: OpenedCluster,
     topics: Topics,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show the partitions of topics, and the configurations that are set on the topics.
 
     \b
@@ -91,18 +83,17 @@ def describe(
       log start   the offset of the oldest record
       log end     the offset after the newest record that consumers can see (the high watermark)
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
-        found = remote.describe(cluster, list(dict.fromkeys(topics)))
-    if as_json:
-        print_json({"topics": found})
-    else:
-        print_descriptions(found)
+        found = remote.describe(reached, list(dict.fromkeys(topics)))
+    return Output({"topics": found}, _descriptions_text(found))
 
 
 @app.command("create")
+@asks(cluster)
 def create(
+    opened: OpenedCluster,
     topics: NewTopics,
     partitions: Annotated[
         int | None,
@@ -132,12 +123,7 @@ def create(
     validate_only: Annotated[
         bool, typer.Option("--dry-run", help="Let the cluster check the topics, and create none.")
     ] = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Create topics.
 
     \b
@@ -146,11 +132,11 @@ def create(
       seqgate topics create ledger --set cleanup.policy=compact --set segment.ms=3600000
     """  # noqa: D301 - \b keeps the lines of the list apart
     wanted = name_values(settings or [], "--set")
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         outcomes = remote.create(
-            cluster,
+            reached,
             list(dict.fromkeys(topics)),
             partitions=partitions,
             replication_factor=replication_factor,
@@ -158,11 +144,13 @@ def create(
             if_not_exists=if_not_exists,
             validate_only=validate_only,
         )
-    _report(outcomes, as_json=as_json)
+    return _outcomes(outcomes)
 
 
 @app.command("alter")
+@asks(cluster)
 def alter(
+    opened: OpenedCluster,
     topic: Annotated[
         str,
         typer.Argument(
@@ -189,12 +177,7 @@ def alter(
             show_default=False,
         ),
     ] = None,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Give a topic more partitions or other configurations.
 
     Records with a key go to other partitions once the number of partitions has changed.
@@ -207,144 +190,66 @@ def alter(
     if partitions is None and not settings and not unset:
         raise stop("nothing to alter: give --partitions, --set or --unset", code=2)
     wanted = name_values(settings or [], "--set")
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
-        outcome = remote.alter(cluster, topic, partitions=partitions, settings=wanted, unset=unset or [])
-    _report([outcome], as_json=as_json)
+        outcome = remote.alter(reached, topic, partitions=partitions, settings=wanted, unset=unset or [])
+    return _outcomes([outcome])
 
 
 @app.command("delete")
+@asks(cluster)
 def delete(
+    opened: OpenedCluster,
     topics: Topics,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
     as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Delete topics with all their records. Shows the topics first, and asks.
 
     With --json the command never asks: without --yes it only reports which topics it would delete.
     """
     names = list(dict.fromkeys(topics))
-    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+    with opened as reached:
         from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
-        found = remote.describe(cluster, names)
+        found = remote.describe(reached, names)
         if as_json and not yes:
-            _report(
-                [TopicOutcome(topic.topic, WOULD_BE_DELETED, len(topic.partitions)) for topic in found],
-                as_json=True,
+            return _outcomes(
+                [TopicOutcome(topic.topic, WOULD_BE_DELETED, len(topic.partitions)) for topic in found]
             )
-            return
         if not yes:
-            print_sizes(found)
+            print_blocks([table(TopicDescription, found)])
             if not is_confirmed(f"Delete {'it' if len(found) == 1 else 'them'}?"):
                 print_lines("Nothing is deleted. --yes deletes without asking.")
                 raise typer.Exit(1)
-        outcomes = remote.delete(cluster, names)
-    _report(outcomes, as_json=as_json)
+        outcomes = remote.delete(reached, names)
+    return _outcomes(outcomes)
 
 
-def _report(outcomes: Sequence[TopicOutcome], *, as_json: bool) -> None:
-    """Print the outcome for each topic; end the command with 1 when the cluster refused one."""
-    if as_json:
-        print_json({"topics": list(outcomes)})
-    else:
-        print_outcomes(outcomes)
-    refused = [
-        stop(f"topic {shown(outcome.topic)}: {shown(outcome.error)}")
-        for outcome in outcomes
-        if outcome.error is not None
+def _outcomes(outcomes: Sequence[TopicOutcome]) -> Output:
+    """Return the outcome for each topic; the command ends with 1 when the cluster refused one."""
+    text = []
+    for each in outcomes:
+        if each.error is None:
+            partitions = "" if each.partitions is None else f" ({counted(each.partitions, 'partition')})"
+            text.append(f"Topic {shown(each.topic)}: {each.outcome}{partitions}.")
+    refusals = [
+        f"topic {shown(each.topic)}: {shown(each.error)}" for each in outcomes if each.error is not None
     ]
-    if refused:
-        raise refused[-1]
+    return Output({"topics": outcomes}, text, refusals=refusals)
 
 
-# The tables of `seqgate topics`.
-
-NONE: Final = "-"
-
-
-def print_topics(rows: Sequence[TopicRow]) -> None:
-    """Print a line for each topic."""
-    print_table(
-        (
-            Column("topic"),
-            Column("partitions", number=True),
-            Column("replicas", number=True),
-            Column("topic id"),
-        ),
-        [
-            (shown(row.topic), count(row.partitions), str(row.replication_factor), row.topic_id)
-            for row in rows
-        ],
-    )
-    print_lines(f"{counted(len(rows), 'topic')}.")
-
-
-def print_descriptions(topics: Sequence[TopicDescription]) -> None:
-    """Print each topic with its configurations and a line for each partition."""
+def _descriptions_text(topics: Sequence[TopicDescription]) -> Iterator[Block]:
+    """Yield each topic with its configurations and a line for each partition."""
     for number, topic in enumerate(topics):
         if number:
-            print_lines("")
-        set_here = ", ".join(f"{name}={shown(value or '')}" for name, value in topic.configs.items())
-        print_lines(
+            yield ""
+        yield (
             f"Topic {shown(topic.topic)} ({topic.topic_id}): {counted(len(topic.partitions), 'partition')}, "
-            f"{counted(_records(topic), 'offset')} in use.",
-            f"Set on the topic: {set_here or 'nothing'}.",
-            "",
+            f"{counted(topic.offsets, 'offset')} in use."
         )
-        _print_partitions(topic.partitions)
-
-
-def _records(topic: TopicDescription) -> int:
-    return sum((row.log_end_offset or 0) - (row.log_start_offset or 0) for row in topic.partitions)
-
-
-def _print_partitions(rows: Sequence[PartitionRow]) -> None:
-    print_table(
-        (
-            Column("partition", number=True),
-            Column("leader", number=True),
-            Column("replicas"),
-            Column("in sync"),
-            Column("log start", number=True),
-            Column("log end", number=True),
-        ),
-        [
-            (
-                str(row.partition),
-                _known(row.leader),
-                ",".join(map(str, row.replicas)) or NONE,
-                ",".join(map(str, row.in_sync_replicas)) or NONE,
-                _known(row.log_start_offset),
-                _known(row.log_end_offset),
-            )
-            for row in rows
-        ],
-    )
-
-
-def print_sizes(topics: Sequence[TopicDescription]) -> None:
-    """Print the topics that a deletion would remove, with their sizes."""
-    print_table(
-        (Column("topic"), Column("partitions", number=True), Column("offsets in use", number=True)),
-        [(shown(topic.topic), count(len(topic.partitions)), count(_records(topic))) for topic in topics],
-    )
-
-
-def print_outcomes(outcomes: Sequence[TopicOutcome]) -> None:
-    """Print a sentence for each topic that the cluster did not refuse."""
-    for outcome in outcomes:
-        if outcome.error is None:
-            partitions = (
-                "" if outcome.partitions is None else f" ({counted(outcome.partitions, 'partition')})"
-            )
-            print_lines(f"Topic {shown(outcome.topic)}: {outcome.outcome}{partitions}.")
-
-
-def _known(number: int | None) -> str:
-    return NONE if number is None else str(number)
+        set_here = ", ".join(f"{name}={shown(value or '')}" for name, value in topic.configs.items())
+        yield f"Set on the topic: {set_here or 'nothing'}."
+        yield ""
+        yield table(PartitionRow, topic.partitions)

@@ -4,8 +4,8 @@ how to end them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 import typer
@@ -14,26 +14,17 @@ from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import (
     AsJson,
     Asker,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    OtherCluster,
-    asking_either,
+    Opened,
+    Output,
+    asks,
+    gateway_or_cluster,
     is_confirmed,
+    parsed,
     stop,
 )
-from seqgate.gateway.admin.printing import (
-    Column,
-    count,
-    counted,
-    duration,
-    moment,
-    print_json,
-    print_lines,
-    print_table,
-    shown,
-)
+from seqgate.gateway.admin.printing import print_blocks, print_json, print_lines
 from seqgate.gateway.admin.request import STOPPED
+from seqgate.gateway.admin.tables import NONE, Block, counted, duration, moment, shown, table
 from seqgate.gateway.admin.times import duration_ms
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
@@ -47,6 +38,7 @@ from seqgate.gateway.admin.transactions.messages import (
     TransactionDescription,
     TransactionListing,
     TransactionPartition,
+    TransactionRow,
 )
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -73,7 +65,9 @@ Partition = Annotated[
 
 
 @app.command("list")
+@asks(gateway_or_cluster)
 def list_transactions(
+    opened: Opened[Asker],
     states: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,12 +98,7 @@ def list_transactions(
             show_default=False,
         ),
     ] = None,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """List the transactional ids.
 
     \b
@@ -128,26 +117,22 @@ def list_transactions(
       CompleteCommit   the last one was committed
       CompleteAbort    the last one was aborted
     """  # noqa: D301 - \b keeps the lines of the list apart
-    request = ListTransactionsRequest(states or [], producer_ids or [], _duration_ms(longer_than), pattern)
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    request = ListTransactionsRequest(
+        states or [], producer_ids or [], parsed(duration_ms, longer_than), pattern
+    )
+    with opened as client:
         gateway, pages = client.ask_or_read_all(request)
     rows = [row for page in pages for row in page.transactions]
     listing = TransactionListing(gateway, rows, pages[-1].offline_partitions, pages[-1].partitions_elsewhere)
-    if as_json:
-        print_json(listing)
-    else:
-        print_transactions(listing)
+    return Output(listing, _listing_text(listing))
 
 
 @app.command("describe")
+@asks(gateway_or_cluster)
 def describe(
+    opened: Opened[Asker],
     name: Name,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show a transactional id: its producer, its transaction, and what the transaction holds back.
 
     \b
@@ -159,26 +144,20 @@ def describe(
     Then the offsets that the transaction holds, which are committed or dropped with the transaction. A superseded offset never
     takes effect, because the group has committed another one since.
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         gateway, pages = client.ask_or_read_all(DescribeTransactionRequest(name))
     partitions = [row for page in pages for row in page.partitions]
     description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
-    if as_json:
-        print_json(description)
-    else:
-        print_description(gateway, description)
+    return Output(description, _description_text(gateway, description))
 
 
 @app.command("find-hanging")
+@asks(gateway_or_cluster)
 def find_hanging(
+    opened: Opened[Asker],
     topic: Topic = None,
     partition: Partition = None,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Find open transactions that no coordinator will end. Exits with 1 when there are any.
 
     \b
@@ -192,20 +171,18 @@ def find_hanging(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         pages = client.ask_all(FindHangingRequest(topic, partition))
     rows = [row for page in pages for row in page.hanging]
     offline = pages[-1].offline_partitions
-    if as_json:
-        print_json({"hanging": rows, "offline_partitions": offline})
-    else:
-        print_hanging(rows, offline)
-    if rows:
-        raise typer.Exit(1)
+    document = {"hanging": rows, "offline_partitions": offline}
+    return Output(document, _hanging_text(rows, offline), code=1 if rows else 0)
 
 
 @app.command("abort")
+@asks(gateway_or_cluster)
 def abort(
+    opened: Opened[Asker],
     name: Annotated[
         str | None,
         typer.Argument(
@@ -227,10 +204,6 @@ def abort(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Abort an open transaction. Shows the transaction first, and asks for confirmation.
@@ -246,16 +219,16 @@ def abort(
       seqgate transactions abort --topic orders --partition 3 --start-offset 1042 --yes
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = _abort_request(name, topic, partition, start_offset)
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         if as_json:
             print_json(_abort(client, request, execute=yes))
             return
         planned = _abort(client, request, execute=False)
-        print_abort(planned)
+        print_blocks(_abort_text(planned))
         if not yes and not is_confirmed("Abort it?"):
             print_lines("Nothing is changed.")
             raise typer.Exit(1)
-        print_aborted(_abort(client, request, execute=True, planned=planned))
+        print_lines(_aborted(_abort(client, request, execute=True, planned=planned)))
 
 
 def _abort_request(
@@ -285,242 +258,111 @@ def _abort(
     return client.ask(msgspec.structs.replace(request, execute=execute, start_ms=start_ms))
 
 
-def _duration_ms(text: str | None) -> int | None:
-    try:
-        return None if text is None else duration_ms(text)
-    except ValueError as error:
-        raise stop(str(error), code=2) from None
+# The text for people. Names that clients choose are escaped for the terminal.
 
 
-# The tables of `seqgate transactions`. Names that clients choose are escaped for the terminal.
-
-NONE: Final = "-"
-
-
-def print_transactions(listing: TransactionListing) -> None:
-    """Print a line for each transactional id."""
-    columns = (
-        Column("transactional id"),
-        Column("state"),
-        Column("producer", number=True),
-        Column("epoch", number=True),
-        Column("partitions", number=True),
-        Column("age", number=True),
-        Column("timeout", number=True),
+def _listing_text(listing: TransactionListing) -> Iterator[Block]:
+    yield table(
+        TransactionRow,
+        listing.transactions,
+        "transactional_id state producer_id producer_epoch partition_count age_ms timeout_ms",
     )
-    print_table(
-        columns,
-        [
-            (
-                shown(row.transactional_id),
-                row.state,
-                str(row.producer_id),
-                str(row.producer_epoch),
-                count(row.partition_count),
-                _length(row.age_ms),
-                duration(row.timeout_ms),
-            )
-            for row in listing.transactions
-        ],
-    )
-    print_lines(f"{counted(len(listing.transactions), 'transactional id')}.")
-    _print_offline("Transactional ids are missing", listing.offline_partitions)
+    yield f"{counted(len(listing.transactions), 'transactional id')}."
+    yield from _offline("Transactional ids are missing", listing.offline_partitions)
     if listing.partitions_elsewhere:
         led = counted(len(listing.partitions_elsewhere), "partition")
-        print_lines(
+        yield (
             f"Transactional ids are missing: other gateways lead {led} of __transaction_state; ask the "
             "cluster with --bootstrap."
         )
-    _print_stopped(listing.gateway)
+    yield from _stopped(listing.gateway)
 
 
-def print_description(gateway: str, description: TransactionDescription) -> None:
-    """Print a transactional id: its producer, its partitions, the offsets that its transaction holds."""
-    print_lines(
+def _description_text(gateway: str, description: TransactionDescription) -> Iterator[Block]:
+    yield (
         f"Transactional id {shown(description.transactional_id)}: {description.state}, "
         f"producer {description.producer_id}, epoch {description.producer_epoch}, "
-        f"timeout {duration(description.timeout_ms)}.",
+        f"timeout {duration(description.timeout_ms)}."
     )
     if description.last_update_ms is not None:
-        print_lines(f"Last heard of {moment(description.last_update_ms)}.")
+        yield f"Last heard of {moment(description.last_update_ms)}."
     if description.start_ms is not None:
-        print_lines(
-            f"Its transaction began {moment(description.start_ms)}, {_length(description.age_ms)} ago.", ""
-        )
-        _print_partitions(description.partitions)
-        _print_pending(description.pending_offsets, description.pending_offset_count)
-    _print_stopped(gateway)
+        age = NONE if description.age_ms is None else duration(description.age_ms)
+        yield f"Its transaction began {moment(description.start_ms)}, {age} ago."
+        yield ""
+        yield table(TransactionPartition, description.partitions)
+        yield from _pending_text(description.pending_offsets, description.pending_offset_count)
+    yield from _stopped(gateway)
 
 
-def print_hanging(rows: Sequence[HangingTransaction], offline_partitions: Sequence[int]) -> None:
-    """Print a line for each hanging transaction."""
-    columns = (
-        Column("topic"),
-        Column("parti-\ntion", number=True),
-        Column("first\noffset", number=True),
-        Column("producer", number=True),
-        Column("epoch", number=True),
-        Column("transactional id"),
-        Column("age", number=True),
-        Column("reason"),
+def _hanging_text(rows: Sequence[HangingTransaction], offline_partitions: Sequence[int]) -> Iterator[Block]:
+    yield table(
+        HangingTransaction,
+        rows,
+        "topic partition first_offset producer_id producer_epoch transactional_id age_ms reason",
     )
-    print_table(
-        columns,
-        [
-            (
-                shown(row.topic),
-                str(row.partition),
-                str(row.first_offset),
-                str(row.producer_id),
-                str(row.producer_epoch),
-                _name(row.transactional_id),
-                duration(row.age_ms),
-                row.reason,
-            )
-            for row in rows
-        ],
-    )
-    print_lines(f"{counted(len(rows), 'hanging transaction')}.")
-    _print_offline("Transactions of unknown producers are missing", offline_partitions)
+    yield f"{counted(len(rows), 'hanging transaction')}."
+    yield from _offline("Transactions of unknown producers are missing", offline_partitions)
 
 
-def print_abort(planned: TransactionAbort) -> None:
-    """Print the transaction that an abort would end."""
-    _print_partitions(planned.partitions)
+def _abort_text(planned: TransactionAbort) -> Iterator[Block]:
+    """Yield the transaction that an abort would end."""
+    yield table(TransactionPartition, planned.partitions)
     more = planned.partition_count - len(planned.partitions)
     if more:
-        print_lines(f"and {more:,} more.")
+        yield f"and {more:,} more."
     name, ago = planned.transactional_id, duration(planned.age_ms)
     producer = f"producer {planned.producer_id}, epoch {planned.producer_epoch}"
     offsets = planned.pending_offset_count
     with_them = f", and {counted(offsets, 'offset')} of groups with them" if offsets else ""
     if planned.start_ms is None:
         whose = "of no transactional id" if name is None else f"of {shown(name)}"
-        print_lines(
-            f"Open here only: {producer}, {whose}, which last wrote {ago} ago.",
-            f"An abort ends its records in this partition{with_them}.",
-        )
+        yield f"Open here only: {producer}, {whose}, which last wrote {ago} ago."
+        yield f"An abort ends its records in this partition{with_them}."
         return
-    print_lines(
-        f"The transaction of {shown(name or '')} ({producer}) is open for {ago}.",
+    yield f"The transaction of {shown(name or '')} ({producer}) is open for {ago}."
+    yield (
         f"An abort ends its records in {counted(planned.partition_count, 'partition')}{with_them}, "
-        "and fences its producer.",
+        "and fences its producer."
     )
 
 
-def print_aborted(done: TransactionAbort) -> None:
-    """Print the outcome of an abort."""
+def _aborted(done: TransactionAbort) -> str:
     partitions = counted(done.partition_count, "partition")
     if done.fenced_by is None:
-        print_lines(f"Aborted in {partitions}.")
-        return
-    print_lines(
+        return f"Aborted in {partitions}."
+    return (
         f"Aborted in {partitions}; the producer is fenced by producer {done.fenced_by.producer_id}, "
         f"epoch {done.fenced_by.producer_epoch}."
     )
 
 
-def print_pending_of_group(pending: Sequence[PendingOffset]) -> None:
-    """Print the offsets of one group that open transactions hold."""
-    if not pending:
-        return
-    print_lines("", "Held by open transactions, to be committed with them:")
-    columns = (
-        Column("topic"),
-        Column("parti-\ntion", number=True),
-        Column("offset", number=True),
-        Column("transactional id"),
-        Column("producer", number=True),
-        Column("epoch", number=True),
-        Column("note"),
-    )
-    print_table(
-        columns,
-        [
-            (
-                shown(held.topic),
-                str(held.partition),
-                str(held.offset),
-                _name(held.transactional_id),
-                str(held.producer_id),
-                str(held.producer_epoch),
-                _note(held),
-            )
-            for held in pending
-        ],
-    )
+def pending_of_group(pending: Sequence[PendingOffset]) -> Iterator[Block]:
+    """Yield the offsets of one group that open transactions hold."""
+    if pending:
+        yield ""
+        yield "Held by open transactions, to be committed with them:"
+        columns = "topic partition offset transactional_id producer_id producer_epoch note"
+        yield table(PendingOffset, pending, columns)
 
 
-def _print_partitions(partitions: Sequence[TransactionPartition]) -> None:
-    columns = (
-        Column("topic"),
-        Column("parti-\ntion", number=True),
-        Column("first\noffset", number=True),
-        Column("last\nstable", number=True),
-        Column("log\nend", number=True),
-    )
-    print_table(
-        columns,
-        [
-            (
-                shown(row.topic),
-                str(row.partition),
-                _known(row.first_offset),
-                _known(row.last_stable_offset),
-                _known(row.high_watermark),
-            )
-            for row in partitions
-        ],
-    )
+def _pending_text(pending: Sequence[PendingOffset], total: int | None) -> Iterator[Block]:
+    if total == 0:
+        yield "It holds no offsets of groups."
+    elif total is not None:
+        yield ""
+        yield "Offsets that it holds, to be committed with it:"
+        yield table(PendingOffset, pending, "group topic partition offset note")
+        if len(pending) < total:
+            yield f"and {total - len(pending):,} more."
 
 
-def _print_pending(pending: Sequence[PendingOffset], total: int | None) -> None:
-    if total is None:
-        return
-    if not total:
-        print_lines("It holds no offsets of groups.")
-        return
-    print_lines("", "Offsets that it holds, to be committed with it:")
-    columns = (
-        Column("group"),
-        Column("topic"),
-        Column("parti-\ntion", number=True),
-        Column("offset", number=True),
-        Column("note"),
-    )
-    print_table(
-        columns,
-        [
-            (shown(held.group), shown(held.topic), str(held.partition), str(held.offset), _note(held))
-            for held in pending
-        ],
-    )
-    if len(pending) < total:
-        print_lines(f"and {total - len(pending):,} more.")
-
-
-def _print_stopped(gateway: str) -> None:
+def _stopped(gateway: str) -> Iterator[str]:
     if gateway == STOPPED:
-        print_lines("The gateway is not running; this is what its data directory holds.")
+        yield "The gateway is not running; this is what its data directory holds."
 
 
-def _print_offline(what: str, offline_partitions: Sequence[int]) -> None:
+def _offline(what: str, offline_partitions: Sequence[int]) -> Iterator[str]:
     if offline_partitions:
         names = ", ".join(map(str, offline_partitions))
-        print_lines(f"{what}: {names} of __transaction_state is offline (seqgate status).")
-
-
-def _note(held: PendingOffset) -> str:
-    return "superseded" if held.superseded else ""
-
-
-def _name(transactional_id: str | None) -> str:
-    return NONE if transactional_id is None else shown(transactional_id)
-
-
-def _known(offset: int | None) -> str:
-    return NONE if offset is None else str(offset)
-
-
-def _length(length_ms: int | None) -> str:
-    return NONE if length_ms is None else duration(length_ms)
+        yield f"{what}: {names} of __transaction_state is offline (seqgate status)."

@@ -5,11 +5,16 @@ Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.tables import Column, Offset, PartitionNumber, TopicName, count, duration, number
+
+ProducerId: TypeAlias = Annotated[int, Column("producer", number)]
+ProducerEpoch: TypeAlias = Annotated[int, Column("epoch", number)]
+TransactionalId: TypeAlias = Annotated[str | None, Column("transactional id")]
 
 
 class PendingOffset(msgspec.Struct, frozen=True):
@@ -19,14 +24,19 @@ class PendingOffset(msgspec.Struct, frozen=True):
     because a later commit has replaced it.
     """
 
-    group: str
-    topic: str
-    partition: int
-    offset: int
-    producer_id: int
-    producer_epoch: int
-    transactional_id: str | None
+    group: Annotated[str, Column("group")]
+    topic: TopicName
+    partition: PartitionNumber
+    offset: Offset
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    transactional_id: TransactionalId
     superseded: bool
+
+    @property
+    def note(self) -> Annotated[str, Column("note")]:
+        """The remark on an offset that never takes effect."""
+        return "superseded" if self.superseded else ""
 
 
 class TransactionRow(msgspec.Struct, frozen=True):
@@ -36,15 +46,15 @@ class TransactionRow(msgspec.Struct, frozen=True):
     when the state of the id changed last, `timeout_ms` how long its transactions may take.
     """
 
-    transactional_id: str
-    state: str
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
+    transactional_id: Annotated[str, Column("transactional id")]
+    state: Annotated[str, Column("state")]
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    timeout_ms: Annotated[int, Column("timeout", duration)]
     last_update_ms: int | None
     start_ms: int | None
-    age_ms: int | None
-    partition_count: int
+    age_ms: Annotated[int | None, Column("age", duration)]
+    partition_count: Annotated[int, Column("partitions", count)]
 
 
 class TransactionPage(msgspec.Struct, frozen=True):
@@ -100,11 +110,11 @@ class TransactionPartition(msgspec.Struct, frozen=True):
     None when the partition is gone, another gateway leads it, or the gateway is stopped.
     """
 
-    topic: str
-    partition: int
-    first_offset: int | None
-    last_stable_offset: int | None
-    high_watermark: int | None
+    topic: TopicName
+    partition: PartitionNumber
+    first_offset: Annotated[int | None, Column("first\noffset", number)]
+    last_stable_offset: Annotated[int | None, Column("last\nstable", number)]
+    high_watermark: Annotated[int | None, Column("log\nend", number)]
 
 
 class TransactionDescription(TransactionRow, frozen=True):
@@ -143,16 +153,16 @@ class HangingTransaction(msgspec.Struct, frozen=True):
     """
 
     broker_id: int
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
+    topic: TopicName
+    partition: PartitionNumber
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
     coordinator_epoch: int
-    first_offset: int
+    first_offset: Annotated[int, Column("first\noffset", number)]
     last_timestamp: int
-    age_ms: int
-    transactional_id: str | None
-    reason: str
+    age_ms: Annotated[int, Column("age", duration)]
+    transactional_id: TransactionalId
+    reason: Annotated[str, Column("reason")]
 
 
 class HangingPage(msgspec.Struct, frozen=True):

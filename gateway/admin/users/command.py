@@ -9,16 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from seqgate.gateway.admin.options import (
-    AsJson,
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    OtherCluster,
-    asking_either,
-    stop,
-)
-from seqgate.gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.options import Asker, Opened, Output, asks, gateway_or_cluster, stop
+from seqgate.gateway.admin.tables import Column, Table, count, counted, shown
 from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
     ChangedUser,
@@ -57,7 +49,9 @@ Mechanisms = Annotated[
 
 
 @app.command("add")
+@asks(gateway_or_cluster)
 def add(
+    opened: Opened[Asker],
     user: User,
     password_file: Annotated[
         str | None,
@@ -78,12 +72,7 @@ def add(
             help=f"How often the password is hashed: {MIN_ITERATIONS} to {MAX_ITERATIONS} times.",
         ),
     ] = MIN_ITERATIONS,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Add a user, or give the user a new password.
 
     The gateway stores salted hashes and never sees the password. A new password counts for the next login; open connections stay.
@@ -101,65 +90,49 @@ def add(
         )
     password = read_password(password_file)
     request = AddUserRequest(user, [credential_for(hashing, password, iterations) for hashing in hashes])
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         changed: ChangedUser = client.ask_or_read_all(request)[1][0]
-    if as_json:
-        print_json(changed)
-        return
-    if changed.created_data_dir:
-        print_lines("Created the data directory.")
-    print_lines(f"User {shown(user)} can log in with {_listed(changed)}.")
+    created = ["Created the data directory."] if changed.created_data_dir else []
+    return Output(changed, [*created, f"User {shown(user)} can log in with {_listed(changed)}."])
 
 
 @app.command("remove")
+@asks(gateway_or_cluster)
 def remove(
+    opened: Opened[Asker],
     user: User,
     mechanisms: Mechanisms = None,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Remove a user, or the credentials of some mechanisms.
 
     The user can't log in any more; open connections stay until they close or must log in again
     (connections.max.reauth.ms).
     """
     request = RemoveUserRequest(user, _checked(mechanisms))
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         changed: ChangedUser = client.ask_or_read_all(request)[1][0]
-    if as_json:
-        print_json(changed)
-    else:
-        print_lines(f"User {shown(user)} can't log in with {_listed(changed)} any more.")
+    return Output(changed, [f"User {shown(user)} can't log in with {_listed(changed)} any more."])
 
 
 @app.command("list")
+@asks(gateway_or_cluster)
 def list_users(
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+    opened: Opened[Asker],
+) -> Output:
     """List the users with their mechanisms."""
-    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+    with opened as client:
         _, pages = client.ask_or_read_all(ListUsersRequest())
     users = [row for page in pages for row in page.users]
-    if as_json:
-        print_json(UserPage(users, True))
-        return
-    if users:
-        print_table(
-            (Column("user"), Column("mechanism"), Column("iterations", number=True)),
-            [
-                (shown(row.user), credential.mechanism, f"{credential.iterations:,}")
-                for row in users
-                for credential in row.credentials
-            ],
-        )
-    print_lines(f"{counted(len(users), 'user')}.")
+    listing = Table(
+        (Column("user"), Column("mechanism"), Column("iterations", count)),
+        [
+            (shown(row.user), credential.mechanism, count(credential.iterations))
+            for row in users
+            for credential in row.credentials
+        ],
+    )
+    total = f"{counted(len(users), 'user')}."
+    return Output(UserPage(users, True), [listing, total] if users else [total])
 
 
 def _checked(mechanisms: list[str] | None) -> list[str]:

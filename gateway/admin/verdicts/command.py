@@ -6,16 +6,18 @@ from typing import Annotated, Final
 
 import typer
 
-from seqgate.gateway.admin.options import AsJson, ConfigFile, DataDir, OnlyPartition, OnlyTopic, asking, stop
-from seqgate.gateway.admin.printing import Column, moment, print_json, print_lines, print_table, shown
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.options import OnlyPartition, OnlyTopic, Opened, Output, asks, gateway, stop
+from seqgate.gateway.admin.tables import table
 from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
 
-NONE: Final = "-"
 SHOWN: Final = 100
 """Verdicts that the command shows unless --limit says otherwise."""
 
 
+@asks(gateway)
 def verdicts(
+    opened: Opened[Client],
     topic: OnlyTopic = None,
     partition: OnlyPartition = None,
     producer_id: Annotated[
@@ -25,10 +27,7 @@ def verdicts(
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", help="At most this many verdicts.", min=1)
     ] = SHOWN,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Output:
     """Show the newest batches that the gateway did not store, and why.
 
     A duplicate was answered with the offset of its original: its producer had sent it before. Every other batch was refused with an
@@ -44,46 +43,10 @@ def verdicts(
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
     request = ListVerdictsRequest(topic=topic, partition=partition, producer_id=producer_id, limit=limit)
-    with asking(config_file, data_dir) as client:
+    with opened as client:
         pages = client.ask_all(request)
     rows = sorted((row for page in pages for row in page.verdicts), key=lambda row: -row.time_ms)[:limit]
-    if as_json:
-        print_json({"verdicts": rows, "kept": pages[-1].kept})
-    elif rows:
-        _print(rows)
-    else:
-        print_lines("Every batch since the start was stored, or too many others were refused since.")
-
-
-def _print(rows: list[VerdictRow]) -> None:
-    print_table(
-        [
-            Column("time"),
-            Column("partition"),
-            Column("producer", number=True),
-            Column("epoch", number=True),
-            Column("sequences", number=True),
-            Column("offset", number=True),
-            Column("outcome"),
-            Column("client"),
-            Column("why"),
-        ],
-        [
-            (
-                moment(row.time_ms),
-                f"{row.topic}-{row.partition}",
-                _number(row.producer_id),
-                _number(row.producer_epoch),
-                NONE if row.base_sequence < 0 else f"{row.base_sequence}-{row.last_sequence}",
-                _number(row.base_offset),
-                row.outcome,
-                shown(row.client_id, 40) or NONE,
-                shown(row.message),
-            )
-            for row in rows
-        ],
-    )
-
-
-def _number(value: int) -> str:
-    return NONE if value < 0 else str(value)
+    columns = "time_ms place producer_id producer_epoch sequences base_offset outcome client_id message"
+    empty = "Every batch since the start was stored, or too many others were refused since."
+    text = table(VerdictRow, rows, columns) if rows else empty
+    return Output({"verdicts": rows, "kept": pages[-1].kept}, [text])

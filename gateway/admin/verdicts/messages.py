@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.tables import NONE, Column, known, moment, number, shown
+
+
+def _client(client_id: str) -> str:
+    return shown(client_id, 40) or NONE
 
 
 class VerdictRow(msgspec.Struct, frozen=True):
@@ -19,17 +24,27 @@ class VerdictRow(msgspec.Struct, frozen=True):
     """
 
     number: int
-    time_ms: int
+    time_ms: Annotated[int, Column("time", moment)]
     topic: str
     partition: int
-    producer_id: int
-    producer_epoch: int
+    producer_id: Annotated[int, Column("producer", known)]
+    producer_epoch: Annotated[int, Column("epoch", known)]
     base_sequence: int
     last_sequence: int
-    base_offset: int
-    outcome: str
-    client_id: str
-    message: str
+    base_offset: Annotated[int, Column("offset", known)]
+    outcome: Annotated[str, Column("outcome")]
+    client_id: Annotated[str, Column("client", _client)]
+    message: Annotated[str, Column("why")]
+
+    @property
+    def place(self) -> Annotated[str, Column("partition")]:
+        """The partition of the batch."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def sequences(self) -> Annotated[str | None, Column("sequences", number)]:
+        """The sequences of the first and the last record of the batch."""
+        return None if self.base_sequence < 0 else f"{self.base_sequence}-{self.last_sequence}"
 
 
 class VerdictPage(msgspec.Struct, frozen=True):

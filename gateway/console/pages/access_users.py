@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from seqgate.gateway.admin.printing import shown
 from seqgate.gateway.admin.quotas.command import QuotaRow
 from seqgate.gateway.admin.quotas.remote import change, find
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.users.command import credential_for
 from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
 from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user

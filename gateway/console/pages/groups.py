@@ -31,9 +31,9 @@ from seqgate.gateway.admin.groups.remote import (
     listed,
     reset_offsets,
 )
-from seqgate.gateway.admin.printing import shown
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import timestamp_ms
 from seqgate.gateway.admin.transactions.messages import PendingOffset
 from seqgate.gateway.console.asking.groups import (

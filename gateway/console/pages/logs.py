@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
-from seqgate.gateway.admin.printing import shown
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest, TroubledPartition
 from seqgate.gateway.admin.status.remote import cluster_status
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest, TaskPage
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlencode
 
-from seqgate.gateway.admin.printing import duration
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import duration
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,

@@ -20,9 +20,9 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from seqgate.gateway.admin.printing import duration, shown
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import duration, shown
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.page import Answer, Page, Section, Upload, Visit, address
 from seqgate.gateway.console.security.sessions import FIELD

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Annotated
 
+import msgspec
 import pytest
 
-from seqgate.gateway.admin.printing import (
+from seqgate.gateway.admin.printing import print_json, print_table
+from seqgate.gateway.admin.tables import (
+    UNKNOWN,
     Column,
     count,
     counted,
     duration,
     moment,
-    print_json,
-    print_table,
+    number,
     shown,
+    table,
 )
 
 
@@ -69,7 +73,7 @@ def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numbers_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     narrow_terminal(monkeypatch)
-    print_table((Column("topic"), Column("id", number=True)), [("t" * 100, str(2**62))])
+    print_table((Column("topic"), Column("id", number)), [("t" * 100, str(2**62))])
     out = capsys.readouterr().out
     assert str(2**62) in out
     assert max(map(len, out.splitlines())) <= 40
@@ -80,7 +84,7 @@ def test_a_row_is_one_line_where_no_terminal_reads_it(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     print_table(
-        (Column("group"), Column("parti-\ntion", number=True), Column("log\nend", number=True)),
+        (Column("group"), Column("parti-\ntion", number), Column("log\nend", number)),
         [("g" * 100, "3", "12"), ("billing", "0", "1")],
     )
     heading, rule, first, second = lines = capsys.readouterr().out.splitlines()
@@ -97,7 +101,7 @@ def test_no_column_is_left_out_where_all_of_them_are_too_wide(
     narrow_terminal(monkeypatch)
     headings = ("topic", "id", "other\nid", "age", "state")
     numbers = {"id", "other\nid", "age"}
-    columns = [Column(heading, number=heading in numbers) for heading in headings]
+    columns = [Column(heading, number if heading in numbers else shown) for heading in headings]
     print_table(columns, [("orders-eu", str(2**62), str(2**61), "3 min 36 s", "running")])
     out = capsys.readouterr().out
     for text in ("topic", "orders-e", str(2**62), str(2**61), "3 min 36 s", "state", "running"):
@@ -117,3 +121,43 @@ def test_no_column_is_left_out_where_all_of_them_are_too_wide(
 )
 def test_texts_of_clients_are_harmless(text: str, expected: str) -> None:
     assert shown(text, 5 if text.startswith("aa") else None) == expected
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a row."""
+
+    held: Annotated[int | None, Column("held", count)]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row with all kinds of columns."""
+
+    name: Annotated[str, Column("name")]
+    secret: str
+    age_ms: Annotated[int | None, Column("age", duration)]
+    left: Annotated[int | None, Column("left", count, UNKNOWN)]
+    part: Part | None
+
+    @property
+    def note(self) -> Annotated[str, Column("note")]:
+        """What is made of a field without a column."""
+        return self.secret.upper()
+
+
+def test_rows_of_a_table_come_from_the_columns_of_their_fields() -> None:
+    rows = [Row("a\x1b", "x", 1_000, 1_234, Part(None)), Row("b", "y", None, None, None)]
+    columns, cells = table(Row, rows)
+    assert [(column.heading, column.is_number) for column in columns] == [
+        ("name", False),
+        ("age", True),
+        ("left", True),
+        ("note", False),
+    ]
+    assert cells == [["a\\x1b", "1.0 s", "1,234", "X"], ["b", "-", "?", "Y"]]
+
+
+def test_a_table_has_the_named_fields_in_their_order() -> None:
+    rows = [Row("a", "x", 1_000, 1_234, Part(7)), Row("b", "y", None, None, None)]
+    columns, cells = table(Row, rows, "part.held name")
+    assert [column.heading for column in columns] == ["held", "name"]
+    assert cells == [["7", "a"], ["-", "b"]]

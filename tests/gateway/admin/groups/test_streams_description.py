@@ -9,9 +9,10 @@ from kio.schema.streams_group_describe.v0 import response as described
 from kio.schema.types import GroupId
 from kio.static.constants import EntityType
 
-from seqgate.gateway.admin.groups.command import print_description
+from seqgate.gateway.admin.groups.command import description_text
 from seqgate.gateway.admin.groups.messages import GroupDescription, StreamsState, StreamsTasks
 from seqgate.gateway.admin.groups.remote import streams_description
+from seqgate.gateway.admin.printing import print_blocks
 from tests.support.wire import Plain, build, entity
 
 RESPONSE = entity("streams_group_describe", 0, EntityType.response)
@@ -63,18 +64,20 @@ def group(**more: Any) -> described.DescribedGroup:
 
 def printed(found: described.DescribedGroup, capsys: pytest.CaptureFixture[str]) -> str:
     told = streams_description(found)
-    print_description(
-        GroupDescription(
-            group=str(GroupId(found.group_id)),
-            state=found.group_state,
-            type="streams",
-            generation_id=told.group_epoch,
-            protocol_type="streams",
-            protocol_name=None,
-            members=told.members,
-            partitions=[],
-            complete=True,
-            streams=told.state,
+    print_blocks(
+        description_text(
+            GroupDescription(
+                group=str(GroupId(found.group_id)),
+                state=found.group_state,
+                type="streams",
+                generation_id=told.group_epoch,
+                protocol_type="streams",
+                protocol_name=None,
+                members=told.members,
+                partitions=[],
+                complete=True,
+                streams=told.state,
+            )
         )
     )
     return capsys.readouterr().out
