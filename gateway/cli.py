@@ -23,6 +23,7 @@ from seqgate.gateway.admin.groups import command as groups
 from seqgate.gateway.admin.help import CONTEXT, tidy
 from seqgate.gateway.admin.logs import command as logs
 from seqgate.gateway.admin.names import command as names
+from seqgate.gateway.admin.options import option
 from seqgate.gateway.admin.partitions import command as partitions
 from seqgate.gateway.admin.pids import command as pids
 from seqgate.gateway.admin.producers import command as producers
@@ -51,74 +52,49 @@ app = typer.Typer(
 )
 
 ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="A TOML file with settings.",
-        exists=True,
-        dir_okay=False,
-        show_default=False,
-    ),
+    Path | None, option("--config", "FILE", "A TOML file with settings.", exists=True, dir_okay=False)
 ]
 DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        metavar="DIRECTORY",
-        help="The data directory (log.dirs). [default: ./data]",
-        show_default=False,
-    ),
+    Path | None, option("--data-dir", "DIRECTORY", "The data directory (log.dirs). [default: ./data]")
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--cluster",
-        metavar="ADDRESS",
-        help="The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or "
+        "ADDRESS",
+        "The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or "
         "file:///DIRECTORY.",
-        show_default=False,
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--workers",
-        metavar="N",
-        help="Serve the data directory, or the bucket, with N processes, each a broker on the next port. "
+        "N",
+        "Serve the data directory, or the bucket, with N processes, each a broker on the next port. "
         "[default: 1]",
-        show_default=False,
     ),
 ]
 TestControl = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--test-control",
-        metavar="HOST:PORT",
-        help="Let programs on this machine order faults and move the clock (docs/testing.md). For tests "
-        "only.",
-        show_default=False,
+        "HOST:PORT",
+        "Let programs on this machine order faults and move the clock (docs/testing.md). For tests only.",
     ),
 ]
 ExitWith = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--exit-with",
-        metavar="PID",
-        min=1,
-        help="With --test-control: stop when the process with this id, that of the test, has ended, however "
+        "PID",
+        "With --test-control: stop when the process with this id, that of the test, has ended, however "
         "it ended.",
-        show_default=False,
+        min=1,
     ),
 ]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="A setting (docs/configuration.md); may be repeated.",
-        show_default=False,
-    ),
+    list[str] | None, option("--set", "NAME=VALUE", "A setting (docs/configuration.md); may be repeated.")
 ]
 
 
@@ -141,12 +117,10 @@ def _options(
 def serve(
     listen: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--listen",
-            metavar="HOST:PORT",
-            help="The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: "
-            "127.0.0.1:9092]",
-            show_default=False,
+            "HOST:PORT",
+            "The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
         ),
     ] = None,
     data_dir: DataDir = None,

@@ -43,46 +43,42 @@ from seqgate.gateway.config import Config, ConfigError, load_config
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
 
+
+def option(names: str, metavar: str, text: str, *, show_default: bool | str = False, **more: Any) -> Any:
+    """Return an option that takes a value, such as `--lines -n`; `text` is its help."""
+    return typer.Option(*names.split(), metavar=metavar, help=text, show_default=show_default, **more)
+
+
+def argument(metavar: str, text: str, *, show_default: bool | str = False, **more: Any) -> Any:
+    """Return an argument; `text` is its help."""
+    return typer.Argument(metavar=metavar, help=text, show_default=show_default, **more)
+
+
 OnlyTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--topic", metavar="TOPIC", help="Only this topic.", autocompletion=topic_names, show_default="all"
-    ),
+    str | None, option("--topic", "TOPIC", "Only this topic.", show_default="all", autocompletion=topic_names)
 ]
 OnlyPartition = Annotated[
-    int | None,
-    typer.Option(
-        "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
-    ),
+    int | None, option("--partition", "N", "Only this partition of the topic.", show_default="all", min=0)
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--data-dir",
-        metavar="DIRECTORY",
-        help="The gateway's data directory (log.dirs). [default: ./data, or as configured]",
-        show_default=False,
+        "DIRECTORY",
+        "The gateway's data directory (log.dirs). [default: ./data, or as configured]",
     ),
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="The gateway's settings file, when it has one.",
-        exists=True,
-        dir_okay=False,
-        show_default=False,
-    ),
+    option("--config", "FILE", "The gateway's settings file, when it has one.", exists=True, dir_okay=False),
 ]
 Bootstrap = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--bootstrap",
-        metavar="HOST:PORT",
-        help="The cluster to ask, Seqgate or Apache Kafka; several addresses are separated by commas. "
+        "HOST:PORT",
+        "The cluster to ask, Seqgate or Apache Kafka; several addresses are separated by commas. "
         f"[default: the gateway that runs on --data-dir, or {DEFAULT_ADDRESS}]",
-        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -90,25 +86,23 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 
 OtherCluster = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--bootstrap",
-        metavar="HOST:PORT",
-        help="Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the "
+        "HOST:PORT",
+        "Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the "
         "control socket. "
         "[default: the gateway that runs on --data-dir]",
-        show_default=False,
     ),
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--command-config",
-        metavar="FILE",
-        help="Kafka's client properties for a cluster with TLS or logins: security.protocol, ssl.*, "
+        "FILE",
+        "Kafka's client properties for a cluster with TLS or logins: security.protocol, ssl.*, "
         "sasl.mechanism, sasl.jaas.config.",
         exists=True,
         dir_okay=False,
-        show_default=False,
     ),
 ]
 AS_JSON: Final = "as_json"

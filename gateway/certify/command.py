@@ -9,61 +9,49 @@ from typing import Annotated
 
 import typer
 
-from seqgate.gateway.admin.options import AsJson, stop
+from seqgate.gateway.admin.options import AsJson, option, stop
 
 
 def certify(
     command: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--command",
-            metavar="COMMAND",
-            help="The command that starts the application. Words may hold placeholders (docs/certify.md).",
-            show_default=False,
+            "COMMAND",
+            "The command that starts the application. Words may hold placeholders (docs/certify.md).",
         ),
     ] = None,
     lists: Annotated[bool, typer.Option("--list", help="Print the scripts, and run nothing.")] = False,
     scripts: Annotated[
-        str | None,
-        typer.Option(
-            "--scripts",
-            metavar="NAME,...",
-            help="Run these scripts only. [default: all thirty]",
-            show_default=False,
-        ),
+        str | None, option("--scripts", "NAME,...", "Run these scripts only. [default: all thirty]")
     ] = None,
     records: Annotated[
-        int, typer.Option("--records", metavar="N", help="Records of each run.", min=20)
+        int, option("--records", "N", "Records of each run.", show_default=True, min=20)
     ] = 200,
     topic: Annotated[
-        str, typer.Option("--topic", metavar="TOPIC", help="The topic that the application writes to.")
+        str, option("--topic", "TOPIC", "The topic that the application writes to.", show_default=True)
     ] = "certify",
     partitions: Annotated[
-        int, typer.Option("--partitions", metavar="N", help="Partitions of the topic.", min=1)
+        int, option("--partitions", "N", "Partitions of the topic.", show_default=True, min=1)
     ] = 1,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="SECONDS", help="Time after which a run counts as hung.", min=1),
+        option("--timeout", "SECONDS", "Time after which a run counts as hung.", show_default=True, min=1),
     ] = 60.0,
     request_timeout: Annotated[
         float,
-        typer.Option(
+        option(
             "--request-timeout",
-            metavar="SECONDS",
-            help="The request timeout of the application's client: late answers come after it.",
+            "SECONDS",
+            "The request timeout of the application's client: late answers come after it.",
+            show_default=True,
             min=0.1,
         ),
     ] = 2.0,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of the random scripts.")] = 1,
+    seed: Annotated[int, option("--seed", "N", "The seed of the random scripts.", show_default=True)] = 1,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "--jobs",
-            metavar="N",
-            help="Runs at a time. [default: one for each processor, at most 4]",
-            min=1,
-            show_default=False,
-        ),
+        option("--jobs", "N", "Runs at a time. [default: one for each processor, at most 4]", min=1),
     ] = None,
     allow_giving_up: Annotated[
         bool,
@@ -71,13 +59,12 @@ def certify(
     ] = False,
     reports: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
             "--report",
-            metavar="FILE",
-            help="Write the report into this file: JUnit's XML if its name ends in .xml, otherwise JSON; may "
+            "FILE",
+            "Write the report into this file: JUnit's XML if its name ends in .xml, otherwise JSON; may "
             "be repeated.",
             dir_okay=False,
-            show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,

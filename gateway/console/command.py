@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seqgate.gateway.admin.options import CommandConfig, stop
+from seqgate.gateway.admin.options import CommandConfig, option, stop
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.packages import install
@@ -16,24 +16,12 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 
 Key = Annotated[
     Path | None,
-    typer.Option(
-        "--tls-key",
-        metavar="FILE",
-        help="The private key of --tls-certificate, in PEM.",
-        exists=True,
-        dir_okay=False,
-        show_default=False,
-    ),
+    option("--tls-key", "FILE", "The private key of --tls-certificate, in PEM.", exists=True, dir_okay=False),
 ]
 Certificate = Annotated[
     Path | None,
-    typer.Option(
-        "--tls-certificate",
-        metavar="FILE",
-        help="Serve HTTPS with this certificate, in PEM.",
-        exists=True,
-        dir_okay=False,
-        show_default=False,
+    option(
+        "--tls-certificate", "FILE", "Serve HTTPS with this certificate, in PEM.", exists=True, dir_okay=False
     ),
 ]
 
@@ -41,35 +29,34 @@ Certificate = Annotated[
 def console(
     bootstrap: Annotated[
         str,
-        typer.Option(
+        option(
             "--bootstrap",
-            metavar="HOST:PORT",
-            help="The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas.",
+            "HOST:PORT",
+            "The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas.",
+            show_default=True,
         ),
     ] = DEFAULT_ADDRESS,
     metrics: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--metrics",
-            metavar="URL",
-            help="The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
+            "URL",
+            "The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
             "Without it, pages lack what "
             "the Kafka protocol does not tell.",
-            show_default=False,
         ),
     ] = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="The address to serve browsers on.")
+        str, option("--listen", "HOST:PORT", "The address to serve browsers on.", show_default=True)
     ] = DEFAULT_LISTEN,
     command_config: CommandConfig = None,
     public_names: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--public-name",
-            metavar="HOST",
-            help="A further host name under which browsers reach the console, such as that of a proxy; may "
+            "HOST",
+            "A further host name under which browsers reach the console, such as that of a proxy; may "
             "be repeated.",
-            show_default=False,
         ),
     ] = None,
     certificate: Certificate = None,

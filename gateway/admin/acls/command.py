@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, Output, asks, is_confirmed, parsed, stop
+from seqgate.gateway.admin.options import OpenedCluster, Output, asks, is_confirmed, option, parsed, stop
 from seqgate.gateway.admin.options import cluster as any_cluster
 from seqgate.gateway.admin.printing import print_blocks, print_lines
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
@@ -39,96 +39,55 @@ The options are those of kafka-acls. docs/security.md has the operation that eac
 
 Topics = Annotated[
     list[str] | None,
-    typer.Option(
-        "--topic",
-        metavar="TOPIC",
-        help="A topic; * is every topic. May be repeated.",
-        autocompletion=topic_names,
-        show_default=False,
-    ),
+    option("--topic", "TOPIC", "A topic; * is every topic. May be repeated.", autocompletion=topic_names),
 ]
-Groups = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="A group; * is every group.", show_default=False),
-]
+Groups = Annotated[list[str] | None, option("--group", "GROUP", "A group; * is every group.")]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-TransactionalIds = Annotated[
-    list[str] | None,
-    typer.Option("--transactional-id", metavar="ID", help="A transactional id.", show_default=False),
-]
-Tokens = Annotated[
-    list[str] | None,
-    typer.Option("--delegation-token", metavar="ID", help="A delegation token.", show_default=False),
-]
+TransactionalIds = Annotated[list[str] | None, option("--transactional-id", "ID", "A transactional id.")]
+Tokens = Annotated[list[str] | None, option("--delegation-token", "ID", "A delegation token.")]
 Users = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--user",
-        metavar="PRINCIPAL",
-        help="A user, such as User:alice, for whom tokens are made.",
-        show_default=False,
-    ),
+    list[str] | None, option("--user", "PRINCIPAL", "A user, such as User:alice, for whom tokens are made.")
 ]
 Pattern = Annotated[
     Literal["literal", "prefixed"],
-    typer.Option(
+    option(
         "--resource-pattern-type",
-        metavar="literal|prefixed",
-        help="Whether names stand for themselves or for all names that begin so.",
+        "literal|prefixed",
+        "Whether names stand for themselves or for all names that begin so.",
+        show_default=True,
     ),
 ]
 FoundPattern = Annotated[
     Literal["literal", "prefixed", "any", "match"],
-    typer.Option(
+    option(
         "--resource-pattern-type",
-        metavar="literal|prefixed|any|match",
-        help="Find names of these patterns; match finds all entries that apply to a resource of the name.",
+        "literal|prefixed|any|match",
+        "Find names of these patterns; match finds all entries that apply to a resource of the name.",
+        show_default=True,
     ),
 ]
 Allowed = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-principal",
-        metavar="PRINCIPAL",
-        help="Who may, such as User:alice; User:* is everybody.",
-        show_default=False,
-    ),
+    option("--allow-principal", "PRINCIPAL", "Who may, such as User:alice; User:* is everybody."),
 ]
 Denied = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--deny-principal",
-        metavar="PRINCIPAL",
-        help="Who may not, whatever other entries allow.",
-        show_default=False,
-    ),
+    list[str] | None, option("--deny-principal", "PRINCIPAL", "Who may not, whatever other entries allow.")
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-host",
-        metavar="ADDRESS",
-        help="Allow from this address only. [default: from everywhere]",
-        show_default=False,
-    ),
+    option("--allow-host", "ADDRESS", "Allow from this address only. [default: from everywhere]"),
 ]
 DeniedHosts = Annotated[
     list[str] | None,
-    typer.Option(
-        "--deny-host",
-        metavar="ADDRESS",
-        help="Deny from this address only. [default: from everywhere]",
-        show_default=False,
-    ),
+    option("--deny-host", "ADDRESS", "Deny from this address only. [default: from everywhere]"),
 ]
 Operations = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--operation",
-        metavar="OPERATION",
-        help="What: read, write, create, delete, alter, describe, describe-configs, alter-configs, "
+        "OPERATION",
+        "What: read, write, create, delete, alter, describe, describe-configs, alter-configs, "
         "idempotent-write, all, …",
-        show_default=False,
     ),
 ]
 Producer = Annotated[
@@ -150,12 +109,7 @@ Idempotent = Annotated[
         help="What an idempotent producer needed before Kafka 3: idempotent-write on the cluster.",
     ),
 ]
-ForPrincipal = Annotated[
-    str | None,
-    typer.Option(
-        "--principal", metavar="PRINCIPAL", help="Only entries of this principal.", show_default=False
-    ),
-]
+ForPrincipal = Annotated[str | None, option("--principal", "PRINCIPAL", "Only entries of this principal.")]
 
 
 @app.command("list")

@@ -13,7 +13,16 @@ import typer
 
 from seqgate.gateway.admin.backup.messages import BackupRow, DamagedFile, StageBackupRequest
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import Opened, Output, asks, gateway, parsed, reporting_errors
+from seqgate.gateway.admin.options import (
+    Opened,
+    Output,
+    argument,
+    asks,
+    gateway,
+    option,
+    parsed,
+    reporting_errors,
+)
 from seqgate.gateway.admin.tables import counted, moment, shown, size_in_words, table
 from seqgate.gateway.backup.pace import Pace
 
@@ -25,23 +34,11 @@ A backup has the state of one moment, for all partitions together: every record 
 in it. It is a directory of plain files.
 """
 
-Target = Annotated[
-    Path, typer.Argument(metavar="DIRECTORY", help="The directory that has the backups.", show_default=False)
-]
-Backup = Annotated[
-    Path,
-    typer.Argument(
-        metavar="BACKUP", help="A backup: DIRECTORY/NAME, as `create` prints it.", show_default=False
-    ),
-]
+Target = Annotated[Path, argument("DIRECTORY", "The directory that has the backups.")]
+Backup = Annotated[Path, argument("BACKUP", "A backup: DIRECTORY/NAME, as `create` prints it.")]
 Rate = Annotated[
     str | None,
-    typer.Option(
-        "--rate",
-        metavar="SIZE",
-        help="Read at most so much per second: 512K, 50M, 1G. [default: no limit]",
-        show_default=False,
-    ),
+    option("--rate", "SIZE", "Read at most so much per second: 512K, 50M, 1G. [default: no limit]"),
 ]
 
 
@@ -56,12 +53,11 @@ def create(
     ] = False,
     keep: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--keep",
-            metavar="N",
-            help="Afterwards keep only the N newest backups of this data directory. [default: all]",
+            "N",
+            "Afterwards keep only the N newest backups of this data directory. [default: all]",
             min=1,
-            show_default=False,
         ),
     ] = None,
 ) -> Output:
@@ -136,13 +132,7 @@ def restore(
     opened: Opened[None],
     backup: Backup,
     data_dir: Annotated[
-        Path,
-        typer.Option(
-            "--data-dir",
-            metavar="DIRECTORY",
-            help="The data directory to make: a new or an empty one.",
-            show_default=False,
-        ),
+        Path, option("--data-dir", "DIRECTORY", "The data directory to make: a new or an empty one.")
     ],
     rate: Rate = None,
 ) -> Output:

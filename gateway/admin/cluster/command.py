@@ -20,11 +20,13 @@ from seqgate.gateway.admin.options import (
     Opened,
     OtherCluster,
     Output,
+    argument,
     asking,
     asks,
     cluster,
     needs_bootstrap,
     nobody,
+    option,
 )
 from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown, table
 from seqgate.gateway.config import Config
@@ -39,22 +41,16 @@ PROGRESS_EVERY_S: Final = 1.0
 
 Address = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--cluster",
-        metavar="ADDRESS",
-        help="The bucket or directory: s3://BUCKET/PREFIX or file:///DIRECTORY. [default: seqgate.cluster of "
+        "ADDRESS",
+        "The bucket or directory: s3://BUCKET/PREFIX or file:///DIRECTORY. [default: seqgate.cluster of "
         "--config]",
-        show_default=False,
     ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="A setting, such as seqgate.cluster.endpoint; may be repeated.",
-        show_default=False,
-    ),
+    option("--set", "NAME=VALUE", "A setting, such as seqgate.cluster.endpoint; may be repeated."),
 ]
 
 
@@ -199,12 +195,11 @@ def import_directory(
     opened: Opened[Config],
     data_dir: Annotated[
         Path,
-        typer.Argument(
-            metavar="DIRECTORY",
-            help="The data directory of a stopped gateway that ran without --cluster.",
+        argument(
+            "DIRECTORY",
+            "The data directory of a stopped gateway that ran without --cluster.",
             exists=True,
             file_okay=False,
-            show_default=False,
         ),
     ],
 ) -> Output:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import configured_names
-from seqgate.gateway.admin.options import OpenedCluster, Output, asks, cluster, name_values
+from seqgate.gateway.admin.options import OpenedCluster, Output, argument, asks, cluster, name_values
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 
@@ -21,17 +21,13 @@ The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate
 docs/configuration.md describes each configuration of Seqgate.
 """
 
-Kind = Annotated[
-    Literal["topic", "broker", "group"],
-    typer.Argument(metavar="KIND", help="topic, broker or group.", show_default=False),
-]
+Kind = Annotated[Literal["topic", "broker", "group"], argument("KIND", "topic, broker or group.")]
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME",
-        help="The topic, the broker's node id, or the group; `broker default` stands for all brokers.",
+    argument(
+        "NAME",
+        "The topic, the broker's node id, or the group; `broker default` stands for all brokers.",
         autocompletion=configured_names,
-        show_default=False,
     ),
 ]
 
@@ -44,11 +40,7 @@ def get(
     name: Name,
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="CONFIG",
-            help="Show only these configurations. [default: those that somebody has set]",
-            show_default=False,
-        ),
+        argument("CONFIG", "Show only these configurations. [default: those that somebody has set]"),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that have their defaults.")] = False,
 ) -> Output:
@@ -75,12 +67,7 @@ def set_configs(
     opened: OpenedCluster,
     kind: Kind,
     name: Name,
-    settings: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="CONFIG=VALUE", help="The configurations to set, with their values.", show_default=False
-        ),
-    ],
+    settings: Annotated[list[str], argument("CONFIG=VALUE", "The configurations to set, with their values.")],
 ) -> Output:
     """Set configurations of a topic, broker or group: all of them, or none.
 
@@ -99,12 +86,7 @@ def unset_configs(
     opened: OpenedCluster,
     kind: Kind,
     name: Name,
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="CONFIG", help="The configurations to set back to their defaults.", show_default=False
-        ),
-    ],
+    names: Annotated[list[str], argument("CONFIG", "The configurations to set back to their defaults.")],
 ) -> Output:
     """Give configurations of a topic, broker or group their defaults again: all of them, or none."""
     return _change(opened, kind, name, {}, names)

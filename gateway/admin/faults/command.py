@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import typer
 
-from seqgate.gateway.admin.options import AsJson, Output, asks, reporting_errors
+from seqgate.gateway.admin.options import AsJson, Output, argument, asks, option, reporting_errors
 from seqgate.gateway.admin.tables import Column, Table, number
 
 # How the commands of `seqgate faults` ask the test control.
@@ -36,7 +36,7 @@ class Control:
 
 def at_control(
     control: Annotated[
-        str, typer.Option("--control", metavar="HOST:PORT", help="The address of the test control.")
+        str, option("--control", "HOST:PORT", "The address of the test control.", show_default=True)
     ],
 ) -> Control:
     """Return the test control that the option names."""
@@ -84,8 +84,8 @@ def restart(
     control: Control,
     after: Annotated[
         End,
-        typer.Option(
-            "--after", metavar="WAY", help="The way in which the broker ends: stop, kill or power-cut."
+        option(
+            "--after", "WAY", "The way in which the broker ends: stop, kill or power-cut.", show_default=True
         ),
     ] = End.STOP,
 ) -> Output:
@@ -153,7 +153,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 @asks(at_control, first=True)
 def order(
     control: Control,
-    fault: Annotated[str, typer.Argument(metavar="FAULT", help="Such as drop_answer (docs/testing.md).")],
+    fault: Annotated[str, argument("FAULT", "Such as drop_answer (docs/testing.md).", show_default=True)],
     api: Annotated[
         str | None, typer.Option(metavar="NAME", help="The API of the requests, such as Produce.")
     ] = None,
@@ -184,7 +184,7 @@ def order(
     ] = None,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="NAME", help="A kind of fault that script chooses; may be repeated."),
+        option("--kind", "NAME", "A kind of fault that script chooses; may be repeated.", show_default=True),
     ] = None,
 ) -> Output:
     """Order a fault; print its number."""
@@ -219,10 +219,7 @@ def list_(control: Control) -> Output:
 @asks(at_control, first=True)
 def end(
     control: Control,
-    number: Annotated[
-        int | None,
-        typer.Argument(metavar="ID", help="The number of the fault. [default: all]", show_default=False),
-    ] = None,
+    number: Annotated[int | None, argument("ID", "The number of the fault. [default: all]")] = None,
 ) -> Output:
     """End a fault, or all, and repair what it broke; list the faults as they were at the end."""
     if number is None:

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-import typer
-
 from seqgate.gateway.admin.gateways.messages import (
     DrainRequest,
     GatewayRow,
@@ -15,28 +13,29 @@ from seqgate.gateway.admin.gateways.messages import (
     GatewaysRequest,
     MoveRequest,
 )
-from seqgate.gateway.admin.options import Asker, Opened, Output, asks, gateway_or_cluster, stop
+from seqgate.gateway.admin.options import (
+    Asker,
+    Opened,
+    Output,
+    argument,
+    asks,
+    gateway_or_cluster,
+    option,
+    stop,
+)
 from seqgate.gateway.admin.tables import Block, counted, table
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]{1,9})")
 Timeout = Annotated[
-    int,
-    typer.Option("--timeout", metavar="SECONDS", min=1, help="How long to wait until it is done."),
+    int, option("--timeout", "SECONDS", "How long to wait until it is done.", show_default=True, min=1)
 ]
-NodeId = Annotated[
-    int, typer.Argument(metavar="NODE", min=0, help="The node id of a gateway.", show_default=False)
-]
+NodeId = Annotated[int, argument("NODE", "The node id of a gateway.", min=0)]
 
 
 @asks(gateway_or_cluster)
 def move(
     opened: Opened[Asker],
-    partition: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC-PARTITION", help="The partition, such as orders-3.", show_default=False
-        ),
-    ],
+    partition: Annotated[str, argument("TOPIC-PARTITION", "The partition, such as orders-3.")],
     node_id: NodeId,
     timeout_s: Timeout = 30,
 ) -> Output:

@@ -26,7 +26,16 @@ from seqgate.gateway.admin.groups.messages import (
     TopicSelection,
     protocol_text,
 )
-from seqgate.gateway.admin.options import Asker, Opened, Output, asks, gateway_or_cluster, stop
+from seqgate.gateway.admin.options import (
+    Asker,
+    Opened,
+    Output,
+    argument,
+    asks,
+    gateway_or_cluster,
+    option,
+    stop,
+)
 from seqgate.gateway.admin.tables import NONE, Block, counted, moment, shown, table
 from seqgate.gateway.admin.times import timestamp_ms
 from seqgate.gateway.admin.transactions.command import pending_of_group
@@ -48,7 +57,7 @@ The commands ask the gateway that runs on --data-dir, or the cluster at --bootst
 """
 
 Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The group.id of the consumers.", autocompletion=group_names)
+    str, argument("GROUP", "The group.id of the consumers.", show_default=True, autocompletion=group_names)
 ]
 Execute = Annotated[
     bool, typer.Option("--execute", help="Carry it out. Without this option, only show what would be done.")
@@ -61,9 +70,7 @@ def list_groups(
     opened: Opened[Asker],
     states: Annotated[
         list[str] | None,
-        typer.Option(
-            "--state", metavar="STATE", help="Only groups in this state; may be repeated.", show_default="all"
-        ),
+        option("--state", "STATE", "Only groups in this state; may be repeated.", show_default="all"),
     ] = None,
 ) -> Output:
     """List the consumer groups, share groups and streams groups.
@@ -146,12 +153,11 @@ def reset(
     group: Group,
     topics: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--topic",
-            metavar="TOPIC[:P,P]",
-            help="The topic, or these partitions of it; may be repeated.",
+            "TOPIC[:P,P]",
+            "The topic, or these partitions of it; may be repeated.",
             autocompletion=topic_names,
-            show_default=False,
         ),
     ] = None,
     all_topics: Annotated[
@@ -165,26 +171,18 @@ def reset(
     ] = False,
     timestamp: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--to-timestamp",
-            metavar="MOMENT",
-            help="To the first record at or after a time: 2026-01-31T13:45:00 (local time, or with Z or "
+            "MOMENT",
+            "To the first record at or after a time: 2026-01-31T13:45:00 (local time, or with Z or "
             "+02:00), or milliseconds.",
-            show_default=False,
         ),
     ] = None,
     shift: Annotated[
         int | None,
-        typer.Option(
-            "--shift-by",
-            metavar="N",
-            help="By N offsets from the committed one: forward, or back with -N.",
-            show_default=False,
-        ),
+        option("--shift-by", "N", "By N offsets from the committed one: forward, or back with -N."),
     ] = None,
-    offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", show_default=False)
-    ] = None,
+    offset: Annotated[int | None, option("--to-offset", "N", "To this offset.")] = None,
     execute: Execute = False,
 ) -> Output:
     """Reset a group's offsets.
@@ -219,12 +217,7 @@ def reset(
 @asks(gateway_or_cluster)
 def delete(
     opened: Opened[Asker],
-    groups: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="GROUP", help="Names of groups to delete.", autocompletion=group_names, show_default=False
-        ),
-    ],
+    groups: Annotated[list[str], argument("GROUP", "Names of groups to delete.", autocompletion=group_names)],
     execute: Execute = False,
 ) -> Output:
     """Delete groups with their offsets, or with what a share group has acknowledged.

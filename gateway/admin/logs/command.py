@@ -10,7 +10,7 @@ import typer
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
-from seqgate.gateway.admin.options import AsJson, Opened, Output, asks, gateway, stop
+from seqgate.gateway.admin.options import AsJson, Opened, Output, asks, gateway, option, stop
 from seqgate.gateway.admin.printing import print_lines
 from seqgate.gateway.admin.tables import moment, shown
 
@@ -23,7 +23,7 @@ POLL_S: Final = 0.5
 def logs(
     opened: Opened[Client],
     lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", help="Show the newest N lines.", min=1)
+        int, option("--lines -n", "N", "Show the newest N lines.", show_default=True, min=1)
     ] = SHOWN,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show further lines as they come, until Ctrl-C.")

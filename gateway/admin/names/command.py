@@ -13,7 +13,7 @@ import typer
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.names.messages import NameListing, NameRow, NamesRequest
-from seqgate.gateway.admin.options import OnlyPartition, Opened, Output, asks, gateway, stop
+from seqgate.gateway.admin.options import OnlyPartition, Opened, Output, asks, gateway, option, stop
 from seqgate.gateway.admin.tables import Block, counted, table
 
 
@@ -24,8 +24,7 @@ def names(
         str | None, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default="all")
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Only this producer name.", show_default="all"),
+        str | None, option("--name", "NAME", "Only this producer name.", show_default="all")
     ] = None,
     partition: OnlyPartition = None,
 ) -> Output:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import ConfigFile, DataDir, Opened, Output, asking, asks
+from seqgate.gateway.admin.options import ConfigFile, DataDir, Opened, Output, argument, asking, asks, option
 from seqgate.gateway.admin.pids.messages import (
     REDIS,
     BlockListing,
@@ -38,26 +38,22 @@ data directory itself (or the Redis of its --config file).
 
 Redis = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--redis",
-        metavar="URL",
-        help="Use this Redis: redis://[user:password@]host:port/db. Better keep a password in "
-        "SEQGATE_REDIS_URL.",
-        show_default=False,
+        "URL",
+        "Use this Redis: redis://[user:password@]host:port/db. Better keep a password in SEQGATE_REDIS_URL.",
     ),
 ]
 Prefix = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--prefix",
-        metavar="PREFIX",
-        help="Prefix of the keys in Redis (seqgate.redis.prefix); implies Redis.",
+        "PREFIX",
+        "Prefix of the keys in Redis (seqgate.redis.prefix); implies Redis.",
         show_default="seqgate:",
     ),
 ]
-ProducerId = Annotated[
-    int, typer.Argument(metavar="PRODUCER_ID", help="A producer id.", min=0, show_default=False)
-]
+ProducerId = Annotated[int, argument("PRODUCER_ID", "A producer id.", min=0)]
 
 BLOCK: Final = "first_producer_id last_producer_id owner claimed_at_ms used left state"
 _FORGOTTEN: Final = (
@@ -89,10 +85,7 @@ def _last_blocks(
     prefix: Prefix = None,
     config_file: ConfigFile = None,
     last: Annotated[
-        int | None,
-        typer.Option(
-            "--last", metavar="N", help="Only the last N claimed blocks.", min=1, show_default="all"
-        ),
+        int | None, option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1)
     ] = None,
 ) -> BlockListing:
     """Return the last blocks, or all blocks."""
@@ -136,9 +129,9 @@ def list_blocks(listing: BlockListing) -> Output:
 @asks(store)
 def claim(
     opened: Opened[Client],
-    size: Annotated[int, typer.Argument(metavar="SIZE", help="Number of ids.", min=1)] = 1000,
+    size: Annotated[int, argument("SIZE", "Number of ids.", show_default=True, min=1)] = 1000,
     owner: Annotated[
-        str, typer.Option("--owner", metavar="OWNER", help="Owner of the block, as the list shows it.")
+        str, option("--owner", "OWNER", "Owner of the block, as the list shows it.", show_default=True)
     ] = "operator",
 ) -> Output:
     """Claim a block for use outside the gateways.
@@ -173,13 +166,7 @@ def show_owner(
 def move_next(
     opened: Opened[Client],
     next_producer_id: Annotated[
-        int,
-        typer.Argument(
-            metavar="NEXT_ID",
-            help="The lowest id that may be handed out from now on.",
-            min=0,
-            show_default=False,
-        ),
+        int, argument("NEXT_ID", "The lowest id that may be handed out from now on.", min=0)
     ],
 ) -> Output:
     """Move the next id forward.

@@ -8,7 +8,16 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from seqgate.gateway.admin.options import OpenedCluster, Output, asks, cluster, name_values, stop
+from seqgate.gateway.admin.options import (
+    OpenedCluster,
+    Output,
+    argument,
+    asks,
+    cluster,
+    name_values,
+    option,
+    stop,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, Table, number, shown
 
@@ -24,17 +33,13 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
-User = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="The user of this name.", show_default=False)
-]
+User = Annotated[str | None, option("--user", "NAME", "The user of this name.")]
 DefaultUser = Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")]
-ClientId = Annotated[
-    str | None, typer.Option("--client-id", metavar="ID", help="This client id.", show_default=False)
-]
+ClientId = Annotated[str | None, option("--client-id", "ID", "This client id.")]
 DefaultClientId = Annotated[
     bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")
 ]
-Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="This address.", show_default=False)]
+Ip = Annotated[str | None, option("--ip", "ADDRESS", "This address.")]
 DefaultIp = Annotated[bool, typer.Option("--default-ip", help="Every address without a quota of its own.")]
 
 
@@ -70,12 +75,11 @@ def set_quotas(
     opened: OpenedCluster,
     settings: Annotated[
         list[str],
-        typer.Argument(
-            metavar="QUOTA=VALUE",
-            help="producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of "
+        argument(
+            "QUOTA=VALUE",
+            "producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of "
             "users and "
             "client ids, connection_creation_rate of addresses.",
-            show_default=False,
         ),
     ],
     user: User = None,
@@ -102,9 +106,7 @@ def set_quotas(
 @asks(cluster)
 def unset_quotas(
     opened: OpenedCluster,
-    names: Annotated[
-        list[str], typer.Argument(metavar="QUOTA", help="The quotas to remove.", show_default=False)
-    ],
+    names: Annotated[list[str], argument("QUOTA", "The quotas to remove.")],
     user: User = None,
     default_user: DefaultUser = False,
     client_id: ClientId = None,

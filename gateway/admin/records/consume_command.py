@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, asks, cluster, stop
+from seqgate.gateway.admin.options import OpenedCluster, argument, asks, cluster, option, stop
 from seqgate.gateway.admin.records.texts import json_line, parse_fields, text_line
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import time_or_age_ms
@@ -23,46 +23,29 @@ from seqgate.gateway.admin.times import time_or_age_ms
 @asks(cluster)
 def consume(
     opened: OpenedCluster,
-    topic: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC", help="The topic to read.", autocompletion=topic_names, show_default=False
-        ),
-    ],
+    topic: Annotated[str, argument("TOPIC", "The topic to read.", autocompletion=topic_names)],
     start: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--from",
-            metavar="OFFSET",
-            help="beginning, end, an offset, or -N for the last N records of each partition. [default: "
-            "beginning]",
-            show_default=False,
+            "OFFSET",
+            "beginning, end, an offset, or -N for the last N records of each partition. [default: beginning]",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--since",
-            metavar="TIME",
-            help="From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or "
+            "TIME",
+            "From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or "
             "with Z or +02:00), or milliseconds.",
-            show_default=False,
         ),
     ] = None,
     partitions: Annotated[
         list[int] | None,
-        typer.Option(
-            "--partition",
-            metavar="N",
-            help="Only this partition; may be repeated. [default: all]",
-            min=0,
-            show_default=False,
-        ),
+        option("--partition", "N", "Only this partition; may be repeated. [default: all]", min=0),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", help="End after N records.", min=1, show_default=False),
-    ] = None,
+    limit: Annotated[int | None, option("--limit", "N", "End after N records.", min=1)] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for further records, until Ctrl-C.")
     ] = False,
@@ -72,29 +55,17 @@ def consume(
     ] = False,
     fields: Annotated[
         str,
-        typer.Option(
+        option(
             "--show",
-            metavar="FIELDS",
-            help="What to print of a record: topic, partition, offset, timestamp, key, value, headers. "
+            "FIELDS",
+            "What to print of a record: topic, partition, offset, timestamp, key, value, headers. "
             "[default: value]",
-            show_default=False,
         ),
     ] = "value",
     separator: Annotated[
-        str,
-        typer.Option(
-            "--separator",
-            metavar="TEXT",
-            help="Text between the fields. [default: a tab]",
-            show_default=False,
-        ),
+        str, option("--separator", "TEXT", "Text between the fields. [default: a tab]")
     ] = "\t",
-    null: Annotated[
-        str,
-        typer.Option(
-            "--null", metavar="TEXT", help="Printed for null. [default: nothing]", show_default=False
-        ),
-    ] = "",
+    null: Annotated[str, option("--null", "TEXT", "Printed for null. [default: nothing]")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as one line of JSON.")] = False,
 ) -> None:
     """Print the records of a topic, and end at the records that are there now.

@@ -10,7 +10,16 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, Output, asks, cluster, name_values, stop
+from seqgate.gateway.admin.options import (
+    OpenedCluster,
+    Output,
+    argument,
+    asks,
+    cluster,
+    name_values,
+    option,
+    stop,
+)
 from seqgate.gateway.admin.records.texts import LineFormat, ProducedRecord, ProducedReport, parse_json
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, shown
@@ -21,21 +30,15 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 @asks(cluster)
 def produce(
     opened: OpenedCluster,
-    topic: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC", help="The topic to write to.", autocompletion=topic_names, show_default=False
-        ),
-    ],
+    topic: Annotated[str, argument("TOPIC", "The topic to write to.", autocompletion=topic_names)],
     file: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--file",
-            metavar="FILE",
-            help="Read the lines from this file. [default: standard input]",
+            "FILE",
+            "Read the lines from this file. [default: standard input]",
             exists=True,
             dir_okay=False,
-            show_default=False,
         ),
     ] = None,
     from_json: Annotated[
@@ -44,37 +47,17 @@ def produce(
             "--from-json", help="Each line is a record in JSON, as `seqgate consume --json` prints it."
         ),
     ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="The key of every record.", show_default=False),
-    ] = None,
+    key: Annotated[str | None, option("--key", "KEY", "The key of every record.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option(
-            "--key-separator",
-            metavar="TEXT",
-            help="Each line is a key, this text, and a value. Write \\t for a tab.",
-            show_default=False,
-        ),
+        option("--key-separator", "TEXT", "Each line is a key, this text, and a value. Write \\t for a tab."),
     ] = None,
     headers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            metavar="NAME=VALUE",
-            help="A header of every record; may be repeated.",
-            show_default=False,
-        ),
+        list[str] | None, option("--header", "NAME=VALUE", "A header of every record; may be repeated.")
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option(
-            "--partition",
-            metavar="N",
-            help="The partition of every record. [default: by the key, or any]",
-            min=0,
-            show_default=False,
-        ),
+        option("--partition", "N", "The partition of every record. [default: by the key, or any]", min=0),
     ] = None,
     keep_partitions: Annotated[
         bool,
@@ -84,21 +67,14 @@ def produce(
     ] = False,
     null: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--null",
-            metavar="TEXT",
-            help="A value that equals this text is sent as null, which deletes its key in a compacted topic.",
-            show_default=False,
+            "TEXT",
+            "A value that equals this text is sent as null, which deletes its key in a compacted topic.",
         ),
     ] = None,
     compression: Annotated[
-        Codec,
-        typer.Option(
-            "--compression",
-            metavar="CODEC",
-            help="none, gzip, snappy, lz4 or zstd. [default: none]",
-            show_default=False,
-        ),
+        Codec, option("--compression", "CODEC", "none, gzip, snappy, lz4 or zstd. [default: none]")
     ] = "none",
     create: Annotated[
         bool,

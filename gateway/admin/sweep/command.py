@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import Opened, Output, asks, gateway, parsed, stop
+from seqgate.gateway.admin.options import Opened, Output, asks, gateway, option, parsed, stop
 from seqgate.gateway.admin.request import STOPPED, ControlError, NotRunning
 from seqgate.gateway.admin.sweep.messages import (
     LeakRow,
@@ -39,8 +39,8 @@ def sweep(
     ] = False,
     min_age: Annotated[
         str,
-        typer.Option(
-            "--min-age", metavar="TIME", help="Ignore files that changed within this time: 30s, 5m, 2h."
+        option(
+            "--min-age", "TIME", "Ignore files that changed within this time: 30s, 5m, 2h.", show_default=True
         ),
     ] = DEFAULT_AGE,
 ) -> Output:

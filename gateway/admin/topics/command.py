@@ -12,10 +12,12 @@ from seqgate.gateway.admin.options import (
     AsJson,
     OpenedCluster,
     Output,
+    argument,
     asks,
     cluster,
     is_confirmed,
     name_values,
+    option,
     stop,
 )
 from seqgate.gateway.admin.printing import print_blocks, print_lines
@@ -35,18 +37,12 @@ HELP = """Create, list, describe, alter and delete topics.
 The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
 """
 
-Topics = Annotated[
-    list[str],
-    typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=topic_names, show_default=False),
-]
-NewTopics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)]
+Topics = Annotated[list[str], argument("TOPIC", "Names of topics.", autocompletion=topic_names)]
+NewTopics = Annotated[list[str], argument("TOPIC", "Names of topics.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="A configuration of the topic, such as retention.ms=3600000; may be repeated.",
-        show_default=False,
+    option(
+        "--set", "NAME=VALUE", "A configuration of the topic, such as retention.ms=3600000; may be repeated."
     ),
 ]
 
@@ -97,23 +93,17 @@ def create(
     topics: NewTopics,
     partitions: Annotated[
         int | None,
-        typer.Option(
-            "--partitions",
-            metavar="N",
-            help="The number of partitions. [default: num.partitions of the cluster]",
-            min=1,
-            show_default=False,
+        option(
+            "--partitions", "N", "The number of partitions. [default: num.partitions of the cluster]", min=1
         ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--replication-factor",
-            metavar="N",
-            help="Replicas of each partition, 1 on Seqgate. [default: default.replication.factor of the "
-            "cluster]",
+            "N",
+            "Replicas of each partition, 1 on Seqgate. [default: default.replication.factor of the cluster]",
             min=1,
-            show_default=False,
         ),
     ] = None,
     settings: Settings = None,
@@ -151,31 +141,14 @@ def create(
 @asks(cluster)
 def alter(
     opened: OpenedCluster,
-    topic: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC", help="The topic to alter.", autocompletion=topic_names, show_default=False
-        ),
-    ],
+    topic: Annotated[str, argument("TOPIC", "The topic to alter.", autocompletion=topic_names)],
     partitions: Annotated[
-        int | None,
-        typer.Option(
-            "--partitions",
-            metavar="N",
-            help="The new number of partitions, which can only grow.",
-            min=1,
-            show_default=False,
-        ),
+        int | None, option("--partitions", "N", "The new number of partitions, which can only grow.", min=1)
     ] = None,
     settings: Settings = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--unset",
-            metavar="NAME",
-            help="A configuration that goes back to its default; may be repeated.",
-            show_default=False,
-        ),
+        option("--unset", "NAME", "A configuration that goes back to its default; may be repeated."),
     ] = None,
 ) -> Output:
     """Give a topic more partitions or other configurations.

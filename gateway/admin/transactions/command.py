@@ -16,9 +16,11 @@ from seqgate.gateway.admin.options import (
     Asker,
     Opened,
     Output,
+    argument,
     asks,
     gateway_or_cluster,
     is_confirmed,
+    option,
     parsed,
     stop,
 )
@@ -51,17 +53,9 @@ transaction ends, readers of committed records wait before the first record of i
 The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap; list and describe also read that directory when no gateway runs.
 """
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The transactional.id of the producer.")]
-Topic = Annotated[
-    str | None,
-    typer.Option(
-        "--topic", metavar="TOPIC", help="In this topic.", autocompletion=topic_names, show_default=False
-    ),
-]
-Partition = Annotated[
-    int | None,
-    typer.Option("--partition", metavar="N", help="In this partition.", min=0, show_default=False),
-]
+Name = Annotated[str, argument("NAME", "The transactional.id of the producer.", show_default=True)]
+Topic = Annotated[str | None, option("--topic", "TOPIC", "In this topic.", autocompletion=topic_names)]
+Partition = Annotated[int | None, option("--partition", "N", "In this partition.", min=0)]
 
 
 @app.command("list")
@@ -70,33 +64,18 @@ def list_transactions(
     opened: Opened[Asker],
     states: Annotated[
         list[str] | None,
-        typer.Option(
-            "--state", metavar="STATE", help="Only in this state; may be repeated.", show_default="all"
-        ),
+        option("--state", "STATE", "Only in this state; may be repeated.", show_default="all"),
     ] = None,
     producer_ids: Annotated[
         list[int] | None,
-        typer.Option(
-            "--producer-id", metavar="ID", help="Only of this producer; may be repeated.", show_default="all"
-        ),
+        option("--producer-id", "ID", "Only of this producer; may be repeated.", show_default="all"),
     ] = None,
     longer_than: Annotated[
         str | None,
-        typer.Option(
-            "--longer-than",
-            metavar="TIME",
-            help="Only with a transaction that takes longer: 500ms, 30s, 5m, 2h, 1d.",
-            show_default=False,
-        ),
+        option("--longer-than", "TIME", "Only with a transaction that takes longer: 500ms, 30s, 5m, 2h, 1d."),
     ] = None,
     pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--pattern",
-            metavar="REGEX",
-            help="Only ids that this regular expression (RE2) matches whole.",
-            show_default=False,
-        ),
+        str | None, option("--pattern", "REGEX", "Only ids that this regular expression (RE2) matches whole.")
     ] = None,
 ) -> Output:
     """List the transactional ids.
@@ -185,22 +164,14 @@ def abort(
     opened: Opened[Asker],
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="The transactional.id whose transaction is aborted, and whose producer is fenced.",
-            show_default=False,
-        ),
+        argument("NAME", "The transactional.id whose transaction is aborted, and whose producer is fenced."),
     ] = None,
     topic: Topic = None,
     partition: Partition = None,
     start_offset: Annotated[
         int | None,
-        typer.Option(
-            "--start-offset",
-            metavar="OFFSET",
-            help="The offset at which the transaction begins in this partition.",
-            min=0,
-            show_default=False,
+        option(
+            "--start-offset", "OFFSET", "The offset at which the transaction begins in this partition.", min=0
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,

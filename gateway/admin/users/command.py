@@ -9,7 +9,16 @@ from typing import Annotated, Final
 
 import typer
 
-from seqgate.gateway.admin.options import Asker, Opened, Output, asks, gateway_or_cluster, stop
+from seqgate.gateway.admin.options import (
+    Asker,
+    Opened,
+    Output,
+    argument,
+    asks,
+    gateway_or_cluster,
+    option,
+    stop,
+)
 from seqgate.gateway.admin.tables import Column, Table, count, counted, shown
 from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
@@ -36,15 +45,10 @@ they read and change the data directory itself, so that the first user is there 
 
 _MECHANISMS: Final = {hashing.mechanism: hashing for hashing in ScramHash}
 
-User = Annotated[str, typer.Argument(metavar="USER", help="The name of the user.", show_default=False)]
+User = Annotated[str, argument("USER", "The name of the user.")]
 Mechanisms = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mechanism",
-        metavar="MECHANISM",
-        help=f"{' or '.join(_MECHANISMS)}; may be repeated.",
-        show_default="all",
-    ),
+    option("--mechanism", "MECHANISM", f"{' or '.join(_MECHANISMS)}; may be repeated.", show_default="all"),
 ]
 
 
@@ -55,21 +59,20 @@ def add(
     user: User,
     password_file: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--password-file",
-            metavar="FILE",
-            help="A file whose first line is the password; - is standard input. [default: ask on the "
-            "terminal]",
-            show_default=False,
+            "FILE",
+            "A file whose first line is the password; - is standard input. [default: ask on the terminal]",
         ),
     ] = None,
     mechanisms: Mechanisms = None,
     iterations: Annotated[
         int,
-        typer.Option(
+        option(
             "--iterations",
-            metavar="N",
-            help=f"How often the password is hashed: {MIN_ITERATIONS} to {MAX_ITERATIONS} times.",
+            "N",
+            f"How often the password is hashed: {MIN_ITERATIONS} to {MAX_ITERATIONS} times.",
+            show_default=True,
         ),
     ] = MIN_ITERATIONS,
 ) -> Output:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import typer
-
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import OnlyPartition, OnlyTopic, Opened, Output, asks, gateway, stop
+from seqgate.gateway.admin.options import (
+    OnlyPartition,
+    OnlyTopic,
+    Opened,
+    Output,
+    asks,
+    gateway,
+    option,
+    stop,
+)
 from seqgate.gateway.admin.tables import table
 from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
 
@@ -21,11 +28,10 @@ def verdicts(
     topic: OnlyTopic = None,
     partition: OnlyPartition = None,
     producer_id: Annotated[
-        int | None,
-        typer.Option("--producer-id", metavar="ID", help="Only this producer.", min=0, show_default="all"),
+        int | None, option("--producer-id", "ID", "Only this producer.", show_default="all", min=0)
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", help="At most this many verdicts.", min=1)
+        int, option("--limit", "N", "At most this many verdicts.", show_default=True, min=1)
     ] = SHOWN,
 ) -> Output:
     """Show the newest batches that the gateway did not store, and why.
