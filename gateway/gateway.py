@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgate.gateway.admin.server import ControlServer
-from seqgate.gateway.admin.system_errors import in_words
-from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.admin.request import in_words
+from seqgate.gateway.admin.server import ControlServer, Traffic
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.load import exposure_complaint, is_exposed
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT

@@ -174,7 +174,7 @@ def load_commands() -> None:
     """Import what answers the first command. Whoever upgrades the package before a restart replaces the files
     under the running gateway.
     """
-    import_module("seqgate.gateway.admin.answering")
+    import_module("seqgate.gateway.admin.operations")
 
 
 def warn_of_readers(directory: str) -> None:

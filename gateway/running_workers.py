@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.cluster.cache.worker_caches import CACHES, cache_of
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import exposure_complaint

@@ -1,22 +1,33 @@
-"""The type of an operation: its request, and the functions that answer it from a gateway or a data directory."""
+"""The type of an operation: its request, and the functions that answer it from a gateway or a data directory.
+
+Below it is what operations share: the gateway as they see it, the topics and partitions that a request names,
+and the errors of coordinators as sentences.
+"""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Awaitable, Callable, Iterable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from seqgate.gateway.admin.pids.stopped import BlockSource
-from seqgate.gateway.admin.request import Request
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.admin.request import ControlError, Elsewhere, Request
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
-from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.pids.stopped import BlockSource
+    from seqgate.gateway.admin.server import Traffic
 
 Q = TypeVar("Q", bound=Request[Any])
-T = TypeVar("T")
-K = TypeVar("K", bound=Any)
 
 
 def _nothing(_: Request[Any]) -> bool:
@@ -41,16 +52,15 @@ class Operation(Generic[Q]):
     is_partial: bool = False
 
 
-def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:
-    """Return the first `limit` items whose key is above `after`, sorted by key, and whether these are the
-    last ones.
-    """
-    wanted = found if after is None else (item for item in found if key(item) > after)
-    first = heapq.nsmallest(limit + 1, wanted, key=key)
-    return first[:limit], len(first) <= limit
+# The gateway as operations see it, running or stopped.
 
 
-# The running gateway as operations see it.
+class StoppedGateway(NamedTuple):
+    """A data directory that no gateway has open, the settings of its gateway, and the time."""
+
+    data_dir: Path
+    config: Config
+    now_ms: int
 
 
 @dataclass(slots=True)
@@ -65,3 +75,69 @@ class LiveGateway:
 
     def __post_init__(self) -> None:
         self.sweeps = Sweeps(self.services)
+
+
+# The topics and partitions that a request names.
+
+
+def find_topic(partitions: Partitions, name: str, *indexes: int | None) -> TopicPartitions:
+    """Return a topic that has all partitions of `indexes`; None names no partition. Raises ControlError."""
+    topic = partitions.by_name.get(name)
+    if topic is None:
+        raise ControlError(f"there is no topic {name}")
+    for index in indexes:
+        if index is not None and not topic.has(index):
+            raise ControlError(f"topic {name} has no partition {index}")
+    return topic
+
+
+def check_led_here(services: Services, topic: str, index: int) -> None:
+    """Refuse a partition that another gateway leads. Raises Elsewhere."""
+    found = services.partitions.registry.by_name.get(topic)
+    if found is None or found.refusal(index) is not ErrorCode.not_leader_or_follower:
+        return
+    leader = services.node.brokers.leader_in(topic, index)
+    where = "no live gateway" if leader is None or leader[0] == NO_LEADER else f"broker {leader[0]}"
+    raise Elsewhere(
+        f"{topic}-{index} is led by {where}, not by this gateway; ask that one, or name the cluster with "
+        "--bootstrap where the command has it"
+    )
+
+
+def partitions_after(
+    topics: list[TopicPartitions],
+    list_partitions: Callable[[TopicPartitions], Iterator[Partition]],
+    index: int | None,
+    after: tuple[str, int, int] | None,
+) -> Iterator[Partition]:
+    """Yield the partitions of topics, or those with one index, beginning with the last one of the previous
+    page.
+
+    `after` is topic, partition and producer id of the last row of the previous page.
+    """
+    for topic in topics:
+        for partition in list_partitions(topic):
+            is_before = after is not None and (topic.name, partition.index) < after[:2]
+            if not is_before and index in {None, partition.index}:
+                yield partition
+
+
+# The coordinators of groups and transactions.
+
+
+def offline_partitions(partitions: Partitions, topic: str) -> list[int]:
+    """Return the partitions of a coordinator's topic that are out of service."""
+    found = partitions.by_name.get(topic)
+    return [] if found is None else [entry.index for entry in found.opened() if entry.log.offline]
+
+
+@contextlib.contextmanager
+def as_control_error(what: str, topic: str) -> Iterator[None]:
+    """Turn Unavailable into ControlError; the coordinator of `what` stores its state in `topic`."""
+    try:
+        yield
+    except Unavailable as error:
+        raise ControlError(
+            f"the coordinator of {what} can't answer now ({error.error_code.name}); "
+            f"`seqgate status` shows whether a partition of {topic} is offline"
+        ) from error

@@ -1,11 +1,22 @@
-"""The one list of operations: the control socket, the commands, `docs/control-socket.md` and the tests read
-it.
+"""The one list of operations, and how the gateway answers a request of the control socket by it.
+
+The commands, `docs/control-socket.md` and the tests read the list, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from typing import Any, Final
+import logging
+import pwd
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, NamedTuple, Union
+
+import msgspec
 
 from seqgate.gateway.admin.backlog import live as backlog
 from seqgate.gateway.admin.backlog.messages import BacklogRequest
@@ -14,7 +25,6 @@ from seqgate.gateway.admin.backup.messages import StageBackupRequest
 from seqgate.gateway.admin.gateways import live as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
 from seqgate.gateway.admin.groups import live as groups
-from seqgate.gateway.admin.groups import reset
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -26,7 +36,7 @@ from seqgate.gateway.admin.logs.messages import LogLinesRequest
 from seqgate.gateway.admin.names import live as names
 from seqgate.gateway.admin.names import live as stopped_names
 from seqgate.gateway.admin.names.messages import NamesRequest
-from seqgate.gateway.admin.operation import LiveGateway, Operation
+from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway
 from seqgate.gateway.admin.partitions import live as partitions
 from seqgate.gateway.admin.partitions.messages import ReopenRequest
 from seqgate.gateway.admin.pids import live as pids
@@ -38,12 +48,20 @@ from seqgate.gateway.admin.pids.messages import (
     ListBlocksRequest,
     MoveNextRequest,
 )
+from seqgate.gateway.admin.pids.stopped import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import live as producers
 from seqgate.gateway.admin.producers.messages import ListProducersRequest
-from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
+from seqgate.gateway.admin.request import (
+    MAX_PAGE_ROWS,
+    Answer,
+    ControlError,
+    Elsewhere,
+    PagedRequest,
+    Request,
+)
+from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import live as status
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
 from seqgate.gateway.admin.sweep import live as sweep
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.transactions import hanging
@@ -61,6 +79,10 @@ from seqgate.gateway.admin.users import changes as users
 from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.admin.verdicts import live as verdicts
 from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest
+from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
+from seqgate.gateway.runtime.services import Services
 
 
 def _always(_: Request[Any]) -> bool:
@@ -85,7 +107,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(MoveNextRequest, pids.move_next, stopped_pids.move_next_stopped, changes=_always),
     Operation(ListGroupsRequest, groups.list_groups, is_partial=True),
     Operation(DescribeGroupRequest, groups.describe_group),
-    Operation(ResetOffsetsRequest, reset.reset_offsets, changes=lambda request: request.execute),
+    Operation(ResetOffsetsRequest, groups.reset_offsets, changes=lambda request: request.execute),
     Operation(DeleteGroupsRequest, groups.delete_groups, changes=lambda request: request.execute),
     Operation(
         ListTransactionsRequest, transactions.list_transactions, stopped_transactions.list_transactions
@@ -142,15 +164,113 @@ async def answer_live(gateway: LiveGateway, request: Request[Any]) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def answer_stopped(gateway: StoppedGateway, request: Request[Any]) -> Any:
-    """Return the answer from a data directory that no gateway has open. Raises ControlError."""
+def answer_stopped(data_dir: Path, config: Config, now_ms: int, request: Request[Any]) -> Any:
+    """Return the answer from a data directory that no gateway has open, by the settings of its gateway.
+
+    Raises ControlError.
+    """
     _check_limit(request)
     stopped = _BY_REQUEST[type(request)].stopped
     if stopped is None:
         raise ControlError(f"only a running gateway can answer {request.operation_name()}")
-    return stopped(gateway, request)
+    return stopped(StoppedGateway(data_dir, config, now_ms), request)
 
 
 def _check_limit(request: Request[Any]) -> None:
     if isinstance(request, PagedRequest) and not 1 <= request.limit <= MAX_PAGE_ROWS:
         raise ControlError(f"limit must be between 1 and {MAX_PAGE_ROWS}, not {request.limit}")
+
+
+# Answers one request of the control socket: decodes it, runs its operation as a task, and notes what it changed in
+# the audit log.
+
+
+logger = logging.getLogger(__name__)
+
+OPERATION_TIMEOUT_S: Final = 30.0
+"""Time for an operation; then the gateway answers with an error, and the operation continues as a task."""
+
+_decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
+    Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - `|` takes no list
+)
+
+
+def live_gateway(
+    services: Services, source: BlockSource | None, traffic: Callable[[], Traffic], started_at_ms: int
+) -> LiveGateway:
+    """Return the gateway as operations see it; `source` is the store of its producer-id blocks, if it is not
+    the gateway's own.
+    """
+    return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms)
+
+
+async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Answer:
+    """Return the answer to the request in `line`, which came from `client`."""
+    try:
+        request = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return Answer(error=f"the request is not understood: {error}")
+    tasks = gateway.services.node.tasks
+    work = tasks.start(
+        tasks.begin(f"seqgate {request.operation_name()}", is_brief=True), answer_live(gateway, request)
+    )
+    if changes_something(request):
+        caller = caller_of(client)
+        work.add_done_callback(partial(note_change, gateway.services.node.audit, caller, request))
+    try:
+        # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked
+        # for.
+        result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
+    except ControlError as error:
+        return Answer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
+    except TimeoutError:
+        return Answer(
+            error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its "
+            "progress"
+        )
+    except Exception as error:
+        logger.exception("the control request %s failed", request)
+        return Answer(error=f"the gateway failed to answer: {error}")
+    return Answer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(gateway, request))
+
+
+# Finds the process that sends a request on the control socket, and logs the changes that the process makes,
+# also in the audit log.
+
+CONTROL_SOCKET: Final = "control socket"
+_CREDENTIALS: Final = Struct("3i")
+
+logger_caller = logging.getLogger(UNLIMITED)
+
+
+class Caller(NamedTuple):
+    """The process at the other end of the control socket: its system user, and its process id."""
+
+    user: str
+    pid: int
+
+
+def caller_of(connected: socket.socket) -> Caller:
+    """Return the process that connected."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return Caller("unknown", -1)
+    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    try:
+        return Caller(pwd.getpwuid(uid).pw_name, pid)
+    except KeyError:
+        return Caller(str(uid), pid)
+
+
+def note_change(audit: AuditLog, caller: Caller, request: Request[Any], work: asyncio.Task[Any]) -> None:
+    """Log a change that has ended, unless it failed. The logged text of a request contains no secret."""
+    if work.cancelled() or work.exception() is not None:
+        return
+    name = request.operation_name()
+    requester = Requester(
+        f"system user {caller.user}", CONTROL_SOCKET, CONTROL_SOCKET, f"pid {caller.pid}", name
+    )
+    audit.changed(requester, f"seqgate {name}", [str(request)])
+    logger_caller.info(
+        "seqgate %s: %s, by the system user %s (pid %d)", name, request, caller.user, caller.pid
+    )

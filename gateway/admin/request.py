@@ -6,6 +6,12 @@ This module imports nothing of the gateway, so that a command starts fast.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import heapq
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, get_args
 
 import msgspec
@@ -23,6 +29,8 @@ STOPPED: Final = "stopped"
 """The word for a data directory without a running gateway as the source of an answer."""
 
 A = TypeVar("A")
+T = TypeVar("T")
+K = TypeVar("K", bound=Any)
 
 
 class ControlError(Exception):
@@ -72,6 +80,19 @@ class PagedRequest(Request[A], kw_only=True):
     limit: int = PAGE_ROWS
 
 
+def page(
+    found: Iterable[T], after: K | None, limit: int | None, key: Callable[[T], K]
+) -> tuple[list[T], bool]:
+    """Return the first `limit` items whose key is above `after`, sorted by key, and whether these are the
+    last ones; None: all items.
+    """
+    wanted = found if after is None else (item for item in found if key(item) > after)
+    if limit is None:
+        return sorted(wanted, key=key), True
+    first = heapq.nsmallest(limit + 1, wanted, key=key)
+    return first[:limit], len(first) <= limit
+
+
 class Answer(msgspec.Struct, omit_defaults=True):
     """The answer of the gateway: the result, or a sentence that says why there is none.
 
@@ -83,3 +104,42 @@ class Answer(msgspec.Struct, omit_defaults=True):
     error: str | None = None
     note: str | None = None
     is_elsewhere: bool = False
+
+
+# The address of the control socket. The kernel takes some 100 bytes of path (`sun_path`). A socket with a longer
+# path is reached through a descriptor of its directory: `/proc/self/fd/N/control.sock`.
+
+
+SOCKET_NAME: Final = "control.sock"
+"""The name of the control socket in the data directory."""
+LONGEST_PATH_BYTES: Final = 100
+"""A path of more bytes goes through a descriptor of its directory."""
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """Yield a path to the same socket that is short enough for the kernel; it is valid while the context
+    lasts.
+
+    Raises OSError: the directory can't be opened, or the system has no /proc and the path is too long.
+    """
+    if len(os.fsencode(path)) <= LONGEST_PATH_BYTES:
+        yield str(path)
+        return
+    if not Path(_DESCRIPTORS).is_dir():
+        raise OSError(errno.ENAMETOOLONG, "the path of the control socket is too long", str(path))
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"{_DESCRIPTORS}/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def in_words(error: Exception) -> str:
+    """Return the text of an error with the file that the error is about, and without the system's error
+    number.
+    """
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

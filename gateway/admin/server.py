@@ -10,18 +10,18 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from seqgate.gateway.admin.address import SOCKET_NAME, short_path
-from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer
-from seqgate.gateway.admin.traffic import Traffic
+from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, SOCKET_NAME, Answer, short_path
 from seqgate.gateway.runtime.services import Services
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.pids.stopped import BlockSource
+    from seqgate.gateway.cluster.cache.cache_state import CacheState
+    from seqgate.gateway.cluster.objects.objects import Counts
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,22 @@ REQUEST_TIMEOUT_S: Final = 5.0
 connection.
 """
 _SOCKET_MODE: Final = 0o600
+
+
+class Traffic(NamedTuple):
+    """The counts of the listeners: connections now, and refused connections, requests and failed logins since
+    the start.
+
+    `calls` are those to the bucket that holds the records, `cache` are the counts of its local cache; None
+    without a bucket.
+    """
+
+    connections: int = 0
+    refused_connections: int = 0
+    requests: int = 0
+    failed_logins: int = 0
+    calls: Counts | None = None
+    cache: CacheState | None = None
 
 
 class ControlServer:
@@ -108,7 +124,7 @@ class ControlServer:
         """Return the gateway as operations see it. Call this once the gateway has started, because it notes
         the first producer ids.
         """
-        from seqgate.gateway.admin.answering import live_gateway  # noqa: PLC0415 - a start is mostly imports
+        from seqgate.gateway.admin.operations import live_gateway  # noqa: PLC0415 - a start is mostly imports
 
         if self._gateway is None:
             self._gateway = live_gateway(self._services, self._source, self._traffic, self._started_at_ms)
@@ -149,6 +165,6 @@ class ControlServer:
         except asyncio.IncompleteReadError:
             return Answer(error="a request is one line and ends with a newline")
         # Imported with the first command: a start is mostly imports.
-        from seqgate.gateway.admin.answering import answer  # noqa: PLC0415
+        from seqgate.gateway.admin.operations import answer  # noqa: PLC0415
 
         return await answer(self.live_gateway(), line, writer.get_extra_info("socket"))

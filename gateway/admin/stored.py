@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.records import UnknownRecordError, decode_record
 from seqgate.gateway.runtime.loop.clock import SystemClock

@@ -23,7 +23,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.membership.silence import Lease
 from seqgate.gateway.cluster.metadata.change import CorruptChange

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Final, NoReturn
 
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.cluster.cache.worker_caches import caches_in
 from seqgate.gateway.cluster.rebuild.local_session import read_local_session
 from seqgate.gateway.config import Config

@@ -18,7 +18,7 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.admin.address import SOCKET_NAME
+from seqgate.gateway.admin.request import SOCKET_NAME
 
 _OF_A_PARTITION: Final = "partition.metadata"
 """The file that each directory of a partition has."""

@@ -16,7 +16,7 @@ import os, signal, sys
 from seqgate.gateway import running
 from seqgate.gateway.config import load_config
 
-MODULE = "seqgate.gateway.admin.answering"
+MODULE = "seqgate.gateway.admin.operations"
 NEEDLESS = {"argparse", "email", "importlib.metadata", "zipfile"}
 assert MODULE not in sys.modules, "a start needs no command"
 running.COMMANDS_LOADED_AFTER_S = 0.0

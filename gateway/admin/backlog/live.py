@@ -11,8 +11,7 @@ from seqgate.gateway.admin.backlog.messages import (
     BacklogRequest,
     PartitionBacklog,
 )
-from seqgate.gateway.admin.named_topics import find_topic
-from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.operation import LiveGateway, find_topic
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.quota.backlog import ProduceGate, Reader
 from seqgate.gateway.runtime.backlogs.backlog import Backlog

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from seqgate.gateway.admin.backup.messages import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.operation import LiveGateway
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 
 

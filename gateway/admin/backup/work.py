@@ -19,12 +19,11 @@ from seqgate.gateway.admin.backup.messages import (
     Verified,
 )
 from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.operation import StoppedGateway
 from seqgate.gateway.admin.pids.messages import MoveNextRequest
 from seqgate.gateway.admin.pids.stopped import move_next_stopped
-from seqgate.gateway.admin.request import ControlError, NotRunning
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
-from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.backup import creation
 from seqgate.gateway.backup import repository as restoring
 from seqgate.gateway.backup.pace import Pace

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from seqgate.gateway.admin.cluster.messages import Imported
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
-from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log
 from seqgate.gateway.cluster.objects.objects import CountedObjects, ObjectStore

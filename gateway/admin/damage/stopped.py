@@ -11,9 +11,8 @@ from pathlib import Path
 
 from seqgate.gateway.admin.damage.messages import Repair
 from seqgate.gateway.admin.damage.rows import damaged_row
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, locked, metadata_directory
-from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.workers.shared_directory import recover_whole

@@ -1,42 +1,55 @@
-"""The groups of a running gateway."""
+"""The groups of a running gateway, from its own objects."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
-from typing import Final, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
 
-import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.coordinators import as_control_error, offline_partitions
-from seqgate.gateway.admin.groups import messages
+from seqgate.gateway.admin.groups import answers, messages
+from seqgate.gateway.admin.groups.answers import (
+    Committed,
+    FoundGroup,
+    PartitionOffsets,
+    Place,
+    Progress,
+    known_lags,
+)
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
-    GroupDeletion,
     GroupDeletions,
     GroupDescription,
     GroupMember,
     GroupPage,
-    GroupPartition,
     GroupRow,
     ListGroupsRequest,
+    OffsetChange,
+    OffsetReset,
+    ResetOffsetsRequest,
     ShareDelivery,
 )
-from seqgate.gateway.admin.operation import LiveGateway, page
+from seqgate.gateway.admin.operation import (
+    LiveGateway,
+    as_control_error,
+    check_led_here,
+    find_topic,
+    offline_partitions,
+)
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.transactions.live import pending_in_group
-from seqgate.gateway.admin.transactions.messages import PendingOffset
 from seqgate.gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
 from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerMember
 from seqgate.gateway.coordinator.group.name_groups import is_name_group
-from seqgate.gateway.coordinator.group.records import CommittedOffset
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
@@ -44,307 +57,277 @@ from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMembe
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from seqgate.gateway.runtime.partitions.registry import Partitions
-from seqgate.gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
+from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
+from seqgate.log import LogError
 
 MAX_DELETED_GROUPS: Final = 1_000
 """Groups that one request deletes; a request with more is refused."""
-_STATES: Final[dict[str, str]] = {state.lower(): state for state in STATES}
-Committed = Mapping[TopicPartition, CommittedOffset]
+_NOT_COMMITTED: Final = {
+    ErrorCode.invalid_commit_offset_size: "so many offsets don't fit into one batch; name fewer topics",
+    ErrorCode.group_max_size_reached: "the gateway keeps no more groups (seqgate.group.max)",
+    ErrorCode.unknown_member_id: "a member joined it meanwhile",
+}
 
 
 async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> GroupPage:
     """Return one page of the groups, by their ids. Raises ControlError."""
-    services = gateway.services
-    states = {_state(name) for name in request.states}
-    found = (
-        (group, shard)
-        for shard in services.coordinators.groups.loaded_shards()
-        for group in all_groups(shard)
-        if not states or group.state_text in states
-    )
-    groups, complete = page(found, request.after, request.limit, key=lambda entry: entry[0].group_id)
-    rows = []
-    for group, shard in groups:
-        if isinstance(group, ShareGroup):
-            delivered = await delivered_to(services, group.group_id)
-            ends = await latest_offsets(services).of(delivered)
-            rows.append(_row(group, len(delivered), total_share_lag(ends, delivered)))
-        else:
-            committed = shard.offsets.of(group.group_id)
-            ends = await latest_offsets(services).of(committed)
-            rows.append(_row(group, len(committed), _total_lag(ends, committed)))
-        # Let requests in between: a group may have thousands of partitions.
-        await asyncio.sleep(0)
-    return GroupPage(rows, complete, offline_partitions(services.partitions.registry, OFFSETS_TOPIC))
+    return await answers.list_groups(_LiveGroups(gateway.services), request, request.limit)
 
 
 async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) -> GroupDescription:
     """Return a group with one page of its partitions; the first page has its members. Raises ControlError."""
-    services = gateway.services
-    shard = await durable_shard(services, request.group)
-    group = None if shard is None else find_group(shard, request.group)
-    if shard is None or group is None:
-        raise ControlError(f"there is no group {request.group}")
-    members = members_of(group, services)
-    if isinstance(group, ShareGroup):
-        partitions, complete = await _share_partitions(services, group, request)
-    else:
-        partitions, complete = await _partitions(services, shard, members, request)
-    return _description(
-        group,
-        members if request.after is None else [],
-        [_with_skipped(services.upkeep, request.group, row) for row in partitions],
-        complete=complete,
-    )
-
-
-async def _partitions(
-    services: Services, shard: GroupShard, members: list[GroupMember], request: DescribeGroupRequest
-) -> tuple[list[GroupPartition], bool]:
-    """Return one page of the partitions of a group that commits offsets, and whether no partition comes after
-    them.
-    """
-    owners = {
-        (topic, partition): member.member_id
-        for member in members
-        for topic, partitions in (member.assignment or {}).items()
-        for partition in partitions
-    }
-    committed = shard.offsets.of(request.group)
-    pending = pending_in_group(services.coordinators, shard, request.group)
-    places, complete = _page({*committed, *owners, *pending}, request)
-    ends = await latest_offsets(services).of(places)
-    now_ms = services.node.clock.now_ms()
-    rows = [
-        _partition(
-            services.partitions.registry,
-            place,
-            ends.get(place),
-            committed.get(place),
-            owners.get(place),
-            pending.get(place, []),
-            now_ms,
-        )
-        for place in places
-    ]
-    return rows, complete
-
-
-async def _share_partitions(
-    services: Services, group: ShareGroup, request: DescribeGroupRequest
-) -> tuple[list[GroupPartition], bool]:
-    """Return one page of the partitions of a share group, and whether no partition comes after them."""
-    delivered = await delivered_to(services, group.group_id)
-    places, complete = _page({*delivered, *assigned_in(services, group)}, request)
-    ends = await latest_offsets(services).of(places)
-    registry = services.partitions.registry
-    rows = [share_partition(registry, place, delivered.get(place), ends.get(place)) for place in places]
-    return rows, complete
-
-
-def latest_offsets(services: Services) -> LatestOffsets:
-    """Return the lookup of high watermarks, also of partitions that other gateways lead."""
-    image = services.topics.metadata_log.image
-    return LatestOffsets(services.partitions.registry, image, services.node.brokers, services.node.peers)
-
-
-def _page(places: set[TopicPartition], request: DescribeGroupRequest) -> tuple[list[TopicPartition], bool]:
-    return page(places, request.after, request.limit, key=lambda place: place)
-
-
-def _with_skipped(upkeep: UpkeepServices, group_id: str, row: GroupPartition) -> GroupPartition:
-    """Add the number of records that the group was moved over unread."""
-    total = upkeep.backlog.skipped.of(group_id, (row.topic, row.partition)).total
-    return msgspec.structs.replace(row, skipped=total) if total else row
-
-
-def _description(
-    group: Group, members: list[GroupMember], partitions: list[GroupPartition], *, complete: bool
-) -> GroupDescription:
-    protocol_type, protocol_name = group.protocol
-    return GroupDescription(
-        group=group.group_id,
-        state=group.state_text,
-        type=group.type,
-        generation_id=group.generation,
-        protocol_type=protocol_type,
-        protocol_name=protocol_name,
-        members=members,
-        partitions=partitions,
-        complete=complete,
-        streams=streams_state(group),
-    )
+    return await answers.describe_group(_LiveGroups(gateway.services), request, request.limit)
 
 
 async def delete_groups(gateway: LiveGateway, request: DeleteGroupsRequest) -> GroupDeletions:
     """Delete each group that has no members, or report which groups could be deleted. Raises ControlError."""
     if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
         raise ControlError(f"name 1 to {MAX_DELETED_GROUPS} groups to delete, not {len(request.groups)}")
-    names = dict.fromkeys(request.groups)
-    services = gateway.services
-    return GroupDeletions([await _delete(services, name, execute=request.execute) for name in names])
+    return await answers.delete_groups(_LiveGroups(gateway.services), request)
 
 
-async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupDeletion:
-    shard = await durable_shard(services, group_id)
-    group = None if shard is None else find_group(shard, group_id)
-    if shard is None or group is None:
-        return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
-    is_share_group = isinstance(group, ShareGroup)
-    read = await delivered_to(services, group_id) if is_share_group else shard.offsets.of(group_id)
-    count = len(read)
-    state = group.state_text
-    if not group.is_empty:
-        return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))
-    if not execute:
-        return GroupDeletion(group_id, state, count, deleted=False, refusal=None)
-    error = await _delete_empty(services.coordinators, group)
-    if error is not ErrorCode.none:
-        refusal = f"{group_id} was not deleted: {error.name}"
-        return GroupDeletion(group_id, state, count, deleted=False, refusal=refusal)
-    return GroupDeletion(group_id, state, count, deleted=True, refusal=None)
+async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> OffsetReset:
+    """Find the new offsets of a group, and commit them if `execute` is set. Raises ControlError."""
+    return await answers.reset_offsets(_LiveGroups(gateway.services), request)
 
 
-async def _delete_empty(coordinators: CoordinatorServices, group: Group) -> ErrorCode:
-    group_id = group.group_id
-    if isinstance(group, ShareGroup):
+class _LiveGroups:
+    """The groups that this gateway coordinates: a `GroupSource`."""
+
+    states = STATES
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._partitions = services.partitions.registry
+        self._groups = services.coordinators.groups
+        self._latest = LatestOffsets(
+            self._partitions,
+            services.topics.metadata_log.image,
+            services.node.brokers,
+            services.node.peers,
+        )
+
+    @property
+    def now_ms(self) -> int:
+        return self._services.node.clock.now_ms()
+
+    @property
+    def offline_partitions(self) -> list[int]:
+        return offline_partitions(self._partitions, OFFSETS_TOPIC)
+
+    def rows(self, states: Collection[str]) -> Iterator[GroupRow]:
+        for shard in self._groups.loaded_shards():
+            for group in all_groups(shard):
+                if not states or group.state_text in states:
+                    yield GroupRow(
+                        group.group_id,
+                        group.state_text,
+                        group.type,
+                        *group.protocol,
+                        len(group.members),
+                        0,
+                        0,
+                    )
+
+    async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+        found = {}
+        shards = list(self._groups.loaded_shards())
+        for row in rows:
+            shard = next((shard for shard in shards if find_group(shard, row.group) is not None), None)
+            if shard is None:
+                continue
+            read = await self._progress(shard, row.group, row.type)
+            ends = await self.ends({*read.committed, *read.delivered})
+            found[row.group] = len(read.committed) + len(read.delivered), sum(known_lags(read, ends).values())
+            # Let requests in between: a group may have thousands of partitions.
+            await asyncio.sleep(0)
+        return found
+
+    async def describe(self, group: str) -> GroupDescription:
+        """Return a group once its state is durable."""
+        found = await self._find(group)
+        if found is None:
+            raise ControlError(f"there is no group {group}")
+        streams = None
+        if isinstance(found, StreamsGroup):
+            epoch = None if found.topology is None else found.topology.epoch
+            streams = messages.StreamsState(found.assignment.assignment_epoch, epoch)
+        return GroupDescription(
+            found.group_id,
+            found.state_text,
+            found.type,
+            found.generation,
+            *found.protocol,
+            members_of(found, self._services),
+            [],
+            complete=True,
+            streams=streams,
+        )
+
+    async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
+        """Return the groups whose state is durable."""
+        found = {group: await self._find(group) for group in groups}
+        return {
+            name: FoundGroup(group.type, group.state_text, group.is_empty, len(group.members))
+            for name, group in found.items()
+            if group is not None
+        }
+
+    async def _find(self, group_id: str) -> Group | None:
+        shard = await self._shard(group_id)
+        return None if shard is None else find_group(shard, group_id)
+
+    async def _shard(self, group_id: str) -> GroupShard | None:
+        """Return the shard of a group once its state is durable; None while the gateway has no groups."""
+        if not group_id:
+            raise ControlError("the group name is empty")
+        if is_name_group(group_id):
+            raise ControlError(
+                f"{group_id} is no group but stands for a producer name; `seqgate names` shows its sequence "
+                "ids"
+            )
+        leader = self._groups.shards.leader_of(group_id)
+        if self._groups.shards.is_elsewhere(group_id):
+            raise Elsewhere(
+                f"group {group_id} is coordinated by broker {leader}, not by this gateway; ask that one, or "
+                "name the cluster with --bootstrap"
+            )
+        if OFFSETS_TOPIC not in self._partitions.by_name:
+            return None
+        with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
+            return await self._groups.durable_shard(group_id)
+
+    async def progress(self, group: str, kind: str) -> Progress:
+        shard = await self._shard(group)
+        if shard is None:
+            return Progress()
+        read = await self._progress(shard, group, kind)
+        return read._replace(pending=pending_in_group(self._services.coordinators, shard, group))
+
+    async def _progress(self, shard: GroupShard, group: str, kind: str) -> Progress:
+        if kind == answers.SHARE:
+            return Progress(delivered=await self._delivered(group))
+        offsets = shard.offsets.of(group).items()
+        return Progress(
+            {
+                place: Committed(value.offset, value.metadata, value.commit_timestamp_ms)
+                for place, value in offsets
+            }
+        )
+
+    async def _delivered(self, group_id: str) -> dict[TopicPartition, ShareDelivery]:
+        """Return the progress in the partitions that a share group (KIP-932) ever read, without those of
+        deleted topics.
+
+        Of a partition whose state another gateway stores only the start offset and the number of done records
+        are known.
+        """
+        topics = self._partitions.by_id
+        shares = self._services.coordinators.shares
+        found = {key: delivery(partition) for key, partition in shares.known(group_id).items()}
         with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
-            error = await coordinators.shares.delete(group_id)
-        return ErrorCode.group_id_not_found if error is None else error
-    with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-        return await coordinators.groups.run(
-            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
-        )
+            keys = (SharePartitionKey(group_id, *place) for place in shares.begun(group_id))
+            missing = [key for key in keys if key not in found and shares.persister.is_elsewhere(key)]
+            summaries = await shares.persister.summaries(missing)
+        for key, summary in summaries.items():
+            if summary.start_offset >= 0:
+                found[key] = ShareDelivery(summary.start_offset, None, None, None, summary.done, None)
+        return {
+            (topics[key.topic_id].name, key.partition): told
+            for key, told in found.items()
+            if key.topic_id in topics
+        }
+
+    async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """Return the log start offsets of the partitions that this gateway leads."""
+        found = {place: self._partitions.get(*place) for place in places}
+        return {
+            place: partition.log.log_start_offset
+            for place, partition in found.items()
+            if partition is not None
+        }
+
+    async def ends(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """Return the high watermarks, also of partitions that other gateways lead."""
+        return await self._latest.of(places)
+
+    def skipped(self, group: str, place: Place) -> int:
+        """Return how many records message TTL or a backlog quota moved the group over."""
+        return self._services.upkeep.backlog.skipped.of(group, place).total
+
+    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
+        found = {name: await self._delete(name, group) for name, group in groups.items()}
+        return {name: None if error is ErrorCode.none else error.name for name, error in found.items()}
+
+    async def _delete(self, group_id: str, group: FoundGroup) -> ErrorCode:
+        if group.type == answers.SHARE:
+            with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
+                error = await self._services.coordinators.shares.delete(group_id)
+            return ErrorCode.group_id_not_found if error is None else error
+        with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
+            return await self._groups.run(
+                group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+            )
+
+    def existing(self, places: Iterable[Place]) -> list[Place]:
+        return [place for place in places if self._partitions.has(*place)]
+
+    def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
+        return {topic: find_topic(self._partitions, topic).count for topic in topics}
+
+    async def offsets(
+        self, places: Sequence[Place], timestamp_ms: int | None
+    ) -> Mapping[Place, PartitionOffsets]:
+        """Return the offsets of partitions, all of which this gateway must lead."""
+        found = {}
+        for place in places:
+            check_led_here(self._services, *place)
+            found[place] = self._offsets(place, timestamp_ms)
+            # Let requests in between: each partition may read files of its log.
+            await asyncio.sleep(0)
+        return found
+
+    def _offsets(self, place: Place, timestamp_ms: int | None) -> PartitionOffsets:
+        name = f"{place[0]}-{place[1]}"
+        partition = self._partitions.get(*place)
+        if partition is None:
+            raise _deleted(name)
+        log = partition.log
+        if log.offline:
+            raise ControlError(
+                f"partition {name} is offline; bring it back first (seqgate reopen {place[0]} {place[1]})"
+            )
+        try:
+            found = None if timestamp_ms is None else log.offset_for_timestamp(timestamp_ms)
+        except LogError as error:
+            raise ControlError(f"{name} can't be read: {error}") from error
+        at_timestamp = None if found is None else found.offset
+        return PartitionOffsets(log.log_start_offset, log.high_watermark, at_timestamp=at_timestamp)
+
+    async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
+        records = [
+            OffsetCommitRecord(
+                group,
+                change.topic,
+                change.partition,
+                CommittedOffset(change.new_offset, -1, "", self.now_ms),
+            )
+            for change in changes
+        ]
+        with as_control_error(f"group {group}", OFFSETS_TOPIC):
+            await self._groups.ensure_topic()
+            for change in changes:
+                if not self._partitions.has(change.topic, change.partition):
+                    raise _deleted(f"{change.topic}-{change.partition}")
+            error = await self._groups.commit(Committer(group), records)
+        if error is not ErrorCode.none:
+            reason = _NOT_COMMITTED.get(error, f"refused with {error.name}")
+            raise ControlError(f"nothing of group {group} was reset: {reason}")
 
 
-async def durable_shard(services: Services, group_id: str) -> GroupShard | None:
-    """Return the shard of a group once its state is durable; None while the gateway has no groups. Raises
-    ControlError.
-    """
-    if not group_id:
-        raise ControlError("the group name is empty")
-    if is_name_group(group_id):
-        raise ControlError(
-            f"{group_id} is no group but stands for a producer name; `seqgate names` shows its sequence ids"
-        )
-    leader = services.coordinators.groups.shards.leader_of(group_id)
-    if services.coordinators.groups.shards.is_elsewhere(group_id):
-        raise Elsewhere(
-            f"group {group_id} is coordinated by broker {leader}, not by this gateway; ask that one, or name "
-            "the cluster with --bootstrap"
-        )
-    if OFFSETS_TOPIC not in services.partitions.registry.by_name:
-        return None
-    with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-        return await services.coordinators.groups.durable_shard(group_id)
-
-
-def not_empty(group: Group) -> str:
-    """Return the sentence that refuses to change a group with members."""
-    count = len(group.members)
-    members = "1 member" if count == 1 else f"{count:,} members"
-    return (
-        f"group {group.group_id} is in use: {members}, state {group.state_text}; "
-        "stop its consumers, or wait until their sessions end"
-    )
-
-
-def _lag(committed_offset: int, high_watermark: int) -> int:
-    """Return how many records a group has not read; 0 when its offset is beyond the high watermark."""
-    return max(0, high_watermark - committed_offset)
-
-
-def _state(name: str) -> str:
-    state = _STATES.get(name.lower())
-    if state is None:
-        raise ControlError(f"{name} is not a state of a group; the states are {', '.join(STATES)}")
-    return state
-
-
-def _total_lag(ends: Mapping[TopicPartition, int], committed: Committed) -> int:
-    return sum(_lag(value.offset, ends[place]) for place, value in committed.items() if place in ends)
-
-
-def _row(group: Group, partitions: int, total_lag: int) -> GroupRow:
-    protocol_type, protocol_name = group.protocol
-    return GroupRow(
-        group=group.group_id,
-        state=group.state_text,
-        type=group.type,
-        protocol_type=protocol_type,
-        protocol_name=protocol_name,
-        members=len(group.members),
-        committed_partitions=partitions,
-        total_lag=total_lag,
-    )
-
-
-def _partition(
-    partitions: Partitions,
-    place: TopicPartition,
-    high_watermark: int | None,
-    committed: CommittedOffset | None,
-    member_id: str | None,
-    pending: list[PendingOffset],
-    now_ms: int,
-) -> GroupPartition:
-    partition = partitions.get(*place)
-    log = None if partition is None else partition.log
-    return GroupPartition(
-        topic=place[0],
-        partition=place[1],
-        committed_offset=None if committed is None else committed.offset,
-        log_start_offset=None if log is None else log.log_start_offset,
-        high_watermark=high_watermark,
-        lag=None if high_watermark is None or committed is None else _lag(committed.offset, high_watermark),
-        metadata=None if committed is None else committed.metadata,
-        commit_timestamp=None if committed is None else committed.commit_timestamp_ms,
-        age_ms=None if committed is None else max(0, now_ms - committed.commit_timestamp_ms),
-        member_id=member_id,
-        pending=pending,
-        delivery=None,
-    )
-
-
-# The progress of share groups (KIP-932) in their partitions.
-
-Delivered: TypeAlias = Mapping[TopicPartition, ShareDelivery]
-
-
-async def delivered_to(services: Services, group_id: str) -> Delivered:
-    """Return the progress in the partitions that a group ever read, without those of deleted topics. Raises
-    ControlError.
-
-    Of a partition whose state another gateway stores only the start offset and the number of done records are
-    known.
-    """
-    topics = services.partitions.registry.by_id
-    shares = services.coordinators.shares
-    found = {key: delivery(partition) for key, partition in shares.known(group_id).items()}
-    with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
-        keys = (SharePartitionKey(group_id, *place) for place in shares.begun(group_id))
-        missing = [key for key in keys if key not in found and shares.persister.is_elsewhere(key)]
-        summaries = await shares.persister.summaries(missing)
-    for key, summary in summaries.items():
-        if summary.start_offset >= 0:
-            found[key] = ShareDelivery(summary.start_offset, None, None, None, summary.done, None)
-    return {
-        (topics[key.topic_id].name, key.partition): told
-        for key, told in found.items()
-        if key.topic_id in topics
-    }
-
-
-def assigned_in(services: Services, group: ShareGroup) -> set[TopicPartition]:
-    """Return the partitions that are assigned to any member."""
-    topics = services.partitions.registry.by_id
-    return {
-        (topics[topic_id].name, index)
-        for member in group.members.values()
-        for topic_id, index in member.assigned
-        if topic_id in topics
-    }
+def _deleted(name: str) -> ControlError:
+    return ControlError(f"partition {name} was deleted during the reset; repeat the command without it")
 
 
 def delivery(found: SharePartition) -> ShareDelivery:
@@ -361,38 +344,6 @@ def delivery(found: SharePartition) -> ShareDelivery:
     )
 
 
-def share_lag(found: ShareDelivery, high_watermark: int) -> int:
-    """Return the number of records that are not done, as in DescribeShareGroupOffsets (KIP-1226)."""
-    return max(0, high_watermark - found.start_offset - (found.done_records or 0))
-
-
-def total_share_lag(ends: Mapping[TopicPartition, int], delivered: Delivered) -> int:
-    """Return the lag in all partitions, up to these high watermarks."""
-    return sum(share_lag(found, ends[place]) for place, found in delivered.items() if place in ends)
-
-
-def share_partition(
-    partitions: Partitions, place: TopicPartition, delivered: ShareDelivery | None, high_watermark: int | None
-) -> GroupPartition:
-    """Return the row of a partition that a share group has read or is assigned."""
-    partition = partitions.get(*place)
-    log = None if partition is None else partition.log
-    return GroupPartition(
-        topic=place[0],
-        partition=place[1],
-        committed_offset=None,
-        log_start_offset=None if log is None else log.log_start_offset,
-        high_watermark=high_watermark,
-        lag=None if high_watermark is None or delivered is None else share_lag(delivered, high_watermark),
-        metadata=None,
-        commit_timestamp=None,
-        age_ms=None,
-        member_id=None,
-        pending=[],
-        delivery=delivered,
-    )
-
-
 # The members of groups, with their assignments.
 
 
@@ -401,17 +352,36 @@ def members_of(group: Group, services: Services) -> list[GroupMember]:
     if isinstance(group, ClassicGroup):
         return [_classic_member(group, member) for member in group.members.values()]
     partitions = services.partitions.registry
+    session_timeout_ms = services.node.config.int(f"group.{group.type}.session.timeout.ms")
     if isinstance(group, ShareGroup):
-        session_timeout_ms = services.node.config.int("group.share.session.timeout.ms")
-        return [_share_member(member, partitions, session_timeout_ms) for member in group.members.values()]
-    if isinstance(group, StreamsGroup):
-        session_timeout_ms = services.node.config.int("group.streams.session.timeout.ms")
         return [
-            _streams_member(group, member, partitions, session_timeout_ms)
+            _member(member, member.value, session_timeout_ms, _assignment(member.assigned, partitions))
             for member in group.members.values()
         ]
-    session_timeout_ms = services.node.config.int("group.consumer.session.timeout.ms")
-    return [_consumer_member(member, partitions, session_timeout_ms) for member in group.members.values()]
+    if isinstance(group, StreamsGroup):
+        return [
+            _member(
+                member,
+                member.value,
+                session_timeout_ms,
+                _read_by(group, member, partitions),
+                instance_id=member.value.instance_id,
+                rebalance_timeout_ms=member.value.rebalance_timeout_ms,
+                streams=_streams_member(group, member),
+            )
+            for member in group.members.values()
+        ]
+    return [
+        _member(
+            member,
+            member,
+            session_timeout_ms,
+            _assignment(member.assigned, partitions),
+            instance_id=member.instance_id,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+        )
+        for member in group.members.values()
+    ]
 
 
 def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
@@ -420,58 +390,49 @@ def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
         assignment = {}
     elif group.protocol_type == CONSUMER_PROTOCOL:
         assignment = assigned_partitions(member.assignment)
-    return GroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
+    return _member(
+        member,
+        member,
+        member.session_timeout_ms,
+        assignment,
+        instance_id=member.group_instance_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         is_leader=member.member_id == group.leader,
-        assignment=assignment,
     )
 
 
-def _consumer_member(member: ConsumerMember, partitions: Partitions, session_timeout_ms: int) -> GroupMember:
-    return GroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        is_leader=False,
-        assignment=_assignment(member, partitions),
-    )
-
-
-def _share_member(member: ShareMember, partitions: Partitions, session_timeout_ms: int) -> GroupMember:
-    return GroupMember(
-        member_id=member.member_id,
-        group_instance_id=None,
-        client_id=member.value.client_id,
-        client_host=member.value.client_host,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=None,
-        is_leader=False,
-        assignment=_assignment(member, partitions),
-    )
-
-
-def _streams_member(
-    group: StreamsGroup, member: StreamsMember, partitions: Partitions, session_timeout_ms: int
+def _member(
+    member: Any,
+    client: Any,
+    session_timeout_ms: int,
+    assignment: dict[str, list[int]] | None,
+    *,
+    instance_id: str | None = None,
+    rebalance_timeout_ms: int | None = None,
+    is_leader: bool = False,
+    streams: messages.StreamsMember | None = None,
 ) -> GroupMember:
+    """Return a member of a group of any type; `client` has its client id and host."""
     return GroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.value.instance_id,
-        client_id=member.value.client_id,
-        client_host=member.value.client_host,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=member.value.rebalance_timeout_ms,
-        is_leader=False,
-        assignment=_read_by(group, member, partitions),
-        streams=member_of_streams(group, member),
+        member.member_id,
+        instance_id,
+        client.client_id,
+        client.client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        is_leader,
+        assignment,
+        streams,
     )
+
+
+def _assignment(assigned: Iterable[tuple[UUID, int]], partitions: Partitions) -> dict[str, list[int]]:
+    topics = partitions.by_id
+    return {
+        topics[topic_id].name: sorted(indexes)
+        for topic_id, indexes in by_topic(assigned).items()
+        if topic_id in topics
+    }
 
 
 def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
@@ -485,28 +446,7 @@ def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions)
     return found
 
 
-def _assignment(member: ConsumerMember | ShareMember, partitions: Partitions) -> dict[str, list[int]]:
-    topics = partitions.by_id
-    return {
-        topics[topic_id].name: sorted(indexes)
-        for topic_id, indexes in by_topic(member.assigned).items()
-        if topic_id in topics
-    }
-
-
-# Reads what only a streams group of a running gateway has: the epochs of the group, and the tasks of its
-# members.
-
-
-def streams_state(group: Group) -> messages.StreamsState | None:
-    """Return the epochs of a streams group; None for a group of another type."""
-    if not isinstance(group, StreamsGroup):
-        return None
-    epoch = None if group.topology is None else group.topology.epoch
-    return messages.StreamsState(group.assignment.assignment_epoch, epoch)
-
-
-def member_of_streams(group: StreamsGroup, member: StreamsMember) -> messages.StreamsMember:
+def _streams_member(group: StreamsGroup, member: StreamsMember) -> messages.StreamsMember:
     """Return process, epochs and tasks of a member."""
     return messages.StreamsMember(
         process_id=member.value.process_id,

@@ -7,7 +7,9 @@ which open transactions hold offsets; these fields stay empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from kafka.admin import GroupState, OffsetSpec
@@ -15,6 +17,8 @@ from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.describe_share_group_offsets.v1.request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -27,15 +31,26 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 
+from seqgate.gateway.admin.groups import answers
+from seqgate.gateway.admin.groups.answers import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    Committed,
+    FoundGroup,
+    PartitionOffsets,
+    Place,
+    Progress,
+    known_lags,
+)
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
-    GroupDeletion,
     GroupDeletions,
     GroupDescription,
     GroupMember,
     GroupPage,
-    GroupPartition,
     GroupRow,
     ListGroupsRequest,
     OffsetChange,
@@ -45,48 +60,34 @@ from seqgate.gateway.admin.groups.messages import (
     StreamsMember,
     StreamsState,
     StreamsTasks,
-    TopicSelection,
 )
-from seqgate.gateway.admin.groups.new_offset import PartitionOffsets, offset_change
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_coordinator, topic_partition
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_coordinator, finished, topic_partition
 from seqgate.gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
 from seqgate.gateway.admin.request import ControlError
 
-CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
-SHARE: Final = "share"
-STREAMS: Final = "streams"
-STATES: Final = frozenset({"notready", *(state.value.lower() for state in GroupState)})
-"""The states that groups may be in, in small letters; kafka-python does not know NotReady of streams groups.
-"""
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
-Place = tuple[str, int]
+"""The states of a group without members."""
+NO_OFFSET: Final = -1
 
 
 def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
     """Return all groups by their ids."""
-    wanted = {state.lower() for state in request.states}
-    if not wanted <= STATES:
-        raise ControlError(
-            f"groups have no such state: {', '.join(sorted(wanted - STATES))}; choose from "
-            f"{', '.join(sorted(STATES))}"
-        )
-    found = listed(cluster)
-    if wanted:
-        found = {name: row for name, row in found.items() if _state(row).lower() in wanted}
-    members = _member_counts(cluster, found.values())
-    members |= {
-        name: len(_members(cluster, name, kind).members)
-        for name, row in found.items()
-        if (kind := group_type(row)) in {CONSUMER, STREAMS}
-    }
-    committed = committed_offsets(
-        cluster, [row["group_id"] for row in found.values() if group_type(row) != SHARE]
-    )
-    ends = _ends(cluster, {place for offsets in committed.values() for place in offsets})
-    return GroupPage(
-        [_row(found[name], members.get(name), committed.get(name), ends) for name in sorted(found)], True, []
-    )
+    return finished(answers.list_groups(_ClusterGroups(cluster), request, None))
+
+
+def describe_group(cluster: Cluster, request: DescribeGroupRequest) -> GroupDescription:
+    """Return a group with all its partitions."""
+    return finished(answers.describe_group(_ClusterGroups(cluster), request, None))
+
+
+def delete_groups(cluster: Cluster, request: DeleteGroupsRequest) -> GroupDeletions:
+    """Delete each group that has no members, or report which groups could be deleted."""
+    return finished(answers.delete_groups(_ClusterGroups(cluster), request))
+
+
+def reset_offsets(cluster: Cluster, request: ResetOffsetsRequest) -> OffsetReset:
+    """Find the new offsets of a group, and commit them in one request if `execute` is set."""
+    return finished(answers.reset_offsets(_ClusterGroups(cluster), request))
 
 
 def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
@@ -94,8 +95,9 @@ def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {row["group_id"]: row for row in cluster.admin.list_groups()}
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    return row.get("group_state") or "Unknown"
+def group_state(row: Mapping[str, Any]) -> str:
+    """Return the state of a group that ListGroups reports."""
+    return str(row.get("group_state") or "Unknown")
 
 
 def group_type(row: Mapping[str, Any]) -> str:
@@ -103,38 +105,44 @@ def group_type(row: Mapping[str, Any]) -> str:
     return str(row.get("group_type") or CLASSIC).lower()
 
 
-def _member_counts(cluster: Cluster, rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    classic = [row["group_id"] for row in rows if group_type(row) == CLASSIC]
-    if not classic:
-        return {}
-    described = cluster.admin.describe_groups(classic)
-    return {name: len(found["members"]) for name, found in described.items() if found["error"] is None}
-
-
-def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Place, Any]]:
+def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Place, Committed]]:
     """Return the committed offsets of each group, by partition."""
     if not names:
         return {}
     found = cluster.admin.list_group_offsets(dict.fromkeys(names))
     return {
-        name: {tuple(place): offset for place, offset in offsets.items() if offset.offset >= 0}
+        name: {
+            tuple(place): Committed(offset.offset, offset.metadata)
+            for place, offset in offsets.items()
+            if offset.offset >= 0
+        }
         for name, offsets in found.items()
     }
 
 
-def _ends(cluster: Cluster, places: set[Place]) -> dict[Place, int]:
-    """Return the high watermark of each partition that exists."""
-    return offsets_of(cluster, _existing(cluster, places), OffsetSpec.LATEST)
+def share_offsets(groups: Iterable[str]) -> tuple[Any, type[Any]]:
+    """Return the question how far share groups have read, and the type of its answer."""
+    wanted = tuple(
+        DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None) for group in groups
+    )
+    return DescribeShareGroupOffsetsRequest(groups=wanted), DescribeShareGroupOffsetsResponse
 
 
-def _existing(cluster: Cluster, places: set[Place]) -> list[Place]:
-    led = {
-        (topic["name"], row["partition_index"])
-        for topic in cluster.all_topics()
-        for row in topic["partitions"]
-        if row["error_code"] == 0 and row["leader_id"] >= 0
+def share_progress(found: Any) -> Progress:
+    """Return what DescribeShareGroupOffsets answers about one group: the oldest records that are not done."""
+    rows = {
+        (str(topic.topic_name), int(row.partition_index)): row
+        for topic in found.topics
+        for row in topic.partitions
+        if not row.error_code.value and row.start_offset != NO_OFFSET
     }
-    return sorted(places & led)
+    return Progress(
+        delivered={
+            place: ShareDelivery(int(row.start_offset), None, None, None, None, None)
+            for place, row in rows.items()
+        },
+        lags={place: None if row.lag < 0 else int(row.lag) for place, row in rows.items()},
+    )
 
 
 def offsets_of(cluster: Cluster, places: Sequence[Place], spec: Any) -> dict[Place, int]:
@@ -145,188 +153,169 @@ def offsets_of(cluster: Cluster, places: Sequence[Place], spec: Any) -> dict[Pla
     return {tuple(place): int(answer.offset) for place, answer in found.items()}
 
 
-def _row(
-    row: Mapping[str, Any],
-    members: int | None,
-    committed: Mapping[Place, Any] | None,
-    ends: Mapping[Place, int],
-) -> GroupRow:
-    lag = None
-    if committed is not None:
-        lag = sum(max(0, ends[place] - offset.offset) for place, offset in committed.items() if place in ends)
-    return GroupRow(
-        group=row["group_id"],
-        state=_state(row),
-        type=group_type(row),
-        protocol_type=row["protocol_type"],
-        protocol_name=None,
-        members=members,
-        committed_partitions=None if committed is None else len(committed),
-        total_lag=lag,
-    )
+class _ClusterGroups:
+    """The groups of a cluster: a `GroupSource` whose coroutines wait for nothing but the network."""
 
+    states: Final = ("NotReady", *(state.value for state in GroupState))
+    """kafka-python does not know NotReady of streams groups."""
+    now_ms: Final = 0
+    """No age is known."""
 
-def describe_group(cluster: Cluster, request: DescribeGroupRequest) -> GroupDescription:
-    """Return a group with all its partitions."""
-    groups = listed(cluster)
-    row = groups.get(request.group)
-    if row is None:
-        raise ControlError(f"there is no group {request.group}{nearest_hint(request.group, groups)}")
-    kind = group_type(row)
-    told = _members(cluster, request.group, kind)
-    return GroupDescription(
-        group=request.group,
-        state=_state(row),
-        type=kind,
-        generation_id=told.group_epoch,
-        protocol_type=row["protocol_type"],
-        protocol_name=told.assignor,
-        members=told.members,
-        partitions=_share_partitions(cluster, request.group)
-        if kind == SHARE
-        else _partitions(cluster, request.group, told.members),
-        complete=True,
-        streams=told.streams,
-    )
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
+    @property
+    def offline_partitions(self) -> list[int]:
+        """No partition: the groups of a coordinator that is out of service are missing."""
+        return []
 
-def _members(cluster: Cluster, group: str, kind: str) -> Members:
-    """Return members, group epoch and the protocol that the members agreed on."""
-    if kind == SHARE:
-        return share_members(cluster, group)
-    if kind == CONSUMER:
-        return consumer_members(cluster, group)
-    if kind == STREAMS:
-        return streams_members(cluster, group)
-    found = cluster.admin.describe_groups([group])[group]
-    if found["error"] is not None:
-        raise ControlError(refusal_of_text(found["error"]) or found["error"])
-    return Members([_member(member) for member in found["members"]], None, found["protocol_data"] or None)
-
-
-def _share_partitions(cluster: Cluster, group: str) -> list[GroupPartition]:
-    """Return the partitions that a share group has read; `delivery` has only the oldest record that is not
-    done.
-    """
-    found = share_places(cluster, group)
-    existing = _existing(cluster, set(found))
-    starts = offsets_of(cluster, existing, OffsetSpec.EARLIEST)
-    ends = offsets_of(cluster, existing, OffsetSpec.LATEST)
-    return [
-        GroupPartition(
-            *place,
-            committed_offset=None,
-            log_start_offset=starts.get(place),
-            high_watermark=ends.get(place),
-            lag=found[place].lag,
-            metadata=None,
-            commit_timestamp=None,
-            age_ms=None,
-            member_id=None,
-            pending=[],
-            delivery=ShareDelivery(found[place].start_offset, None, None, None, None, None),
-        )
-        for place in sorted(found)
-    ]
-
-
-def _member(member: Mapping[str, Any]) -> GroupMember:
-    return GroupMember(
-        member_id=member["member_id"],
-        group_instance_id=member["group_instance_id"],
-        client_id=member["client_id"],
-        client_host=member["client_host"],
-        session_timeout_ms=None,
-        rebalance_timeout_ms=None,
-        is_leader=False,
-        assignment=_assignment(member["member_assignment"]),
-    )
-
-
-def _assignment(decoded: Any) -> dict[str, list[int]] | None:
-    """Return partitions by topic; None where kafka-python could not decode the assignment."""
-    if not decoded:
-        return {}
-    if not isinstance(decoded, Mapping):
-        return None
-    return {row["topic"]: list(row["partitions"]) for row in decoded["assigned_partitions"]}
-
-
-def _partitions(cluster: Cluster, group: str, members: Iterable[GroupMember]) -> list[GroupPartition]:
-    committed = committed_offsets(cluster, [group]).get(group, {})
-    owners = {
-        (topic, partition): member.member_id
-        for member in members
-        for topic, partitions in (member.assignment or {}).items()
-        for partition in partitions
-    }
-    places = {*committed, *owners}
-    existing = _existing(cluster, places)
-    starts = offsets_of(cluster, existing, OffsetSpec.EARLIEST)
-    ends = offsets_of(cluster, existing, OffsetSpec.LATEST)
-    rows = []
-    for place in sorted(places):
-        offset = committed.get(place)
-        end = ends.get(place)
-        rows.append(
-            GroupPartition(
-                *place,
-                committed_offset=None if offset is None else offset.offset,
-                log_start_offset=starts.get(place),
-                high_watermark=end,
-                lag=None if offset is None or end is None else max(0, end - offset.offset),
-                metadata=None if offset is None else offset.metadata,
-                commit_timestamp=None,
-                age_ms=None,
-                member_id=owners.get(place),
-                pending=[],
-                delivery=None,
+    def rows(self, states: Collection[str]) -> Iterable[GroupRow]:
+        """Return the groups; share groups without the number of their members."""
+        found = listed(self._cluster)
+        if states:
+            found = {name: row for name, row in found.items() if group_state(row) in states}
+        members = self._member_counts(found)
+        return [
+            GroupRow(
+                group=name,
+                state=group_state(row),
+                type=group_type(row),
+                protocol_type=row["protocol_type"],
+                protocol_name=None,
+                members=members.get(name),
+                committed_partitions=None,
+                total_lag=None,
             )
+            for name, row in found.items()
+        ]
+
+    def _member_counts(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+        counts = {
+            name: len(members_of(self._cluster, name, kind).members)
+            for name, row in rows.items()
+            if (kind := group_type(row)) in {CONSUMER, STREAMS}
+        }
+        classic = [name for name, row in rows.items() if group_type(row) == CLASSIC]
+        if classic:
+            found = self._cluster.admin.describe_groups(classic)
+            counts |= {name: len(row["members"]) for name, row in found.items() if row["error"] is None}
+        return counts
+
+    async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+        """Return the number of partitions and the lag of all groups but share groups."""
+        committed = committed_offsets(self._cluster, [row.group for row in rows if row.type != SHARE])
+        ends = await self.ends({place for offsets in committed.values() for place in offsets})
+        return {
+            name: (len(offsets), sum(known_lags(Progress(offsets), ends).values()))
+            for name, offsets in committed.items()
+        }
+
+    async def describe(self, group: str) -> GroupDescription:
+        groups = listed(self._cluster)
+        row = groups.get(group)
+        if row is None:
+            raise ControlError(f"there is no group {group}{nearest_hint(group, groups)}")
+        kind = group_type(row)
+        told = members_of(self._cluster, group, kind)
+        return GroupDescription(
+            group=group,
+            state=group_state(row),
+            type=kind,
+            generation_id=told.group_epoch,
+            protocol_type=row["protocol_type"],
+            protocol_name=told.assignor,
+            members=told.members,
+            partitions=[],
+            complete=True,
+            streams=told.streams,
         )
-    return rows
+
+    async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
+        known = listed(self._cluster)
+        found = {name: known[name] for name in groups if name in known}
+        return {
+            name: FoundGroup(group_type(row), group_state(row), group_state(row) in EMPTY_STATES)
+            for name, row in found.items()
+        }
+
+    async def progress(self, group: str, kind: str) -> Progress:
+        """Return the committed offsets, or the oldest records of a share group that are not done."""
+        if kind != SHARE:
+            return Progress(committed_offsets(self._cluster, [group]).get(group, {}))
+        return share_progress(_asked(self._cluster, group, *share_offsets([group])))
+
+    async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """Return the log start offsets of the partitions that have a leader."""
+        return self._offsets_of(places, OffsetSpec.EARLIEST)
+
+    async def ends(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """Return the high watermarks of the partitions that have a leader."""
+        return self._offsets_of(places, OffsetSpec.LATEST)
+
+    def _offsets_of(self, places: Collection[Place], spec: Any) -> Mapping[Place, int]:
+        return offsets_of(self._cluster, sorted(self._led.intersection(places)) if places else [], spec)
+
+    @cached_property
+    def _led(self) -> set[Place]:
+        """The partitions that have a leader."""
+        return {
+            (topic["name"], row["partition_index"])
+            for topic in self._cluster.all_topics()
+            for row in topic["partitions"]
+            if row["error_code"] == 0 and row["leader_id"] >= 0
+        }
+
+    def skipped(self, group: str, place: Place) -> int:  # noqa: ARG002 - the port has them
+        """Return 0: the Kafka protocol does not report it."""
+        return 0
+
+    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
+        """Delete groups in one request for each coordinator."""
+        results = dict(self._cluster.admin.delete_groups(list(groups)))
+        return {name: None if result == "OK" else result for name, result in results.items()}
+
+    def existing(self, places: Iterable[Place]) -> list[Place]:
+        known = {
+            (topic["name"], row["partition_index"])
+            for topic in self._cluster.all_topics()
+            for row in topic["partitions"]
+        }
+        return [place for place in places if place in known]
+
+    def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
+        return {topic["name"]: len(topic["partitions"]) for topic in self._cluster.topics(topics)}
+
+    async def offsets(
+        self, places: Sequence[Place], timestamp_ms: int | None
+    ) -> Mapping[Place, PartitionOffsets]:
+        """Return the offsets of partitions, all of which must have a leader."""
+        starts = offsets_of(self._cluster, places, OffsetSpec.EARLIEST)
+        ends = offsets_of(self._cluster, places, OffsetSpec.LATEST)
+        at_time = {} if timestamp_ms is None else offsets_of(self._cluster, places, timestamp_ms)
+        found = {}
+        for place in places:
+            at = at_time.get(place, NO_OFFSET)
+            found[place] = PartitionOffsets(
+                starts[place], ends[place], at_timestamp=None if at == NO_OFFSET else at
+            )
+        return found
+
+    async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
+        """Commit the new offsets in one request."""
+        wanted = {
+            topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
+            for change in changes
+        }
+        for place, error in self._cluster.admin.alter_group_offsets(group, wanted).items():
+            if error is not NoError:
+                raise ControlError(
+                    f"the offset of group {group} in {place.topic}-{place.partition} was not reset: "
+                    f"{refusal(error.errno)}"
+                )
 
 
-def delete_groups(cluster: Cluster, request: DeleteGroupsRequest) -> GroupDeletions:
-    """Delete each group that has no members, or report which groups could be deleted."""
-    known = listed(cluster)
-    names = list(dict.fromkeys(request.groups))
-    committed = committed_offsets(
-        cluster, [name for name in names if name in known and group_type(known[name]) != SHARE]
-    )
-    entries = [_planned(name, known.get(name), len(committed.get(name, ()))) for name in names]
-    wanted = [entry.group for entry in entries if entry.refusal is None]
-    if not request.execute or not wanted:
-        return GroupDeletions(entries)
-    results = dict(cluster.admin.delete_groups(wanted))
-    return GroupDeletions([_deleted(entry, results.get(entry.group)) for entry in entries])
-
-
-def _planned(name: str, row: Mapping[str, Any] | None, count: int) -> GroupDeletion:
-    if row is None:
-        return GroupDeletion(name, None, 0, deleted=False, refusal=f"there is no group {name}")
-    state = _state(row)
-    refused = None if state in EMPTY_STATES else in_use(name, state)
-    return GroupDeletion(name, state, count, deleted=False, refusal=refused)
-
-
-def in_use(name: str, state: str) -> str:
-    """Return the sentence that refuses to change a group with members."""
-    return f"group {name} is in use: state {state}; stop its consumers, or wait until their sessions end"
-
-
-def _deleted(entry: GroupDeletion, result: str | None) -> GroupDeletion:
-    if entry.refusal is not None or result is None:
-        return entry
-    refused = None if result == "OK" else f"{entry.group} was not deleted: {result}"
-    return GroupDeletion(
-        entry.group, entry.state, entry.committed_partitions, deleted=refused is None, refusal=refused
-    )
-
-
-# The members of groups that kafka-python can't describe: consumer, share and streams groups (KIP-848,
-# KIP-932, KIP-1071).
-
-NO_OFFSET: Final = -1
+# The members of groups. kafka-python can't describe consumer, share and streams groups (KIP-848, KIP-932,
+# KIP-1071).
 
 
 class Members(NamedTuple):
@@ -340,103 +329,112 @@ class Members(NamedTuple):
     streams: StreamsState | None = None
 
 
-class SharePlace(NamedTuple):
-    """A partition of a share group: where its next unread record is, and how many records are not done."""
-
-    start_offset: int
-    lag: int | None
-
-
-def consumer_members(cluster: Cluster, group: str) -> Members:
-    """Return the members of a consumer group. Raises ControlError."""
-    asked = ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
-    return _members_members(
-        ask_coordinator(cluster.reached, group, asked, ConsumerGroupDescribeResponse).groups[0]
-    )
+_DESCRIBE: Final[Mapping[str, tuple[Any, type[Any]]]] = {
+    CLASSIC: (DescribeGroupsRequest, DescribeGroupsResponse),
+    CONSUMER: (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+    SHARE: (ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+    STREAMS: (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
+}
 
 
-def share_members(cluster: Cluster, group: str) -> Members:
-    """Return the members of a share group. Raises ControlError."""
-    asked = ShareGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
-    return _members_members(
-        ask_coordinator(cluster.reached, group, asked, ShareGroupDescribeResponse).groups[0]
-    )
+def describing(kind: str, groups: Iterable[str]) -> tuple[Any, type[Any]]:
+    """Return the question that describes groups of a type, and the type of its answer."""
+    request_type, response_type = _DESCRIBE[kind]
+    named = {"groups" if kind == CLASSIC else "group_ids": tuple(map(GroupId, groups))}
+    return request_type(**named, include_authorized_operations=False), response_type
 
 
-def streams_members(cluster: Cluster, group: str) -> Members:
-    """Return the members of a streams group. Raises ControlError."""
-    asked = StreamsGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
-    found = ask_coordinator(cluster.reached, group, asked, StreamsGroupDescribeResponse).groups[0]
-    _check(found)
-    description = streams_description(found)
-    return Members(description.members, description.group_epoch, None, description.state)
+def members_of(cluster: Cluster, group: str, kind: str) -> Members:
+    """Return the members of a group of a type. Raises ControlError."""
+    if kind not in {CONSUMER, SHARE, STREAMS}:
+        return _classic_members(cluster, group)
+    found = _asked(cluster, group, *describing(kind, [group]))
+    if kind == STREAMS:
+        return streams_members(found)
+    members = [
+        _member(
+            member,
+            getattr(member, "instance_id", None),
+            {
+                str(row.topic_name): sorted(int(index) for index in row.partitions)
+                for row in member.assignment.topic_partitions
+            },
+        )
+        for member in found.members
+    ]
+    return Members(members, found.group_epoch, found.assignor_name or None)
 
 
-def _members_members(found: Any) -> Members:
-    _check(found)
-    return Members(
-        [_member_members(member) for member in found.members], found.group_epoch, found.assignor_name or None
-    )
-
-
-def _check(found: Any) -> None:
+def _asked(cluster: Cluster, group: str, asked: Any, response_type: type[Any]) -> Any:
+    """Return what the coordinator answers about the one group of a request."""
+    found = ask_coordinator(cluster.reached, group, asked, response_type).groups[0]
     refused = refusal(found.error_code.value, found.error_message)
     if refused is not None:
         raise ControlError(f"group {found.group_id}: {refused}")
+    return found
 
 
-def _member_members(member: Any) -> GroupMember:
+def _member(
+    member: Any,
+    instance_id: str | None,
+    assignment: dict[str, list[int]] | None,
+    streams: StreamsMember | None = None,
+) -> GroupMember:
+    """Return a member of a group of any type."""
     return GroupMember(
         member_id=member.member_id,
-        group_instance_id=getattr(member, "instance_id", None),
+        group_instance_id=instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         session_timeout_ms=None,
         rebalance_timeout_ms=None,
         is_leader=False,
-        assignment={
-            str(row.topic_name): sorted(int(index) for index in row.partitions)
-            for row in member.assignment.topic_partitions
-        },
+        assignment=assignment,
+        streams=streams,
     )
 
 
-def share_places(cluster: Cluster, group: str) -> dict[tuple[str, int], SharePlace]:
-    """Return the partitions that a share group has read. Raises ControlError."""
-    wanted = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None)
-    asked = DescribeShareGroupOffsetsRequest(groups=(wanted,))
-    found = ask_coordinator(cluster.reached, group, asked, DescribeShareGroupOffsetsResponse).groups[0]
-    _check(found)
-    return {
-        (str(topic.topic_name), int(row.partition_index)): SharePlace(
-            int(row.start_offset), None if row.lag < 0 else int(row.lag)
-        )
-        for topic in found.topics
-        for row in topic.partitions
-        if not row.error_code.value and row.start_offset != NO_OFFSET
-    }
+def _classic_members(cluster: Cluster, group: str) -> Members:
+    found = cluster.admin.describe_groups([group])[group]
+    if found["error"] is not None:
+        raise ControlError(refusal_of_text(found["error"]) or found["error"])
+    members = [
+        _member(SimpleNamespace(**member), member["group_instance_id"], _decoded(member["member_assignment"]))
+        for member in found["members"]
+    ]
+    return Members(members, None, found["protocol_data"] or None)
 
 
-# Reads members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe (KIP-1071).
+def _decoded(assignment: Any) -> dict[str, list[int]] | None:
+    """Return partitions by topic; None where kafka-python could not decode the assignment."""
+    if not assignment:
+        return {}
+    if not isinstance(assignment, Mapping):
+        return None
+    return {row["topic"]: list(row["partitions"]) for row in assignment["assigned_partitions"]}
 
 
-class StreamsDescription(NamedTuple):
-    """The members of a streams group, its epoch, and the fields that only a streams group has."""
-
-    members: list[GroupMember]
-    group_epoch: int
-    state: StreamsState
-
-
-def streams_description(group: described.DescribedGroup) -> StreamsDescription:
-    """Return members and epochs of a described group."""
+def streams_members(group: described.DescribedGroup) -> Members:
+    """Return the members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe."""
     sources = _sources(group.topology)
+    members = []
+    for member in group.members:
+        tasks = _tasks(member.assignment)
+        assignment = {
+            topic: partitions
+            for subtopology_id, partitions in tasks.active.items()
+            for topic in sources.get(subtopology_id, ())
+        }
+        streams = StreamsMember(
+            process_id=member.process_id,
+            member_epoch=int(member.member_epoch),
+            topology_epoch=int(member.topology_epoch),
+            tasks=tasks,
+            target=_tasks(member.target_assignment),
+        )
+        members.append(_member(member, member.instance_id, assignment, streams))
     epoch = None if group.topology is None else int(group.topology.epoch)
-    return StreamsDescription(
-        [_member_streams_description(member, sources) for member in group.members],
-        int(group.group_epoch),
-        StreamsState(int(group.assignment_epoch), epoch),
-    )
+    return Members(members, int(group.group_epoch), None, StreamsState(int(group.assignment_epoch), epoch))
 
 
 def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
@@ -453,108 +451,10 @@ def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
     }
 
 
-def _member_streams_description(member: described.Member, sources: dict[str, list[str]]) -> GroupMember:
-    tasks = _tasks(member.assignment)
-    return GroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=None,
-        rebalance_timeout_ms=None,
-        is_leader=False,
-        assignment={
-            topic: partitions
-            for subtopology_id, partitions in tasks.active.items()
-            for topic in sources.get(subtopology_id, ())
-        },
-        streams=StreamsMember(
-            process_id=member.process_id,
-            member_epoch=int(member.member_epoch),
-            topology_epoch=int(member.topology_epoch),
-            tasks=tasks,
-            target=_tasks(member.target_assignment),
-        ),
-    )
-
-
 def _tasks(assignment: described.Assignment) -> StreamsTasks:
     return StreamsTasks(
-        _partitions_streams_description(assignment.active_tasks),
-        _partitions_streams_description(assignment.standby_tasks),
-        _partitions_streams_description(assignment.warmup_tasks),
+        *(
+            {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
+            for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
+        )
     )
-
-
-def _partitions_streams_description(rows: tuple[Any, ...]) -> dict[str, list[int]]:
-    return {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
-
-
-# Resets the committed offsets of a group over the Kafka protocol. Raises ControlError or an error of kafka-
-# python.
-
-
-def reset_offsets(cluster: Cluster, request: ResetOffsetsRequest) -> OffsetReset:
-    """Find the new offsets of the group, and commit them in one request if `execute` is set."""
-    row = listed(cluster).get(request.group)
-    state = None if row is None else str(row.get("group_state") or "Unknown")
-    if row is not None and group_type(row) == SHARE:
-        raise ControlError(f"{request.group} is a share group, which commits no offsets")
-    if state is not None and state not in EMPTY_STATES:
-        raise ControlError(in_use(request.group, state))
-    committed = committed_offsets(cluster, [request.group]).get(request.group, {})
-    places = _places(cluster, request, committed)
-    changes = _changes(cluster, request, places, committed)
-    if request.execute:
-        _commit(cluster, request.group, changes)
-    return OffsetReset(request.group, state, request.execute, changes)
-
-
-def _places(cluster: Cluster, request: ResetOffsetsRequest, committed: Mapping[Place, Any]) -> list[Place]:
-    """Return the partitions to reset, in order."""
-    if request.topics is None:
-        if not committed:
-            raise ControlError(f"group {request.group} has no committed offsets; name topics with --topic")
-        return sorted(committed)
-    found = cluster.topics([selection.topic for selection in request.topics])
-    counts = {topic["name"]: len(topic["partitions"]) for topic in found}
-    places = {
-        place for selection in request.topics for place in _selected(selection, counts[selection.topic])
-    }
-    return sorted(places)
-
-
-def _selected(selection: TopicSelection, count: int) -> list[Place]:
-    for index in selection.partitions or ():
-        if index >= count:
-            raise ControlError(f"topic {selection.topic} has no partition {index}")
-    indexes = range(count) if selection.partitions is None else selection.partitions
-    return [(selection.topic, index) for index in indexes]
-
-
-def _changes(
-    cluster: Cluster, request: ResetOffsetsRequest, places: Sequence[Place], committed: Mapping[Place, Any]
-) -> list[OffsetChange]:
-    starts = offsets_of(cluster, places, OffsetSpec.EARLIEST)
-    ends = offsets_of(cluster, places, OffsetSpec.LATEST)
-    at_time = offsets_of(cluster, places, request.value) if request.target == "timestamp" else {}
-    changes = []
-    for place in places:
-        before = None if place not in committed else int(committed[place].offset)
-        at = at_time.get(place, -1)
-        known = PartitionOffsets(starts[place], ends[place], before, at if at >= 0 else None)
-        changes.append(offset_change(request, place, known))
-    return changes
-
-
-def _commit(cluster: Cluster, group: str, changes: Sequence[OffsetChange]) -> None:
-    wanted = {
-        topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
-        for change in changes
-    }
-    for place, error in cluster.admin.alter_group_offsets(group, wanted).items():
-        if error is not NoError:
-            raise ControlError(
-                f"the offset of group {group} in {place.topic}-{place.partition} was not reset: "
-                f"{refusal(error.errno)}"
-            )

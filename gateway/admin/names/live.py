@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.admin.named_topics import check_led_here, find_topic
 from seqgate.gateway.admin.names.messages import (
     NameCounters,
     NamePage,
@@ -21,11 +20,9 @@ from seqgate.gateway.admin.names.messages import (
     Position,
     UntoldPartition,
 )
-from seqgate.gateway.admin.operation import LiveGateway
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, check_led_here, find_topic
+from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import metadata_directory
-from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions

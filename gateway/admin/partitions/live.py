@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.admin.named_topics import check_led_here
-from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.operation import LiveGateway, check_led_here
 from seqgate.gateway.admin.partitions.messages import Reopened, ReopenRequest
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.log import IncompatibleFormat, LogError
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from seqgate.gateway.admin.operation import StoppedGateway
 from seqgate.gateway.admin.pids.messages import (
     EMBEDDED,
     REDIS,
@@ -33,7 +34,6 @@ from seqgate.gateway.admin.pids.messages import (
     Owner,
 )
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
 from seqgate.gateway.admin.stored import metadata_directory, open_metadata, read_image
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.packages import install

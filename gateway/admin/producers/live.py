@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from seqgate.gateway.admin.named_topics import check_led_here, find_topic, partitions_after
-from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.operation import LiveGateway, check_led_here, find_topic, partitions_after
 from seqgate.gateway.admin.producers.messages import (
     ListProducersRequest,
     ProducerCounters,

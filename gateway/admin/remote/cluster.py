@@ -9,7 +9,7 @@ Every function raises ControlError.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -45,6 +45,9 @@ _ADVICE: Final = {
     True: "; if its listener needs TLS or a login, name a file with client properties by --command-config",
     False: "",
 }
+
+C = TypeVar("C")
+R = TypeVar("R")
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one sentence for an error
 
@@ -174,8 +177,6 @@ def led_partitions(
 
 # Makes and ends clients of kafka-python.
 
-C = TypeVar("C")
-
 
 def opened(kind: Callable[..., C], **settings: Any) -> C:
     """Return a client of this kind. Raises an error of kafka-python, and ControlError without the library of a codec.
@@ -259,12 +260,23 @@ FIND: Final[Mapping[str, Callable[[BrokerAddress, float], list[str]]]] = {
 }
 
 
+# Runs answers that are written once for a cluster and for a running gateway.
+
+
+def finished(work: Coroutine[Any, Any, R]) -> R:
+    """Return the result of a coroutine that waits for nothing but the network, where the thread waits."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+
 # Sends requests that kafka-python does not know or can't address, with kio's schemas. Raises ControlError.
 
 TIMEOUT_S: Final = 30.0
 _GROUP: Final = i8(0)
-
-R = TypeVar("R")
 
 
 def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any, response_type: type[R]) -> R:

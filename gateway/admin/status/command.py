@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from seqgate.gateway.admin.client import summed
 from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
-from seqgate.gateway.admin.every_worker import summed
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,

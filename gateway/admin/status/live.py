@@ -10,6 +10,7 @@ from seqgate.gateway.admin.damage.rows import cut_row, damaged_row
 from seqgate.gateway.admin.names.live import name_counters
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.producers.live import producer_counters
+from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status.messages import (
     BucketState,
     Certificate,
@@ -17,7 +18,6 @@ from seqgate.gateway.admin.status.messages import (
     Status,
     StatusRequest,
 )
-from seqgate.gateway.admin.traffic import Traffic
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import NodeServices, Services

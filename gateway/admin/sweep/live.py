@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from seqgate.gateway.admin.operation import LiveGateway
-from seqgate.gateway.admin.request import STOPPED, ControlError
+from seqgate.gateway.admin.request import STOPPED, ControlError, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.admin.sweep.messages import (
     ListTasksRequest,
@@ -25,7 +25,6 @@ from seqgate.gateway.admin.sweep.messages import (
     TaskRow,
 )
 from seqgate.gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
-from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from seqgate.log import Storage, parse_partition_directory

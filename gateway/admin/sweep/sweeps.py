@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from seqgate.gateway.admin.address import SOCKET_NAME
-from seqgate.gateway.admin.request import RUNNING, ControlError
+from seqgate.gateway.admin.request import RUNNING, SOCKET_NAME, ControlError
 from seqgate.gateway.admin.sweep.messages import (
     LeakRow,
     ListTasksRequest,

@@ -16,9 +16,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from seqgate.gateway.admin.coordinators import offline_partitions
-from seqgate.gateway.admin.named_topics import check_led_here, find_topic, partitions_after
-from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.operation import (
+    LiveGateway,
+    check_led_here,
+    find_topic,
+    offline_partitions,
+    partitions_after,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.transactions.live import (
     Known,

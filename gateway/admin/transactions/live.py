@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from seqgate.gateway.admin.coordinators import as_control_error, offline_partitions
-from seqgate.gateway.admin.operation import LiveGateway, page
-from seqgate.gateway.admin.request import ControlError, Elsewhere
+from seqgate.gateway.admin.operation import LiveGateway, as_control_error, offline_partitions
+from seqgate.gateway.admin.request import ControlError, Elsewhere, page
 from seqgate.gateway.admin.transactions.messages import (
     AbortTransactionRequest,
     DescribeTransactionRequest,

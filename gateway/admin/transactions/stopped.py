@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.operation import StoppedGateway
+from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import metadata_directory, partition_directories
-from seqgate.gateway.admin.system_errors import in_words
 from seqgate.gateway.admin.transactions.messages import (
     DescribeTransactionRequest,
     ListTransactionsRequest,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from seqgate.gateway.admin.operation import page
-from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, page
 from seqgate.gateway.admin.transactions.messages import (
     ListTransactionsRequest,
     PendingOffset,

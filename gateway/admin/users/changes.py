@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from seqgate.gateway.admin.operation import LiveGateway, page
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
+from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway
+from seqgate.gateway.admin.request import ControlError, page
 from seqgate.gateway.admin.stored import create_metadata, metadata_directory, open_metadata, read_image
 from seqgate.gateway.admin.users.messages import (
     AddUserRequest,

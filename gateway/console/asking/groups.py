@@ -8,40 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from kafka.admin import OffsetSpec
-from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
-from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
-from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
-from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
-from kio.schema.describe_share_group_offsets.v1.request import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
-from kio.schema.describe_share_group_offsets.v1.response import DescribeShareGroupOffsetsResponse
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
-from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
-from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
-from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
-from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
 
-from seqgate.gateway.admin.groups.remote import (
+from seqgate.gateway.admin.groups.answers import (
     CLASSIC,
     CONSUMER,
     SHARE,
     STREAMS,
+    Committed,
+    Place,
+    Progress,
+    known_lags,
+)
+from seqgate.gateway.admin.groups.remote import (
+    NO_OFFSET,
     committed_offsets,
+    describing,
+    group_state,
     group_type,
     listed,
     offsets_of,
+    share_offsets,
+    share_progress,
 )
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
 from seqgate.gateway.admin.request import ControlError
@@ -49,46 +48,8 @@ from seqgate.gateway.console.asking.connections import Cache
 
 TIMEOUT_S: Final = 10.0
 _GROUP: Final = i8(0)
-_NO_OFFSET: Final = -1
 
 Address = tuple[str, int]
-Place = tuple[str, int]
-
-
-def _describe_classic(groups: Sequence[str]) -> tuple[Any, Any]:
-    ids = tuple(map(GroupId, groups))
-    return DescribeGroupsRequest(groups=ids, include_authorized_operations=False), DescribeGroupsResponse
-
-
-def _describe_consumer(groups: Sequence[str]) -> tuple[Any, Any]:
-    ids = tuple(map(GroupId, groups))
-    return (
-        ConsumerGroupDescribeRequest(group_ids=ids, include_authorized_operations=False),
-        ConsumerGroupDescribeResponse,
-    )
-
-
-def _describe_share(groups: Sequence[str]) -> tuple[Any, Any]:
-    ids = tuple(map(GroupId, groups))
-    return (
-        ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=False),
-        ShareGroupDescribeResponse,
-    )
-
-
-def _describe_streams(groups: Sequence[str]) -> tuple[Any, Any]:
-    ids = tuple(map(GroupId, groups))
-    return (
-        StreamsGroupDescribeRequest(group_ids=ids, include_authorized_operations=False),
-        StreamsGroupDescribeResponse,
-    )
-
-
-def _share_offsets(groups: Sequence[str]) -> tuple[Any, Any]:
-    wanted = tuple(
-        DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None) for group in groups
-    )
-    return DescribeShareGroupOffsetsRequest(groups=wanted), DescribeShareGroupOffsetsResponse
 
 
 def _offsets(groups: Sequence[str]) -> tuple[Any, Any]:
@@ -96,47 +57,30 @@ def _offsets(groups: Sequence[str]) -> tuple[Any, Any]:
     return OffsetFetchRequest(groups=wanted), OffsetFetchResponse
 
 
-_DESCRIBE: Final[Mapping[str, Callable[[Sequence[str]], tuple[Any, Any]]]] = {
-    CLASSIC: _describe_classic,
-    CONSUMER: _describe_consumer,
-    SHARE: _describe_share,
-    STREAMS: _describe_streams,
-}
-
-
 def member_counts(cluster: Cluster, groups: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Return how many members each group has; `groups` are group ids by kind."""
     return {
         str(found.group_id): len(found.members)
         for kind, names in groups.items()
-        for found in _answers(cluster, names, _DESCRIBE[kind])
+        for found in _answers(cluster, names, partial(describing, kind))
     }
 
 
-def committed_in(cluster: Cluster, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
-    """Return the committed offset of each partition, for each group that commits offsets."""
-    return {
-        str(found.group_id): {
-            (str(topic.name), int(row.partition_index)): int(row.committed_offset)
-            for topic in found.topics
-            for row in topic.partitions
-            if not row.error_code.value and row.committed_offset != _NO_OFFSET
-        }
+def progress_of(cluster: Cluster, groups: Sequence[str], share_groups: Sequence[str]) -> dict[str, Progress]:
+    """Return the progress of groups that commit offsets, and of share groups."""
+    read = {
+        str(found.group_id): Progress(
+            {
+                (str(topic.name), int(row.partition_index)): Committed(int(row.committed_offset), None)
+                for topic in found.topics
+                for row in topic.partitions
+                if not row.error_code.value and row.committed_offset != NO_OFFSET
+            }
+        )
         for found in _answers(cluster, groups, _offsets)
     }
-
-
-def share_lags(cluster: Cluster, groups: Sequence[str]) -> dict[str, dict[Place, int | None]]:
-    """Return the records that are not done in each partition that a share group has read."""
-    return {
-        str(found.group_id): {
-            (str(topic.topic_name), int(row.partition_index)): None if row.lag < 0 else int(row.lag)
-            for topic in found.topics
-            for row in topic.partitions
-            if not row.error_code.value and row.start_offset != _NO_OFFSET
-        }
-        for found in _answers(cluster, groups, _share_offsets)
-    }
+    shared = _answers(cluster, share_groups, share_offsets)
+    return read | {str(found.group_id): share_progress(found) for found in shared}
 
 
 def _answers(
@@ -205,11 +149,10 @@ def ends_of(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
 def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, float | None]:
     """Return the lag of a group, and of each of its topics, by the names of their series."""
     if is_share:
-        lags = {place: lag or 0 for place, lag in share_lags(cluster, [group]).get(group, {}).items()}
+        read = progress_of(cluster, [], [group]).get(group, Progress())
     else:
-        committed = committed_offsets(cluster, [group]).get(group, {})
-        ends = ends_of(cluster, committed)
-        lags = {place: max(0, ends[place] - row.offset) for place, row in committed.items() if place in ends}
+        read = Progress(committed_offsets(cluster, [group]).get(group, {}))
+    lags = known_lags(read, ends_of(cluster, read.committed))
     found: dict[str, float | None] = {TOTAL: float(sum(lags.values()))}
     for (topic, _), lag in lags.items():
         found[series_of(topic)] = (found.get(series_of(topic)) or 0.0) + lag
@@ -261,8 +204,7 @@ def _asked(cluster: Cluster) -> list[GroupLine]:
 
 
 def _line(group: str, row: Mapping[str, Any]) -> GroupLine:
-    state = str(row.get("group_state") or "Unknown")
-    return GroupLine(group, kind_of(row), state, str(row.get("protocol_type") or ""))
+    return GroupLine(group, kind_of(row), group_state(row), str(row.get("protocol_type") or ""))
 
 
 def kind_of(row: Mapping[str, Any]) -> str:
@@ -280,22 +222,16 @@ def group_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, 
 def _asked_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, GroupFigures]:
     by_kind = {kind: _of(lines, kind) for kind in (CONSUMER, SHARE, STREAMS)}
     members = member_counts(cluster, {CLASSIC: _of(lines, CLASSIC, SIMPLE), **by_kind})
-    committed = committed_in(cluster, [line.group for line in lines if line.kind != SHARE])
-    ends = ends_of(cluster, {place for offsets in committed.values() for place in offsets})
-    found = {group: _figures_of(members.get(group), offsets, ends) for group, offsets in committed.items()}
-    for group, lags in share_lags(cluster, _of(lines, SHARE)).items():
-        topics = frozenset(topic for topic, _ in lags)
-        total = sum(lag or 0 for lag in lags.values())
-        found[group] = GroupFigures(members.get(group), len(lags), total, topics)
-    return found
+    read = progress_of(cluster, [line.group for line in lines if line.kind != SHARE], _of(lines, SHARE))
+    ends = ends_of(cluster, {place for each in read.values() for place in each.committed})
+    return {group: _figures_of(members.get(group), each, ends) for group, each in read.items()}
 
 
 def _of(lines: Iterable[GroupLine], *kinds: str) -> list[str]:
     return [line.group for line in lines if line.kind in kinds]
 
 
-def _figures_of(
-    members: int | None, committed: Mapping[Place, int], ends: Mapping[Place, int]
-) -> GroupFigures:
-    lag = sum(max(0, ends[place] - offset) for place, offset in committed.items() if place in ends)
-    return GroupFigures(members, len(committed), lag, frozenset(topic for topic, _ in committed))
+def _figures_of(members: int | None, read: Progress, ends: Mapping[Place, int]) -> GroupFigures:
+    places = {*read.committed, *read.delivered}
+    lag = sum(known_lags(read, ends).values())
+    return GroupFigures(members, len(places), lag, frozenset(topic for topic, _ in places))

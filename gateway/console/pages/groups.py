@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from seqgate.gateway.admin.groups.answers import SHARE, STREAMS
 from seqgate.gateway.admin.groups.assigned import assigned
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
@@ -23,11 +24,10 @@ from seqgate.gateway.admin.groups.messages import (
 )
 from seqgate.gateway.admin.groups.remote import (
     EMPTY_STATES,
-    SHARE,
-    STREAMS,
     committed_offsets,
     delete_groups,
     describe_group,
+    group_state,
     listed,
     reset_offsets,
 )
@@ -220,7 +220,7 @@ def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
     with visit.cluster() as cluster:
         row = listed(cluster).get(group)
         topics = sorted({topic for topic, _ in committed_offsets(cluster, [group]).get(group, {})})
-        state = None if row is None else str(row.get("group_state") or "Unknown")
+        state = None if row is None else group_state(row)
         if visit.text("target") and problem is None:
             try:
                 preview = reset_offsets(cluster, _request(visit))

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.listeners import is_loopback, parse_listener
 from seqgate.gateway.console_process import check_installed

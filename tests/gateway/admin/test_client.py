@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from seqgate.gateway.admin import client
-from seqgate.gateway.admin.client import Client, ask, ask_all
+from seqgate.gateway.admin.client import RESTART_S, Client, Workers, ask, ask_all, joined, places, summed
+from seqgate.gateway.admin.groups.messages import GroupPage
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.pids.messages import ListBlocksRequest
-from seqgate.gateway.admin.producers.messages import ListProducersRequest
-from seqgate.gateway.admin.request import PAGE_ROWS, RUNNING, STOPPED, ControlError, NotRunning
+from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerPage
+from seqgate.gateway.admin.request import (
+    PAGE_ROWS,
+    RUNNING,
+    STOPPED,
+    ControlError,
+    Elsewhere,
+    NoAnswer,
+    NotRunning,
+)
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
@@ -91,3 +101,138 @@ def test_where_no_gateway_runs_the_data_directory_is_named(tmp_path: Path, kind:
     with pytest.raises(NotRunning) as told:
         ask(tmp_path, StatusRequest())
     assert str(told.value) == f"no gateway is running on {tmp_path}"
+
+
+# Several workers: who is asked, and who is waited for.
+
+
+PLACES = [Path("workers") / str(number) for number in (1, 2)]
+GONE = NotRunning("nobody is there")
+SILENT = NoAnswer("the gateway did not answer within 40 s")
+OTHER = Elsewhere("t-0 is led by broker 2")
+REFUSAL = ControlError("t-0 is not offline")
+
+
+class Scene:
+    """Workers with one answer after another; the last one stays. Time passes only in pauses."""
+
+    def __init__(self, *answers: list[int | ControlError]) -> None:
+        self.answers = dict(zip(PLACES, answers, strict=True))
+        self.now_s = 0.0
+        self.workers = Workers(PLACES, self.is_there, now_s=lambda: self.now_s, sleep=self.sleep)
+
+    def sleep(self, pause_s: float) -> None:
+        self.now_s += pause_s
+        for answers in self.answers.values():
+            if len(answers) > 1:
+                answers.pop(0)
+
+    def is_there(self, place: Path) -> bool:
+        return not isinstance(self.answers[place][0], NotRunning)
+
+    def ask_at(self, place: Path) -> int:
+        answer = self.answers[place][0]
+        if isinstance(answer, ControlError):
+            raise answer
+        return answer
+
+    def first(self) -> int:
+        return self.workers.first(self.ask_at)
+
+    def all(self) -> tuple[list[int], list[str]]:
+        return self.workers.all(self.ask_at)
+
+
+def test_a_worker_that_is_being_started_again_is_waited_for() -> None:
+    assert Scene([GONE, GONE, 1], [2]).first() == 1
+    assert Scene([1], [GONE, GONE, 2]).all() == ([1, 2], [])
+
+
+def test_nobody_is_waited_for_where_none_runs() -> None:
+    scene = Scene([GONE], [GONE])
+    for way in (scene.first, scene.all):
+        with pytest.raises(NotRunning):
+            way()
+    assert scene.now_s == 0
+
+
+def test_a_worker_that_stays_away_is_named() -> None:
+    scene = Scene([1], [GONE])
+    assert scene.all() == ([1], ["the worker on node 2 gave no answer: it is not running now"])
+    assert scene.now_s == pytest.approx(RESTART_S, abs=0.1)
+    assert Scene([GONE], [2]).first() == 2
+
+
+def test_a_worker_that_does_not_answer_is_named() -> None:
+    assert Scene([SILENT], [2]).all() == ([2], [f"the worker on node 1 gave no answer: {SILENT}"])
+
+
+def test_what_may_have_been_done_is_not_asked_of_another_worker() -> None:
+    with pytest.raises(NoAnswer, match=r"the worker on node 1 gave no answer: .* within 40 s"):
+        Scene([SILENT], [2]).first()
+
+
+def test_a_worker_refuses_what_another_one_knows() -> None:
+    assert Scene([OTHER], [2]).first() == 2
+    assert Scene([OTHER], [2]).all() == ([2], [])
+
+
+def test_any_other_refusal_is_told() -> None:
+    assert Scene([REFUSAL], [2]).all() == ([2], [f"the worker on node 1 gave no answer: {REFUSAL}"])
+
+
+@pytest.mark.parametrize("answers", [([OTHER], [REFUSAL]), ([REFUSAL], [OTHER]), ([REFUSAL], [REFUSAL])])
+def test_the_refusal_is_that_of_the_worker_that_knows(answers: tuple[list[ControlError], ...]) -> None:
+    for way in (Scene(*map(list, answers)).first, Scene(*map(list, answers)).all):  # type: ignore[arg-type]
+        with pytest.raises(ControlError, match="t-0 is not offline"):
+            way()
+
+
+def test_the_one_that_knows_is_away() -> None:
+    with pytest.raises(NoAnswer, match=r"^the worker on node 2 gave no answer: it is not running now$"):
+        Scene([OTHER], [GONE]).first()
+    with pytest.raises(NoAnswer, match=r"^t-0 is not offline; the worker on node 2 gave no answer: it is"):
+        Scene([REFUSAL], [GONE]).first()
+
+
+def test_all_refuse_alike() -> None:
+    with pytest.raises(Elsewhere, match="broker 2"):
+        Scene([OTHER], [OTHER]).first()
+
+
+# The answers of several workers, joined.
+
+
+COUNTERS = ProducerCounters(1, 2, 3, 4, 5)
+
+
+def test_counters_are_summed_and_rows_stay_in_their_pages() -> None:
+    pages = joined(
+        [
+            [ProducerPage([], False, COUNTERS), ProducerPage([], True, COUNTERS)],
+            [ProducerPage([], True, COUNTERS)],
+        ]
+    )
+    assert len(pages) == 3
+    assert pages[-1].counters == ProducerCounters(2, 4, 6, 8, 10)
+
+
+def test_offline_partitions_are_united() -> None:
+    pages = joined([[GroupPage([], True, [3, 1])], [GroupPage([], True, [1, 2])]])
+    assert pages[-1].offline_partitions == [1, 2, 3]
+
+
+def test_a_missing_count_makes_the_sum_missing() -> None:
+    assert summed([COUNTERS, None]) is None
+    assert summed([1, 2]) == 3
+
+
+def test_answers_of_another_kind_stay_as_they_are() -> None:
+    assert joined([[uuid.UUID(int=1)]]) == [uuid.UUID(int=1)]
+
+
+def test_the_places_of_workers(tmp_path: Path) -> None:
+    assert places(tmp_path) == [tmp_path]
+    for name in ("10", "2", "metadata"):
+        (tmp_path / "workers" / name).mkdir(parents=True)
+    assert [place.name for place in places(tmp_path)] == ["2", "10"]

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from seqgate.gateway.admin import answering, client, server
-from seqgate.gateway.admin.address import LONGEST_PATH_BYTES, SOCKET_NAME, short_path
+from seqgate.gateway.admin import client, operations, server
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.pids.messages import (
     BlockPage,
@@ -22,7 +21,15 @@ from seqgate.gateway.admin.pids.messages import (
     ListBlocksRequest,
     MoveNextRequest,
 )
-from seqgate.gateway.admin.request import MAX_REQUEST_BYTES, ControlError, NotRunning, Request
+from seqgate.gateway.admin.request import (
+    LONGEST_PATH_BYTES,
+    MAX_REQUEST_BYTES,
+    SOCKET_NAME,
+    ControlError,
+    NotRunning,
+    Request,
+    short_path,
+)
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest
@@ -127,7 +134,7 @@ async def test_more_clients_than_allowed_are_told_so(running: Path, monkeypatch:
 async def test_an_operation_that_hangs_is_given_up(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "OPERATION_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(operations, "OPERATION_TIMEOUT_S", 0.05)
     control = ControlServer(node.services, tmp_path)
     may_go_on = asyncio.Event()
 

@@ -20,7 +20,6 @@ from seqgate.gateway.admin.pids.messages import (
 )
 from seqgate.gateway.admin.pids.stopped import BY_HAND, GIVEN_UP
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
 from seqgate.gateway.admin.sweep.live import sweep
 from seqgate.gateway.admin.sweep.messages import SweepRequest
 from seqgate.gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
@@ -41,8 +40,8 @@ LATER_MS = NOW_MS + 5_000
 
 async def answer(data_dir: Path, request: Request[A]) -> A:
     """Return the answer. A thread finds it, because some operations run an event loop of their own."""
-    stopped = StoppedGateway(data_dir, load_config(overrides=[f"log.dirs={data_dir}"]), LATER_MS)
-    result: A = await asyncio.to_thread(answer_stopped, stopped, request)
+    config = load_config(overrides=[f"log.dirs={data_dir}"])
+    result: A = await asyncio.to_thread(answer_stopped, data_dir, config, LATER_MS, request)
     return result
 
 

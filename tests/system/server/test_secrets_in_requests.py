@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.address import SOCKET_NAME
+from seqgate.gateway.admin.request import SOCKET_NAME
 from tests.system.server.test_logins import RIGHT, Guarded, handshake, is_closed, send_token
 from tests.system.server.test_tls import ask
 

@@ -11,7 +11,7 @@ from kio.static.constants import EntityType
 
 from seqgate.gateway.admin.groups.command import description_text
 from seqgate.gateway.admin.groups.messages import GroupDescription, StreamsState, StreamsTasks
-from seqgate.gateway.admin.groups.remote import streams_description
+from seqgate.gateway.admin.groups.remote import streams_members
 from seqgate.gateway.admin.printing import print_blocks
 from tests.support.wire import Plain, build, entity
 
@@ -63,7 +63,7 @@ def group(**more: Any) -> described.DescribedGroup:
 
 
 def printed(found: described.DescribedGroup, capsys: pytest.CaptureFixture[str]) -> str:
-    told = streams_description(found)
+    told = streams_members(found)
     print_blocks(
         description_text(
             GroupDescription(
@@ -76,7 +76,7 @@ def printed(found: described.DescribedGroup, capsys: pytest.CaptureFixture[str])
                 members=told.members,
                 partitions=[],
                 complete=True,
-                streams=told.state,
+                streams=told.streams,
             )
         )
     )
@@ -84,9 +84,9 @@ def printed(found: described.DescribedGroup, capsys: pytest.CaptureFixture[str])
 
 
 def test_members_with_their_tasks() -> None:
-    told = streams_description(group())
+    told = streams_members(group())
     assert told.group_epoch == 5
-    assert told.state == StreamsState(assignment_epoch=5, topology_epoch=2)
+    assert told.streams == StreamsState(assignment_epoch=5, topology_epoch=2)
     (one,) = told.members
     assert (one.member_id, one.client_id, one.client_host) == ("m1", "counts-1", "/10.0.0.7")
     assert one.assignment == {"lines": [0, 1], "words-repartition": [0]}
@@ -98,8 +98,9 @@ def test_members_with_their_tasks() -> None:
 
 @pytest.mark.parametrize("topology", [None, {"epoch": 3, "subtopologies": None}])
 def test_a_topology_that_is_not_ready_has_no_partitions(topology: Plain | None) -> None:
-    told = streams_description(group(topology=topology))
-    assert told.state.topology_epoch == (None if topology is None else 3)
+    told = streams_members(group(topology=topology))
+    assert told.streams is not None
+    assert told.streams.topology_epoch == (None if topology is None else 3)
     assert told.members[0].assignment == {}
 
 

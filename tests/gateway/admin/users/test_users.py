@@ -12,7 +12,6 @@ import typer
 
 from seqgate.gateway.admin.operations import answer_stopped
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.admin.stopped_gateway import StoppedGateway
 from seqgate.gateway.admin.users.command import credential_for, read_password
 from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
@@ -42,8 +41,8 @@ def adding(user: str, *hashes: ScramHash) -> AddUserRequest:
 
 async def stopped_answer(data_dir: Path, request: Request[A]) -> A:
     """Return the answer. A thread finds it, because changes run an event loop of their own."""
-    stopped = StoppedGateway(data_dir, load_config(overrides=[f"log.dirs={data_dir}"]), NOW_MS)
-    result: A = await asyncio.to_thread(answer_stopped, stopped, request)
+    config = load_config(overrides=[f"log.dirs={data_dir}"])
+    result: A = await asyncio.to_thread(answer_stopped, data_dir, config, NOW_MS, request)
     return result
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.admin.groups.messages import ResetTarget
-from seqgate.gateway.admin.groups.new_offset import (
+from seqgate.gateway.admin.groups.answers import (
     NOTHING_SO_LATE,
     TO_HIGH_WATERMARK,
     TO_LOG_START,
@@ -18,6 +17,7 @@ from seqgate.gateway.admin.groups.new_offset import (
     PartitionOffsets,
     new_offset,
 )
+from seqgate.gateway.admin.groups.messages import ResetTarget
 
 LOG = PartitionOffsets(100, 200, committed_offset=150)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.system_errors import in_words
+from seqgate.gateway.admin.request import in_words
 
 
 def test_an_error_of_the_system_has_its_file_and_no_number(tmp_path: Path) -> None:
