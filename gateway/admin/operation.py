@@ -17,14 +17,14 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.admin.request import ControlError, Elsewhere, Request
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.config import Config
-from seqgate.gateway.runtime.operations.operations import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.pids.stopped import BlockSource
+    from seqgate.gateway.admin.pids.blocks import BlockSource
     from seqgate.gateway.admin.server import Traffic
 
 Q = TypeVar("Q", bound=Request[Any])

@@ -10,6 +10,7 @@ import inspect
 import logging
 import pwd
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -39,8 +40,8 @@ from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway
 from seqgate.gateway.admin.partitions import live as partitions
 from seqgate.gateway.admin.partitions.messages import ReopenRequest
-from seqgate.gateway.admin.pids import live as pids
-from seqgate.gateway.admin.pids import stopped as stopped_pids
+from seqgate.gateway.admin.pids import blocks as pids
+from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
@@ -48,7 +49,6 @@ from seqgate.gateway.admin.pids.messages import (
     ListBlocksRequest,
     MoveNextRequest,
 )
-from seqgate.gateway.admin.pids.stopped import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import live as producers
 from seqgate.gateway.admin.producers.messages import ListProducersRequest
 from seqgate.gateway.admin.request import (
@@ -64,7 +64,6 @@ from seqgate.gateway.admin.status import live as status
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.sweep import live as sweep
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
-from seqgate.gateway.admin.transactions import hanging
 from seqgate.gateway.admin.transactions import live as transactions
 from seqgate.gateway.admin.transactions import stopped as stopped_transactions
 from seqgate.gateway.admin.transactions.messages import (
@@ -100,11 +99,11 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(ListVerdictsRequest, verdicts.list_verdicts, is_partial=True),
     Operation(NamesRequest, names.list_names_live, stopped_names.list_names_stopped, is_partial=True),
     Operation(BacklogRequest, backlog.backlog_of, is_partial=True),
-    Operation(ListBlocksRequest, pids.list_blocks, stopped_pids.list_blocks_stopped),
-    Operation(FindOwnerRequest, pids.find_owner, stopped_pids.find_owner_stopped),
-    Operation(FindOverlapsRequest, pids.find_overlaps, stopped_pids.find_overlaps_stopped),
-    Operation(ClaimBlockRequest, pids.claim_block, stopped_pids.claim_block_stopped, changes=_always),
-    Operation(MoveNextRequest, pids.move_next, stopped_pids.move_next_stopped, changes=_always),
+    Operation(ListBlocksRequest, pids.list_blocks_live, pids.list_blocks_stopped),
+    Operation(FindOwnerRequest, pids.find_owner_live, pids.find_owner_stopped),
+    Operation(FindOverlapsRequest, pids.find_overlaps_live, pids.find_overlaps_stopped),
+    Operation(ClaimBlockRequest, pids.claim_block_live, pids.claim_block_stopped, changes=_always),
+    Operation(MoveNextRequest, pids.move_next_live, pids.move_next_stopped, changes=_always),
     Operation(ListGroupsRequest, groups.list_groups, is_partial=True),
     Operation(DescribeGroupRequest, groups.describe_group),
     Operation(ResetOffsetsRequest, groups.reset_offsets, changes=lambda request: request.execute),
@@ -117,11 +116,11 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         transactions.describe_transaction,
         stopped_transactions.describe_transaction,
     ),
-    Operation(FindHangingRequest, hanging.find_hanging),
+    Operation(FindHangingRequest, transactions.find_hanging),
     Operation(
         AbortTransactionRequest, transactions.abort_transaction, changes=lambda request: request.execute
     ),
-    Operation(AbortHangingRequest, hanging.abort_hanging, changes=lambda request: request.execute),
+    Operation(AbortHangingRequest, transactions.abort_hanging, changes=lambda request: request.execute),
     Operation(SweepRequest, sweep.begin, changes=lambda request: request.remove),
     Operation(SweepResultRequest, sweep.result),
     Operation(ListTasksRequest, sweep.tasks),
@@ -173,6 +172,8 @@ def answer_stopped(data_dir: Path, config: Config, now_ms: int, request: Request
     stopped = _BY_REQUEST[type(request)].stopped
     if stopped is None:
         raise ControlError(f"only a running gateway can answer {request.operation_name()}")
+    if isinstance(request, PagedRequest):
+        request = msgspec.structs.replace(request, limit=sys.maxsize)  # all rows come in one page
     return stopped(StoppedGateway(data_dir, config, now_ms), request)
 
 

@@ -19,7 +19,7 @@ from seqgate.gateway.runtime.services import Services
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
-    from seqgate.gateway.admin.pids.stopped import BlockSource
+    from seqgate.gateway.admin.pids.blocks import BlockSource
     from seqgate.gateway.cluster.cache.cache_state import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
 

@@ -20,8 +20,8 @@ from seqgate.gateway.admin.backup.messages import (
 )
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.operation import StoppedGateway
+from seqgate.gateway.admin.pids.blocks import move_next_stopped
 from seqgate.gateway.admin.pids.messages import MoveNextRequest
-from seqgate.gateway.admin.pids.stopped import move_next_stopped
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.backup import creation

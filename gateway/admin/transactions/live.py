@@ -1,16 +1,28 @@
-"""The transactions of a running gateway."""
+"""The transactions of a running gateway, from its own objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-from seqgate.gateway.admin.operation import LiveGateway, as_control_error, offline_partitions
-from seqgate.gateway.admin.request import ControlError, Elsewhere, page
+from seqgate.gateway.admin.operation import (
+    LiveGateway,
+    as_control_error,
+    check_led_here,
+    find_topic,
+    offline_partitions,
+    partitions_after,
+)
+from seqgate.gateway.admin.request import ControlError, Elsewhere
+from seqgate.gateway.admin.transactions import answers
+from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, rows_of_ids
 from seqgate.gateway.admin.transactions.messages import (
+    AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FencedBy,
+    FindHangingRequest,
+    HangingPage,
     ListTransactionsRequest,
     PendingOffset,
     TransactionAbort,
@@ -18,187 +30,231 @@ from seqgate.gateway.admin.transactions.messages import (
     TransactionPage,
     TransactionPartition,
 )
-from seqgate.gateway.admin.transactions.views import (
-    MAX_TOLD,
-    age_ms,
-    describe,
-    in_order,
-    pending_offset,
-    rows_of_ids,
-)
 from seqgate.gateway.coordinator.group.offsets import HeldOffset
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.coordinator.transaction.records import DECIDED, ONGOING, Transaction
+from seqgate.gateway.coordinator.transaction import rules
+from seqgate.gateway.coordinator.transaction.records import Transaction
 from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
-from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
-from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
+from seqgate.log import LogError
 
 
 def list_transactions(gateway: LiveGateway, request: ListTransactionsRequest) -> TransactionPage:
     """Return one page of the transactional ids. Raises ControlError."""
     services = gateway.services
     now_ms = services.node.clock.now_ms()
-    rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms, request.limit)
-    return TransactionPage(
-        rows,
-        complete,
-        offline_partitions(services.partitions.registry, TRANSACTION_STATE_TOPIC),
-        partitions_elsewhere(services),
-    )
+    rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms)
+    source = _LiveTransactions(services)
+    return TransactionPage(rows, complete, source.offline_partitions, source.partitions_elsewhere())
 
 
 def describe_transaction(gateway: LiveGateway, request: DescribeTransactionRequest) -> TransactionDescription:
     """Return an id with one page of its partitions; the first page has the offsets that it holds. Raises
     ControlError.
     """
-    services = gateway.services
-    transaction = _find(services, request.transactional_id)
-    places, complete = page(transaction.partitions, request.after, request.limit, key=lambda place: place)
-    producer_id = transaction.producer_id
-    is_first = request.after is None
-    return describe(
-        request.transactional_id,
-        transaction,
-        [taking_part(services.partitions.registry, place, producer_id) for place in places],
-        pending_of_transaction(services.coordinators, request.transactional_id, producer_id)
-        if is_first
-        else [],
-        services.node.clock.now_ms(),
-        complete=complete,
-    )
+    return answers.describe_transaction(_LiveTransactions(gateway.services), request, request.limit)
 
 
 async def abort_transaction(gateway: LiveGateway, request: AbortTransactionRequest) -> TransactionAbort:
     """Fence the producer and abort its transaction durably, if `execute` is set. Raises ControlError."""
-    services = gateway.services
-    transactional_id = request.transactional_id
-    before = _find(services, transactional_id)
-    _check_is_open(before, request)
-    producer_id = before.producer_id
-    places = sorted(before.partitions)[:MAX_TOLD]
-    partitions = [taking_part(services.partitions.registry, place, producer_id) for place in places]
-    pending = pending_of_transaction(services.coordinators, transactional_id, producer_id)
-    age = age_ms(before, services.node.clock.now_ms())
-    after = (
-        await _fence(services.coordinators.transactions, transactional_id, before)
-        if request.execute
-        else None
-    )
-    return TransactionAbort(
-        executed=request.execute,
-        transactional_id=transactional_id,
-        producer_id=producer_id,
-        producer_epoch=before.producer_epoch,
-        start_ms=before.start_ms,
-        age_ms=age,
-        partitions=partitions,
-        partition_count=len(before.partitions),
-        pending_offset_count=len(pending),
-        fenced_by=after,
-    )
+    return await answers.abort_transaction(_LiveTransactions(gateway.services), request)
 
 
-def _check_is_open(transaction: Transaction, request: AbortTransactionRequest) -> None:
-    name, state = request.transactional_id, transaction.state.text
-    if transaction.state in DECIDED:
-        raise ControlError(f"the transaction of {name} is ending already and can't be stopped: {state}")
-    if transaction.state is not ONGOING:
-        raise ControlError(f"{name} has no open transaction: {state}")
-    if request.start_ms is not None and request.start_ms != transaction.start_ms:
-        raise ControlError(f"the planned transaction of {name} has ended, and another one has begun")
+async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> HangingPage:
+    """Return one page of the hanging transactions. Raises ControlError."""
+    source = _LiveTransactions(gateway.services)
+    source.check_all_here()
+    return await answers.find_hanging(source, request, request.limit)
 
 
-async def _fence(
-    transactions: TransactionCoordinator, transactional_id: str, before: Transaction
-) -> FencedBy:
-    """Initialize a new producer of the id, which fences the old producer and aborts its open transaction."""
-    # The limit of the timeout may be lower now than when the producer began.
-    timeout_ms = min(before.timeout_ms, transactions.limits.max_timeout_ms)
-    try:
-        with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):
-            producer = await transactions.begin_producer(transactional_id, timeout_ms, Producer())
-    except TransactionRefused as error:
-        raise ControlError(
-            f"the abort of {transactional_id} is decided, but not written to every partition yet "
-            f"({error.error_code.name}); the gateway continues the abort, and `seqgate status` shows whether "
-            "a partition is "
-            "offline"
-        ) from error
-    return FencedBy(*producer)
+async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> TransactionAbort:
+    """Write and persist the marker that aborts a transaction in one partition, if `execute` is set.
+
+    Raises ControlError.
+    """
+    source = _LiveTransactions(gateway.services)
+    source.check_all_here()
+    return await answers.abort_hanging(source, request)
 
 
-def taking_part(partitions: Partitions, place: TopicPartition, producer_id: int) -> TransactionPartition:
-    """Return a partition with the offsets of the producer's transaction in it."""
-    partition = partitions.get(*place)
-    if partition is None:
-        return TransactionPartition(*place, None, None, None)
-    log = partition.log
-    found = log.transactions.open_transaction(producer_id)
-    first_offset = None if found is None else found.first_offset
-    return TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
+class _LiveTransactions:
+    """The transactions that this gateway coordinates, and the partitions that it leads: a
+    `TransactionSource`.
+    """
 
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._partitions = services.partitions.registry
+        self._transactions = services.coordinators.transactions
 
-def _find(services: Services, transactional_id: str) -> Transaction:
-    if TRANSACTION_STATE_TOPIC not in services.partitions.registry.by_name:
-        raise ControlError(f"there is no transactional id {transactional_id}")
-    check_is_here(services, transactional_id)
-    with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):
-        found = services.coordinators.transactions.find(transactional_id)
-    if found is None:
-        raise ControlError(f"there is no transactional id {transactional_id}")
-    return found
+    @property
+    def now_ms(self) -> int:
+        return self._services.node.clock.now_ms()
 
+    @property
+    def offline_partitions(self) -> list[int]:
+        return offline_partitions(self._partitions, TRANSACTION_STATE_TOPIC)
 
-# Says that other gateways coordinate transactions, too, and how to ask them. The control socket reaches one
-# gateway only.
+    def partitions_elsewhere(self) -> list[int]:
+        """Return the partitions of `__transaction_state` that other gateways lead, or that none leads now."""
+        topic = self._services.topics.metadata_log.image.topics_by_name.get(TRANSACTION_STATE_TOPIC)
+        brokers = self._services.node.brokers
+        return [
+            index
+            for index, partition in sorted(topic.partitions.items() if topic is not None else ())
+            if not brokers.leads(partition)
+        ]
 
+    def check_all_here(self) -> None:
+        """Refuse a question about the transactions of all gateways: the control socket reaches only one.
 
-def partitions_elsewhere(services: Services) -> list[int]:
-    """Return the partitions of `__transaction_state` that other gateways lead, or that none leads now."""
-    topic = services.topics.metadata_log.image.topics_by_name.get(TRANSACTION_STATE_TOPIC)
-    brokers = services.node.brokers
-    return [
-        index
-        for index, partition in sorted(topic.partitions.items() if topic is not None else ())
-        if not brokers.leads(partition)
-    ]
+        Raises ControlError.
+        """
+        if self.partitions_elsewhere():
+            raise Elsewhere(f"other gateways coordinate transactions, too; {self._advice()}")
 
+    def _advice(self) -> str:
+        """Return how to ask the cluster."""
+        advertised = self._services.node.brokers.advertised.values()
+        address = next((place.shown for place in advertised), "HOST:PORT")
+        return f"ask the cluster with --bootstrap {address}"
 
-def check_all_here(services: Services) -> None:
-    """Refuse a question about the transactions of all gateways. Raises ControlError."""
-    if partitions_elsewhere(services):
-        raise Elsewhere(f"other gateways coordinate transactions, too; {_advice(services)}")
+    def find(self, transactional_id: str) -> Transaction:
+        found = None
+        if TRANSACTION_STATE_TOPIC in self._partitions.by_name:
+            self._check_is_here(transactional_id)
+            with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):
+                found = self._transactions.find(transactional_id)
+        if found is None:
+            raise ControlError(f"there is no transactional id {transactional_id}")
+        return found
 
-
-def check_is_here(services: Services, transactional_id: str) -> None:
-    """Refuse a question about a transactional id that another gateway coordinates. Raises ControlError."""
-    node_id = services.coordinators.elsewhere.coordinator_of(transactional_id)
-    if node_id is None:
-        return
-    if node_id < 0:
-        raise ControlError(
-            f"no live gateway coordinates transactional id {transactional_id} now; try again later"
+    def _check_is_here(self, transactional_id: str) -> None:
+        node_id = self._services.coordinators.elsewhere.coordinator_of(transactional_id)
+        if node_id is None:
+            return
+        if node_id < 0:
+            raise ControlError(
+                f"no live gateway coordinates transactional id {transactional_id} now; try again later"
+            )
+        raise Elsewhere(
+            f"gateway {node_id} coordinates transactional id {transactional_id}; {self._advice()}"
         )
-    raise Elsewhere(f"gateway {node_id} coordinates transactional id {transactional_id}; {_advice(services)}")
+
+    def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
+        return [self._taking_part(place, producer_id) for place in places]
+
+    def _taking_part(self, place: TopicPartition, producer_id: int) -> TransactionPartition:
+        partition = self._partitions.get(*place)
+        if partition is None:
+            return TransactionPartition(*place, None, None, None)
+        log = partition.log
+        found = log.transactions.open_transaction(producer_id)
+        first_offset = None if found is None else found.first_offset
+        return TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
+
+    def pending(self, transactional_id: str | None, producer_id: int) -> list[PendingOffset]:
+        return in_order(
+            pending_offset(held, transactional_id)
+            for shard in self._services.coordinators.groups.loaded_shards()
+            for held in shard.offsets.pending.of_producer(producer_id)
+        )
+
+    async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
+        # The limit of the timeout may be lower now than when the producer began.
+        timeout_ms = min(before.timeout_ms, self._transactions.limits.max_timeout_ms)
+        try:
+            with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):
+                producer = await self._transactions.begin_producer(transactional_id, timeout_ms, Producer())
+        except TransactionRefused as error:
+            raise ControlError(
+                f"the abort of {transactional_id} is decided, but not written to every partition yet "
+                f"({error.error_code.name}); the gateway continues the abort, and `seqgate status` shows "
+                "whether a partition is offline"
+            ) from error
+        return FencedBy(*producer)
+
+    async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
+        for partition in list(self._wanted(request)):
+            yield self._opened(partition)
+            # Let requests in between: a gateway may have a hundred thousand partitions.
+            await asyncio.sleep(0)
+
+    def _wanted(self, request: FindHangingRequest) -> Iterator[Partition]:
+        """Yield the requested open partitions in order."""
+        if request.topic is None:
+            names = sorted(filter(_holds_transactions, self._partitions.by_name))
+            topics = [self._partitions.by_name[name] for name in names]
+        else:
+            topics = [find_topic(self._partitions, request.topic, request.partition)]
+        return partitions_after(topics, TopicPartitions.opened, request.partition, request.after)
+
+    def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
+        if not _holds_transactions(topic):
+            raise ControlError(f"{topic} holds no transactions")
+        return self._opened(self._partition(topic, partition))
+
+    def _partition(self, topic: str, index: int) -> Partition:
+        partition = self._partitions.get(topic, index)
+        if partition is None:
+            check_led_here(self._services, topic, index)
+            raise ControlError(f"there is no partition {topic}-{index}")
+        return partition
+
+    def _opened(self, partition: Partition) -> list[OpenProducer]:
+        log = partition.log
+        opened = sorted(producer_id for producer_id, _ in log.transactions.open_transactions())
+        entries = (log.producers.get(producer_id) for producer_id in opened)
+        return [
+            OpenProducer(
+                partition.topic,
+                partition.index,
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.coordinator_epoch,
+                entry.current_transaction_first_offset,
+                entry.last_timestamp,
+                entry.last_active_ms,
+                self._services.node.node_id,
+            )
+            for entry in entries
+            if entry is not None
+        ]
+
+    def known(self, producer_ids: Iterable[int]) -> Callable[[int], Known | None]:  # noqa: ARG002 - all are known
+        return known_producers(self._services.coordinators)
+
+    def is_overdue(self, transaction: Transaction) -> bool:
+        return rules.is_overdue(transaction, self.now_ms)
+
+    async def abort_in(self, producer: OpenProducer) -> None:
+        partition = self._partition(*producer.place)
+        try:
+            offset = self._transactions.markers.append(
+                partition,
+                Producer(producer.producer_id, producer.producer_epoch),
+                commit=False,
+                # The coordinator epoch is -1 before the first marker; Kafka's tool then sends 0 as well.
+                coordinator_epoch=max(0, producer.coordinator_epoch),
+            )
+        except LogError as error:
+            raise ControlError(f"{partition.topic}-{partition.index} takes no marker: {error}") from error
+        if not await partition.persisted(offset):
+            raise ControlError(
+                f"the marker in {partition.topic}-{partition.index} could not be made durable: the partition "
+                "is offline"
+            )
 
 
-def _advice(services: Services) -> str:
-    """Return how to ask the cluster."""
-    address = next((place.shown for place in services.node.brokers.advertised.values()), "HOST:PORT")
-    return f"ask the cluster with --bootstrap {address}"
+def _holds_transactions(topic: str) -> bool:
+    return topic not in INTERNAL_TOPICS or topic == OFFSETS_TOPIC
 
 
-# The offsets that open transactions of a running gateway hold, with their transactional ids.
-
-
-class Known(NamedTuple):
-    """A transactional id and its transaction, as the coordinator knows them."""
-
-    transactional_id: str
-    transaction: Transaction
+# The offsets that open transactions hold.
 
 
 def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known | None]:
@@ -235,12 +291,22 @@ def pending_in_group(
     return {place: [row(held) for held in holders] for place, holders in found.items()}
 
 
-def pending_of_transaction(
-    coordinators: CoordinatorServices, transactional_id: str | None, producer_id: int
-) -> list[PendingOffset]:
-    """Return the offsets that the transaction of a producer holds, in every group."""
-    return in_order(
-        pending_offset(held, transactional_id)
-        for shard in coordinators.groups.loaded_shards()
-        for held in shard.offsets.pending.of_producer(producer_id)
+def pending_offset(held: HeldOffset, transactional_id: str | None) -> PendingOffset:
+    """Return the row of an offset that a transaction holds."""
+    record = held.record
+    assert record.value is not None
+    return PendingOffset(
+        group=record.group_id,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.value.offset,
+        producer_id=held.producer_id,
+        producer_epoch=held.producer_epoch,
+        transactional_id=transactional_id,
+        superseded=held.is_superseded,
     )
+
+
+def in_order(pending: Iterable[PendingOffset]) -> list[PendingOffset]:
+    """Sort offsets by group, topic and partition."""
+    return sorted(pending, key=lambda held: (held.group, held.topic, held.partition))

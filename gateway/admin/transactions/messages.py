@@ -56,6 +56,11 @@ class TransactionRow(msgspec.Struct, frozen=True):
     age_ms: Annotated[int | None, Column("age", duration)]
     partition_count: Annotated[int, Column("partitions", count)]
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the transaction is open for longer than its timeout."""
+        return self.age_ms is not None and self.age_ms > self.timeout_ms
+
 
 class TransactionPage(msgspec.Struct, frozen=True):
     """Some of the transactional ids; `complete`: no id comes after the last row.

@@ -7,27 +7,27 @@ transaction holds.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kafka import KafkaProducer
-from kafka.admin import AbortTransactionSpec, OffsetSpec, TransactionState
+from kafka.admin import AbortTransactionSpec, OffsetSpec
+from kafka.admin import TransactionState as StateName
 from kafka.errors import TransactionalIdNotFoundError
 
-from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, opened
+from seqgate.gateway.admin.remote.cluster import Cluster, finished, led_partitions, opened, topic_partition
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.transactions import answers
+from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, row_of
 from seqgate.gateway.admin.transactions.messages import (
-    NOT_PART,
-    OVERDUE,
-    UNKNOWN_PRODUCER,
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FencedBy,
     FindHangingRequest,
     HangingPage,
-    HangingTransaction,
     ListTransactionsRequest,
     TransactionAbort,
     TransactionDescription,
@@ -35,16 +35,18 @@ from seqgate.gateway.admin.transactions.messages import (
     TransactionPartition,
     TransactionRow,
 )
+from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 
 IDS_AT_ONCE: Final = 500
 """Transactional ids in one request; the rest go with the next one."""
-_DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 
 
 def list_transactions(cluster: Cluster, request: ListTransactionsRequest) -> TransactionPage:
     """Return all transactional ids that pass the filters, in order."""
     try:
-        states = [TransactionState.build_from(state).value for state in request.states]
+        states = [StateName.build_from(state).value for state in request.states]
     except (KeyError, ValueError) as error:
         raise ControlError(f"there is no state like one of {', '.join(request.states)}") from error
     listed = cluster.admin.list_transactions(
@@ -53,245 +55,181 @@ def list_transactions(cluster: Cluster, request: ListTransactionsRequest) -> Tra
         duration_filter_ms=request.longer_than_ms,
         transactional_id_pattern=request.pattern,
     )
-    ids = sorted({row.transactional_id for rows in listed.values() for row in rows})
-    described = describe_all(cluster, ids)
-    return TransactionPage([TransactionRow(**_fields(name, described[name])) for name in ids], True, [])
+    return TransactionPage(rows_of(cluster, _ids(listed)), True, [])
 
 
-def describe_all(cluster: Cluster, ids: list[str]) -> dict[str, Any]:
-    """Return kafka-python's descriptions of transactional ids."""
-    found: dict[str, Any] = {}
+def _ids(listed: dict[Any, Any]) -> list[str]:
+    return sorted({row.transactional_id for rows in listed.values() for row in rows})
+
+
+def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[TransactionRow]:
+    """Return these ids with their transactions, without ids that are gone by now."""
+    found: dict[str, Transaction] = {}
+    try:
+        found = _described(cluster, ids)
+    except TransactionalIdNotFoundError:
+        for name in ids:
+            with contextlib.suppress(TransactionalIdNotFoundError):
+                found |= _described(cluster, [name])
+    now_ms = _now_ms()
+    return [row_of(name, found[name], now_ms) for name in ids if name in found]
+
+
+def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, Transaction]:
+    """Return the transactions of ids. Raises TransactionalIdNotFoundError if one is gone."""
+    found: dict[str, Transaction] = {}
     for first in range(0, len(ids), IDS_AT_ONCE):
-        found |= cluster.admin.describe_transactions(ids[first : first + IDS_AT_ONCE])
+        answer = cluster.admin.describe_transactions(list(ids[first : first + IDS_AT_ONCE]))
+        found |= {name: _transaction(told) for name, told in answer.items()}
     return found
 
 
-def _fields(name: str, found: Any) -> dict[str, Any]:
-    """Return the fields of a TransactionRow."""
-    start_ms = found.transaction_start_time_ms
-    is_open = start_ms >= 0 and bool(found.topic_partitions)
-    return {
-        "transactional_id": name,
-        "state": found.state.value,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "timeout_ms": found.transaction_timeout_ms,
-        "last_update_ms": None,
-        "start_ms": start_ms if is_open else None,
-        "age_ms": max(0, now_ms() - start_ms) if is_open else None,
-        "partition_count": len(found.topic_partitions),
-    }
+def _transaction(told: Any) -> Transaction:
+    return Transaction(
+        int(told.producer_id),
+        int(told.producer_epoch),
+        int(told.transaction_timeout_ms),
+        BY_NAME[told.state.value],
+        frozenset((place.topic, place.partition) for place in told.topic_partitions),
+        NO_TIME,
+        int(told.transaction_start_time_ms),
+    )
 
 
-def now_ms() -> int:
-    """Return the wall-clock time of this machine (ms)."""
+def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 def describe_transaction(cluster: Cluster, request: DescribeTransactionRequest) -> TransactionDescription:
     """Return a transactional id with all its partitions."""
-    found = _described(cluster, request.transactional_id)
-    return TransactionDescription(
-        **_fields(request.transactional_id, found),
-        partitions=taking_part(cluster, found.topic_partitions, found.producer_id),
-        pending_offsets=[],
-        pending_offset_count=None,
-        complete=True,
-    )
-
-
-def _described(cluster: Cluster, name: str) -> Any:
-    try:
-        return cluster.admin.describe_transactions([name])[name]
-    except TransactionalIdNotFoundError:
-        raise ControlError(f"there is no transactional id {name}") from None
-
-
-def taking_part(cluster: Cluster, places: Iterable[Any], producer_id: int) -> list[TransactionPartition]:
-    """Return partitions with the offsets of the producer's transaction in them."""
-    wanted = sorted(places)
-    if not wanted:
-        return []
-    ask = cluster.admin.list_partition_offsets
-    stable = ask(dict.fromkeys(wanted, OffsetSpec.LATEST), "read_committed")
-    ends = ask(dict.fromkeys(wanted, OffsetSpec.LATEST))
-    producers = cluster.admin.describe_producers(wanted)
-    return [
-        TransactionPartition(
-            place.topic,
-            place.partition,
-            _first_offset(producers[place].active_producers, producer_id),
-            stable[place].offset,
-            ends[place].offset,
-        )
-        for place in wanted
-    ]
-
-
-def _first_offset(producers: Iterable[Any], producer_id: int) -> int | None:
-    for producer in producers:
-        if producer.producer_id == producer_id and producer.current_transaction_start_offset >= 0:
-            return int(producer.current_transaction_start_offset)
-    return None
+    return answers.describe_transaction(_ClusterTransactions(cluster), request, None)
 
 
 def abort_transaction(cluster: Cluster, request: AbortTransactionRequest) -> TransactionAbort:
     """Fence the producer and abort its transaction, if `execute` is set."""
-    name = request.transactional_id
-    before = _described(cluster, name)
-    _check_is_open(before, request)
-    partitions = taking_part(cluster, before.topic_partitions, before.producer_id)
-    fenced_by = None
-    if request.execute:
-        _fence(cluster, name, before.transaction_timeout_ms)
-        after = _described(cluster, name)
-        fenced_by = FencedBy(after.producer_id, after.producer_epoch)
-    return TransactionAbort(
-        executed=request.execute,
-        transactional_id=name,
-        producer_id=before.producer_id,
-        producer_epoch=before.producer_epoch,
-        start_ms=before.transaction_start_time_ms,
-        age_ms=max(0, now_ms() - before.transaction_start_time_ms),
-        partitions=partitions,
-        partition_count=len(partitions),
-        pending_offset_count=None,
-        fenced_by=fenced_by,
-    )
-
-
-def _check_is_open(found: Any, request: AbortTransactionRequest) -> None:
-    name, state = request.transactional_id, found.state
-    if state in _DECIDED:
-        raise ControlError(f"the transaction of {name} is ending already and can't be stopped: {state.value}")
-    if state is not TransactionState.ONGOING:
-        raise ControlError(f"{name} has no open transaction: {state.value}")
-    if request.start_ms is not None and request.start_ms != found.transaction_start_time_ms:
-        raise ControlError(f"the planned transaction of {name} has ended, and another one has begun")
-
-
-def _fence(cluster: Cluster, name: str, timeout_ms: int) -> None:
-    """Initialize a new producer of the id, which fences the old producer and aborts its open transaction."""
-    producer = opened(
-        KafkaProducer,
-        **cluster.client_settings(),
-        transactional_id=name,
-        transaction_timeout_ms=timeout_ms,
-    )
-    try:
-        producer.init_transactions()
-    finally:
-        producer.close(timeout=0)
-
-
-# Finds and aborts hanging transactions over the Kafka protocol. Raises ControlError or an error of kafka-
-# python.
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
+    return finished(answers.abort_transaction(_ClusterTransactions(cluster), request))
 
 
 def find_hanging(cluster: Cluster, request: FindHangingRequest) -> HangingPage:
     """Return all hanging transactions, by topic, partition and producer id."""
-    places = led_partitions(
-        cluster,
-        request.topic,
-        request.partition,
-        lambda name, is_internal: not is_internal or name == OFFSETS_TOPIC,
-    )
-    opened = [
-        (place, producer)
-        for place, state in cluster.admin.describe_producers(places).items()
-        for producer in state.active_producers
-        if producer.current_transaction_start_offset >= 0
-    ]
-    known = _known(cluster, {producer.producer_id for _, producer in opened})
-    leaders = _leaders(cluster)
-    rows = []
-    for place, producer in opened:
-        name, found = known.get(producer.producer_id, (None, None))
-        reason = _reason(found, place)
-        if reason is not None:
-            rows.append(_row(leaders[tuple(place)], place, producer, name, reason))
-    rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
-    return HangingPage(rows, True, [])
-
-
-def _known(cluster: Cluster, producer_ids: set[int]) -> dict[int, tuple[str, Any]]:
-    """Return the transactional id that has each producer id, with its description."""
-    if not producer_ids:
-        return {}
-    listed = cluster.admin.list_transactions(producer_id_filters=sorted(producer_ids))
-    ids = sorted({row.transactional_id for rows in listed.values() for row in rows})
-    return {found.producer_id: (name, found) for name, found in describe_all(cluster, ids).items()}
-
-
-def _leaders(cluster: Cluster) -> dict[tuple[str, int], int]:
-    return {
-        (topic["name"], row["partition_index"]): row["leader_id"]
-        for topic in cluster.all_topics()
-        for row in topic["partitions"]
-    }
-
-
-def _reason(found: Any, place: Any) -> str | None:
-    """Return why a transaction counts as hanging; None: it does not hang."""
-    if found is None:
-        return UNKNOWN_PRODUCER
-    if place not in found.topic_partitions:
-        return NOT_PART
-    is_open = found.state is TransactionState.ONGOING and found.transaction_start_time_ms >= 0
-    is_overdue = is_open and now_ms() - found.transaction_start_time_ms > found.transaction_timeout_ms
-    return OVERDUE if is_overdue else None
-
-
-def _row(leader: int, place: Any, producer: Any, name: str | None, reason: str) -> HangingTransaction:
-    return HangingTransaction(
-        broker_id=leader,
-        topic=place.topic,
-        partition=place.partition,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        coordinator_epoch=producer.coordinator_epoch,
-        first_offset=producer.current_transaction_start_offset,
-        last_timestamp=producer.last_timestamp,
-        age_ms=max(0, now_ms() - producer.last_timestamp),
-        transactional_id=name,
-        reason=reason,
-    )
+    return finished(answers.find_hanging(_ClusterTransactions(cluster), request, None))
 
 
 def abort_hanging(cluster: Cluster, request: AbortHangingRequest) -> TransactionAbort:
     """Write the marker that aborts a transaction in one partition, if `execute` is set."""
-    (place,) = led_partitions(cluster, request.topic, request.partition)
-    name = f"{place.topic}-{place.partition}"
-    producers = cluster.admin.describe_producers([place])[place].active_producers
-    producer = next(
-        (row for row in producers if row.current_transaction_start_offset == request.first_offset), None
-    )
-    if producer is None:
-        raise ControlError(f"{name} has no open transaction that begins at offset {request.first_offset}")
-    transactional_id, found = _known(cluster, {producer.producer_id}).get(producer.producer_id, (None, None))
-    if found is not None and place in found.topic_partitions:
-        raise ControlError(
-            f"{name} takes part in the transaction of {transactional_id}, which must end everywhere at once; "
-            f"abort that: seqgate transactions abort {transactional_id}"
+    return finished(answers.abort_hanging(_ClusterTransactions(cluster), request))
+
+
+class _ClusterTransactions:
+    """The transactions of a cluster: a `TransactionSource` whose coroutines wait for nothing but the network."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.offline_partitions: list[int] = []
+        """Nobody reports them over the Kafka protocol."""
+
+    @property
+    def now_ms(self) -> int:
+        return _now_ms()
+
+    def find(self, transactional_id: str) -> Transaction:
+        try:
+            return _described(self._cluster, [transactional_id])[transactional_id]
+        except TransactionalIdNotFoundError:
+            raise ControlError(f"there is no transactional id {transactional_id}") from None
+
+    def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
+        wanted = [topic_partition(*place) for place in places]
+        if not wanted:
+            return []
+        ask = self._cluster.admin.list_partition_offsets
+        stable = ask(dict.fromkeys(wanted, OffsetSpec.LATEST), "read_committed")
+        ends = ask(dict.fromkeys(wanted, OffsetSpec.LATEST))
+        first = {
+            producer.place: producer.first_offset
+            for producer in self._opened(wanted)
+            if producer.producer_id == producer_id
+        }
+        return [
+            TransactionPartition(*place, first.get(place), stable[at].offset, ends[at].offset)
+            for place, at in zip(places, wanted, strict=True)
+        ]
+
+    def pending(self, transactional_id: str | None, producer_id: int) -> None:
+        """Return None: the Kafka protocol does not report the offsets."""
+
+    async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
+        producer = opened(
+            KafkaProducer,
+            **self._cluster.client_settings(),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=before.timeout_ms,
         )
-    partitions = taking_part(cluster, [place], producer.producer_id)
-    if request.execute:
-        # The coordinator epoch is -1 before the first marker; Kafka's tool then sends 0 as well.
-        epoch = max(0, producer.coordinator_epoch)
-        cluster.admin.abort_transaction(
-            AbortTransactionSpec(place, producer.producer_id, producer.producer_epoch, epoch)
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(timeout=0)
+        after = self.find(transactional_id)
+        return FencedBy(after.producer_id, after.producer_epoch)
+
+    async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
+        """Yield the producers of all partitions at once."""
+        places = led_partitions(
+            self._cluster,
+            request.topic,
+            request.partition,
+            lambda name, is_internal: not is_internal or name == OFFSETS_TOPIC,
         )
-    return TransactionAbort(
-        executed=request.execute,
-        transactional_id=transactional_id,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        start_ms=None,
-        age_ms=max(0, now_ms() - producer.last_timestamp),
-        partitions=partitions,
-        partition_count=1,
-        pending_offset_count=None,
-        fenced_by=None,
-    )
+        leaders = {
+            (topic["name"], row["partition_index"]): row["leader_id"]
+            for topic in self._cluster.all_topics()
+            for row in topic["partitions"]
+        }
+        yield [producer._replace(broker_id=leaders[producer.place]) for producer in self._opened(places)]
+
+    def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
+        return self._opened(led_partitions(self._cluster, topic, partition))
+
+    def _opened(self, places: Sequence[Any]) -> list[OpenProducer]:
+        return sorted(
+            OpenProducer(
+                place.topic,
+                place.partition,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.coordinator_epoch,
+                producer.current_transaction_start_offset,
+                producer.last_timestamp,
+                producer.last_timestamp,
+                broker_id=-1,
+            )
+            for place, state in self._cluster.admin.describe_producers(places).items()
+            for producer in state.active_producers
+            if producer.current_transaction_start_offset >= 0
+        )
+
+    def known(self, producer_ids: Iterable[int]) -> Callable[[int], Known | None]:
+        wanted = sorted(producer_ids)
+        if not wanted:
+            return lambda _: None
+        ids = _ids(self._cluster.admin.list_transactions(producer_id_filters=wanted))
+        return {
+            found.producer_id: Known(name, found) for name, found in _described(self._cluster, ids).items()
+        }.get
+
+    def is_overdue(self, transaction: Transaction) -> bool:
+        """Compare with this machine's clock, which may lag behind the coordinator's."""
+        open_ms = _now_ms() - transaction.start_ms
+        is_open = transaction.state is ONGOING and transaction.start_ms >= 0
+        return is_open and open_ms > transaction.timeout_ms
+
+    async def abort_in(self, producer: OpenProducer) -> None:
+        self._cluster.admin.abort_transaction(
+            AbortTransactionSpec(
+                topic_partition(*producer.place),
+                producer.producer_id,
+                producer.producer_epoch,
+                # The coordinator epoch is -1 before the first marker; Kafka's tool then sends 0 as well.
+                max(0, producer.coordinator_epoch),
+            )
+        )

@@ -13,6 +13,8 @@ from typing import Any
 from seqgate.gateway.admin.operation import StoppedGateway
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import metadata_directory, partition_directories
+from seqgate.gateway.admin.transactions.answers import described, rows_of_ids
+from seqgate.gateway.admin.transactions.live import in_order, pending_offset
 from seqgate.gateway.admin.transactions.messages import (
     DescribeTransactionRequest,
     ListTransactionsRequest,
@@ -21,7 +23,6 @@ from seqgate.gateway.admin.transactions.messages import (
     TransactionPage,
     TransactionPartition,
 )
-from seqgate.gateway.admin.transactions.views import describe, in_order, pending_offset, rows_of_ids
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from seqgate.gateway.coordinator.transaction import records as transaction_records
@@ -36,7 +37,7 @@ from seqgate.log.stopped import stored_batches
 def list_transactions(gateway: StoppedGateway, request: ListTransactionsRequest) -> TransactionPage:
     """Return all requested transactional ids, in order. Raises ControlError."""
     found = _transactions(gateway.data_dir)
-    rows, complete = rows_of_ids(found.items(), request, gateway.now_ms, limit=len(found))
+    rows, complete = rows_of_ids(found.items(), request, gateway.now_ms)
     return TransactionPage(rows, complete, [])
 
 
@@ -48,7 +49,7 @@ def describe_transaction(
     transaction = _transactions(gateway.data_dir).get(name)
     if transaction is None:
         raise ControlError(f"there is no transactional id {name}")
-    return describe(
+    return described(
         name,
         transaction,
         [TransactionPartition(*place, None, None, None) for place in sorted(transaction.partitions)],

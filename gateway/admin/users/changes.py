@@ -120,7 +120,11 @@ def row_of(user: str, credentials: Mapping[ScramHash, ScramCredential]) -> UserR
 
 def list_users_live(gateway: LiveGateway, request: ListUsersRequest) -> UserPage:
     """Return one page of the users, by name."""
-    users = gateway.services.topics.metadata_log.image.users.by_name
+    return _page_of(gateway.services.topics.metadata_log.image, request)
+
+
+def _page_of(image: MetadataImage, request: ListUsersRequest) -> UserPage:
+    users = image.users.by_name
     names, complete = page(users, request.after, request.limit, key=lambda name: name)
     return UserPage([row_of(name, users[name]) for name in names], complete)
 
@@ -147,11 +151,7 @@ async def _commit(gateway: LiveGateway, decide: Decide[ChangedUser]) -> ChangedU
 
 def list_users_stopped(gateway: StoppedGateway, request: ListUsersRequest) -> UserPage:
     """Return all users, by name. Raises ControlError."""
-    users = read_image(metadata_directory(gateway.data_dir)).users.by_name
-    after = request.after
-    return UserPage(
-        [row_of(name, users[name]) for name in sorted(users) if after is None or name > after], True
-    )
+    return _page_of(read_image(metadata_directory(gateway.data_dir)), request)
 
 
 def add_user_stopped(gateway: StoppedGateway, request: AddUserRequest) -> ChangedUser:

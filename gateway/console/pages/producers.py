@@ -11,10 +11,11 @@ from seqgate.gateway.admin.pids.messages import FindOwnerRequest, Owner
 from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 from seqgate.gateway.admin.producers.remote import list_producers
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.transactions.messages import TransactionRow
 from seqgate.gateway.admin.verdicts.messages import VerdictRow
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines
-from seqgate.gateway.console.asking.transaction_list import TransactionLine, lines_of_producer
+from seqgate.gateway.console.asking.transaction_list import lines_of_producer
 from seqgate.gateway.console.metrics.rates import History
 from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 from seqgate.gateway.console.pages import verdicts
@@ -264,7 +265,7 @@ def _owner(visit: Visit, producer_id: int) -> tuple[Owner | None, str | None]:
         return None, str(error)
 
 
-def _transactions(visit: Visit, producer_id: int) -> tuple[list[TransactionLine], str | None]:
+def _transactions(visit: Visit, producer_id: int) -> tuple[list[TransactionRow], str | None]:
     """Return the transactional ids that have this producer id: one, or none."""
     try:
         with visit.cluster() as cluster:

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration
+from seqgate.gateway.admin.transactions.answers import STATES
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
@@ -16,8 +17,13 @@ from seqgate.gateway.admin.transactions.messages import (
     TransactionAbort,
 )
 from seqgate.gateway.admin.transactions.remote import abort_hanging as abort_in_partition
-from seqgate.gateway.admin.transactions.remote import abort_transaction, describe_transaction, find_hanging
-from seqgate.gateway.console.asking.transaction_list import STATES, Wanted, described, listed, listings
+from seqgate.gateway.admin.transactions.remote import (
+    abort_transaction,
+    describe_transaction,
+    find_hanging,
+    rows_of,
+)
+from seqgate.gateway.console.asking.transaction_list import Wanted, listed, listings
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import (
     Answer,
@@ -51,7 +57,7 @@ def transactions(visit: Visit) -> Answer:
     with visit.cluster() as cluster:
         found = listed(cluster, wanted)
         rows, paging = page_of(found, visit.number("page", 1, 1))
-        lines = described(cluster, [row.transactional_id for row in rows])
+        lines = rows_of(cluster, [row.transactional_id for row in rows])
     return View(
         "transactions.html",
         {
@@ -237,7 +243,7 @@ def one(visit: Visit) -> Answer:
             "name": name,
             "found": found,
             "is_open": found.state == "Ongoing" and found.start_ms is not None,
-            "is_overdue": found.age_ms is not None and found.age_ms > found.timeout_ms,
+            "is_overdue": found.is_overdue,
             "rows": rows,
             "paging": paging,
             "pending": pending,

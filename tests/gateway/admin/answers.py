@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
-from seqgate.gateway.admin.pids.stopped import gateway_source
+from seqgate.gateway.admin.pids.blocks import gateway_source
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.admin.server import Traffic
 from tests.gateway.handlers.support import NOW_MS, Node

@@ -11,6 +11,7 @@ import pytest
 
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.operations import OPERATIONS, answer_stopped
+from seqgate.gateway.admin.pids.blocks import BY_HAND, GIVEN_UP
 from seqgate.gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
@@ -18,7 +19,6 @@ from seqgate.gateway.admin.pids.messages import (
     ListBlocksRequest,
     MoveNextRequest,
 )
-from seqgate.gateway.admin.pids.stopped import BY_HAND, GIVEN_UP
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.admin.sweep.live import sweep
 from seqgate.gateway.admin.sweep.messages import SweepRequest

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.admin.pids.blocks import BY_HAND, IN_USE
 from seqgate.gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
@@ -13,7 +14,6 @@ from seqgate.gateway.admin.pids.messages import (
     ListBlocksRequest,
     MoveNextRequest,
 )
-from seqgate.gateway.admin.pids.stopped import BY_HAND, IN_USE
 from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.support import NOW_MS, open_node

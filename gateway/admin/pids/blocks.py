@@ -1,6 +1,6 @@
-"""The blocks of producer ids of a gateway that does not run: in its data directory, or in Redis.
+"""The blocks of producer ids of a gateway, running or not: in its data directory, or in Redis.
 
-Reading needs no lock and changes nothing: it replays the batches of the metadata log up to the first torn
+Of a gateway that does not run, reading needs no lock and changes nothing: it replays the batches of the metadata log up to the first torn
 one. Claiming and moving take the directory's lock and write as a gateway does, so that the answer comes after
 the records are durable. Only the metadata log is opened; the partitions stay as they are.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from seqgate.gateway.admin.operation import StoppedGateway
+from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway
 from seqgate.gateway.admin.pids.messages import (
     EMBEDDED,
     REDIS,
@@ -58,32 +57,67 @@ _OR_REDIS: Final = ", or Redis with --redis"
 T = TypeVar("T")
 
 
+# A running gateway.
+
+
+async def list_blocks_live(gateway: LiveGateway, request: ListBlocksRequest) -> BlockPage:
+    """Return one page of the blocks. Raises ControlError."""
+    return await list_blocks(gateway.blocks, request.position, request.limit)
+
+
+async def find_owner_live(gateway: LiveGateway, request: FindOwnerRequest) -> Owner:
+    """Return the block that holds an id. Raises ControlError."""
+    return await find_owner(gateway.blocks, request.producer_id)
+
+
+async def find_overlaps_live(gateway: LiveGateway, _: FindOverlapsRequest) -> Overlaps:
+    """Return the blocks that share ids. Raises ControlError."""
+    return await find_overlaps(gateway.blocks)
+
+
+async def claim_block_live(gateway: LiveGateway, request: ClaimBlockRequest) -> BlockRow:
+    """Claim a block for use outside the gateways. Raises ControlError."""
+    return await claim_block(
+        gateway.blocks, request.size, request.owner, gateway.services.node.clock.now_ms()
+    )
+
+
+async def move_next_live(gateway: LiveGateway, request: MoveNextRequest) -> Moved:
+    """Move the next id forward. Raises ControlError."""
+    return await move_next(gateway.blocks, request.producer_id)
+
+
+# A gateway that does not run.
+
+
 def list_blocks_stopped(gateway: StoppedGateway, request: ListBlocksRequest) -> BlockPage:
     """Return all blocks from a position on. Raises ControlError."""
-    return _run(_reading(gateway), lambda source: list_blocks_blocks(source, request.position, sys.maxsize))
+    return _run(
+        _opened(gateway, changes=False), lambda source: list_blocks(source, request.position, request.limit)
+    )
 
 
 def find_owner_stopped(gateway: StoppedGateway, request: FindOwnerRequest) -> Owner:
     """Return the block that holds an id. Raises ControlError."""
-    return _run(_reading(gateway), lambda source: find_owner_blocks(source, request.producer_id))
+    return _run(_opened(gateway, changes=False), lambda source: find_owner(source, request.producer_id))
 
 
 def find_overlaps_stopped(gateway: StoppedGateway, _: FindOverlapsRequest) -> Overlaps:
     """Return the blocks that share ids. Raises ControlError."""
-    return _run(_reading(gateway), find_overlaps_blocks)
+    return _run(_opened(gateway, changes=False), find_overlaps)
 
 
 def claim_block_stopped(gateway: StoppedGateway, request: ClaimBlockRequest) -> BlockRow:
     """Claim a block for use outside the gateways. Raises ControlError."""
     return _run(
-        _changing(gateway),
-        lambda source: claim_block_blocks(source, request.size, request.owner, gateway.now_ms),
+        _opened(gateway, changes=True),
+        lambda source: claim_block(source, request.size, request.owner, gateway.now_ms),
     )
 
 
 def move_next_stopped(gateway: StoppedGateway, request: MoveNextRequest) -> Moved:
     """Move the next id forward. Raises ControlError."""
-    return _run(_changing(gateway), lambda source: move_next_blocks(source, request.producer_id))
+    return _run(_opened(gateway, changes=True), lambda source: move_next(source, request.producer_id))
 
 
 def _run(opened: AbstractAsyncContextManager[BlockSource], work: Callable[[BlockSource], Awaitable[T]]) -> T:
@@ -94,14 +128,12 @@ def _run(opened: AbstractAsyncContextManager[BlockSource], work: Callable[[Block
     return asyncio.run(run())
 
 
-def _reading(gateway: StoppedGateway) -> AbstractAsyncContextManager[BlockSource]:
-    return _in_redis(gateway) if _takes_ids_from_redis(gateway) else _read_embedded(gateway.data_dir)
-
-
-def _changing(gateway: StoppedGateway) -> AbstractAsyncContextManager[BlockSource]:
+def _opened(gateway: StoppedGateway, *, changes: bool) -> AbstractAsyncContextManager[BlockSource]:
     if _takes_ids_from_redis(gateway):
         return _in_redis(gateway)
-    return open_embedded(gateway.data_dir, gateway.config.int("node.id"))
+    if changes:
+        return open_embedded(gateway.data_dir, gateway.config.int("node.id"))
+    return contextlib.nullcontext(read_embedded(gateway.data_dir))
 
 
 def _takes_ids_from_redis(gateway: StoppedGateway) -> bool:
@@ -120,11 +152,6 @@ async def _in_redis(gateway: StoppedGateway) -> AsyncIterator[BlockSource]:
     finally:
         if source.close is not None:
             await source.close()
-
-
-@contextlib.asynccontextmanager
-async def _read_embedded(data_dir: Path) -> AsyncIterator[BlockSource]:
-    yield read_embedded(data_dir)
 
 
 def read_embedded(data_dir: Path) -> BlockSource:
@@ -299,7 +326,7 @@ class BlockSource:
     """The first id that this run of the gateway has claimed; its later blocks are used up, in use or next."""
 
 
-async def list_blocks_blocks(source: BlockSource, position: int, limit: int) -> BlockPage:
+async def list_blocks(source: BlockSource, position: int, limit: int) -> BlockPage:
     """Return one page of the blocks, in the order of their claims. Raises ControlError."""
     if position < 0:
         raise ControlError(f"position must be 0 or higher, not {position}")
@@ -310,7 +337,7 @@ async def list_blocks_blocks(source: BlockSource, position: int, limit: int) -> 
     return BlockPage(source.name, next_producer_id, len(usages), [_row(source, usage) for usage in page])
 
 
-async def find_owner_blocks(source: BlockSource, producer_id: int) -> Owner:
+async def find_owner(source: BlockSource, producer_id: int) -> Owner:
     """Return the block that holds an id. Raises ControlError."""
     with _as_control_error():
         block = await administration.find_owner(source.store, producer_id)
@@ -323,7 +350,7 @@ async def find_owner_blocks(source: BlockSource, producer_id: int) -> Owner:
     return Owner(producer_id, row, handed_out, next_producer_id)
 
 
-async def find_overlaps_blocks(source: BlockSource) -> Overlaps:
+async def find_overlaps(source: BlockSource) -> Overlaps:
     """Return the blocks that share ids. Raises ControlError."""
     with _as_control_error():
         found = await administration.find_overlaps(source.store)
@@ -342,7 +369,7 @@ async def find_overlaps_blocks(source: BlockSource) -> Overlaps:
     )
 
 
-async def claim_block_blocks(source: BlockSource, size: int, owner: str, now_ms: int) -> BlockRow:
+async def claim_block(source: BlockSource, size: int, owner: str, now_ms: int) -> BlockRow:
     """Claim a block for use outside the gateways. Raises ControlError."""
     if size < 1:
         raise ControlError(f"size must be at least 1, not {size}")
@@ -357,7 +384,7 @@ async def claim_block_blocks(source: BlockSource, size: int, owner: str, now_ms:
         )
 
 
-async def move_next_blocks(source: BlockSource, producer_id: int) -> Moved:
+async def move_next(source: BlockSource, producer_id: int) -> Moved:
     """Move the next id forward; a running gateway gives up the lower ids that it holds. Raises ControlError."""
     with _as_control_error():
         moved = await administration.move_next(source.store, producer_id)
