@@ -85,7 +85,7 @@ def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
 def _names(kind: str, addresses: tuple[Address, ...], command_config: Path | None) -> list[str]:
     from seqgate.gateway.admin.remote import cluster  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.remote.connection import BrokerAddress  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import BrokerAddress  # noqa: PLC0415 - slow to import
 
     security = read_client_security(command_config)
     return cluster.FIND[kind](BrokerAddress(*addresses[0], security), TIMEOUT_S)

@@ -13,8 +13,7 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
-from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.security.acls.access import (
     AclEntry,

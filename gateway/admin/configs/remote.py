@@ -20,8 +20,7 @@ from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs.command import ConfigListing, ConfigRow
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS as DEFAULT
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
-from seqgate.gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, nearest_hint, refusal, refusal_of_text
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.table import without_listener
 

@@ -34,8 +34,7 @@ from seqgate.gateway.admin.gateways.messages import (
     Moved,
     MoveRequest,
 )
-from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, Cluster, ask_broker, metadata
-from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, Cluster, ask_broker, metadata, refusal
 from seqgate.gateway.admin.request import ControlError
 
 _BROKERS: Final = i8(1)

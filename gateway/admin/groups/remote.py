@@ -61,8 +61,15 @@ from seqgate.gateway.admin.groups.messages import (
     StreamsState,
     StreamsTasks,
 )
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_coordinator, finished, topic_partition
-from seqgate.gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
+from seqgate.gateway.admin.remote.cluster import (
+    Cluster,
+    ask_coordinator,
+    finished,
+    nearest_hint,
+    refusal,
+    refusal_of_text,
+    topic_partition,
+)
 from seqgate.gateway.admin.request import ControlError
 
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})

@@ -12,8 +12,7 @@ from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasRe
 from kio.static.primitive import f64, i8
 
 from seqgate.gateway.admin.quotas.command import QuotaRow
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
-from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
 from seqgate.gateway.admin.request import ControlError
 
 _EXACT: Final = i8(0)

@@ -10,8 +10,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from seqgate.gateway.admin.records.texts import ProducedPartition, ProducedRecord, ProducedReport
-from seqgate.gateway.admin.remote.cluster import Cluster, give_up, opened
-from seqgate.gateway.admin.remote.errors import sentence
+from seqgate.gateway.admin.remote.cluster import Cluster, give_up, opened, sentence
 from seqgate.gateway.admin.request import ControlError
 
 LARGEST_REQUEST_BYTES: Final = 100 << 20

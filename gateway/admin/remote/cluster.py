@@ -1,38 +1,47 @@
-"""The connection of a command to a cluster, through kafka-python's admin client.
+"""The connection of a command to a cluster: through kafka-python's admin client, and with kio's schemas for
+requests that kafka-python does not send.
 
-Asks a cluster for the names of its topics, groups and brokers, quickly: nobody waits longer than a timeout
-for one broker.
-
-Every function raises ControlError.
+Every function raises ControlError; an error of kafka-python becomes a sentence.
 """
 
 from __future__ import annotations
 
+import difflib
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+import os
+import re
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import kafka
-from kafka import KafkaProducer
-from kafka import errors as kafka_errors
+from kafka import KafkaProducer, errors
 from kafka.admin import KafkaAdminClient
 from kafka.net.compat import KafkaNetClient
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from kio.schema.list_groups.v3.request import ListGroupsRequest
 from kio.schema.list_groups.v3.response import ListGroupsResponse
 from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.metadata.v9.response import MetadataResponse
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.schema.types import GroupId
+from kio.serial import entity_reader
 from kio.static.primitive import i8
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
-from seqgate.gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
-from seqgate.gateway.admin.remote.errors import no_topic, sentence
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.protocol.outgoing import encode_request
 
 CLIENT_ID: Final = "seqgate"
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -107,19 +116,19 @@ def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = O
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             **security.client_settings(),
         )
-    except kafka_errors.KafkaError as error:
+    except errors.KafkaError as error:
         raise ControlError(
             f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: "
             f"{sentence(error)}{_ADVICE[security is OPEN]}"
         ) from error
     try:
         yield Cluster(shown, reached, admin)
-    except (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError) as error:
+    except (errors.KafkaConnectionError, errors.NodeNotReadyError) as error:
         raise ControlError(
             f"{reached.shown} answers, but the address that it advertises to clients can't be reached: "
             f"{sentence(error)}; check advertised.listeners of the cluster"
         ) from error
-    except kafka_errors.KafkaError as error:
+    except errors.KafkaError as error:
         raise ControlError(sentence(error)) from error
     finally:
         admin.close()
@@ -303,3 +312,231 @@ def ask_broker(
     except OSError as error:
         reason = error.strerror or str(error)
         raise ControlError(f"the broker at {address.shown} did not answer: {reason}") from error
+
+
+# Opens connections to brokers for requests that kafka-python does not send: TCP, then TLS, then the login.
+
+
+_CLIENT_ID: Final = b"seqgate"
+_SOFTWARE: Final = "seqgate"
+_CORRELATION_ID: Final = 1
+_LENGTH: Final = struct.Struct(">i")
+_MOST_ANSWER_BYTES: Final = 256 << 20
+_MOST_STEPS: Final = 10
+
+
+class BrokerAddress(NamedTuple):
+    """The address of a broker, and how clients connect to it."""
+
+    host: str
+    port: int
+    security: ClientSecurity = OPEN
+
+    @property
+    def shown(self) -> str:
+        """`HOST:PORT`, with brackets around an IPv6 address."""
+        return shown_address(self.host, self.port)
+
+    def other(self, host: str, port: int) -> Self:
+        """Return the address of another broker of the same cluster."""
+        return self._replace(host=host, port=port)
+
+
+def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
+    """Return a connection on which requests can be sent.
+
+    Raises ControlError when TLS or the login fails, and OSError when nobody answers.
+    """
+    connection = socket.create_connection((address.host, address.port), timeout_s)
+    try:
+        if address.security.context is not None:
+            connection = _secured(connection, address, address.security.context)
+        if address.security.mechanism:
+            with _tls_told(address):
+                _log_in(connection, address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_connection(address: BrokerAddress, timeout_s: float) -> None:
+    """Connect once. Raises ControlError when TLS or the login fails, and OSError when nobody answers."""
+    with open_connection(address, timeout_s) as connection:
+        if address.security.context is not None and not address.security.mechanism:
+            # since TLS 1.3 a listener refuses the certificate of a client after the handshake
+            with _tls_told(address):
+                exchange(
+                    connection,
+                    ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1"),
+                    ApiVersionsResponse,
+                )
+
+
+def _secured(connection: socket.socket, address: BrokerAddress, context: ssl.SSLContext) -> socket.socket:
+    with _tls_told(address):
+        return context.wrap_socket(connection, server_hostname=address.host)
+
+
+@contextmanager
+def _tls_told(address: BrokerAddress) -> Iterator[None]:
+    """Raise ControlError in place of an error of TLS."""
+    try:
+        yield
+    except ssl.SSLCertVerificationError as error:
+        raise ControlError(
+            f"the certificate of {address.shown} is not accepted: {error.verify_message}"
+        ) from None
+    except ssl.SSLError as error:
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        raise ControlError(
+            f"the TLS handshake with {address.shown} failed: {reason}; does security.protocol fit its "
+            "listener?"
+        ) from None
+    except ConnectionError:
+        raise ControlError(
+            f"{address.shown} hung up during the TLS handshake; does security.protocol fit its listener?"
+        ) from None
+
+
+def _log_in(connection: socket.socket, address: BrokerAddress) -> None:
+    """Log in to the broker with SASL. Raises ControlError."""
+    user = address.security.username
+    try:
+        _agree_on_mechanism(connection, address)
+        _authenticate(connection, address)
+    except ConnectionError:
+        raise ControlError(
+            f"{address.shown} hung up during the login of {user}; does security.protocol fit its listener?"
+        ) from None
+    except (ValueError, KeyError):
+        raise ControlError(f"{address.shown} answers the login of {user} in a wrong way") from None
+
+
+def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> None:
+    mechanism = address.security.mechanism
+    answer = exchange(connection, SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
+    if not answer.error_code.value:
+        return
+    offered = ", ".join(answer.mechanisms)
+    advice = f", but with {offered}; change sasl.mechanism" if offered else ": change security.protocol"
+    raise ControlError(f"{address.shown} does not let clients log in with {mechanism}{advice}")
+
+
+def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
+    """Exchange messages until both sides are satisfied."""
+    # most commands don't log in, and need no cryptography for their start
+    from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
+
+    security = address.security
+    login = client_login(security.mechanism, security.username, security.password)
+    message: bytes | None = login.first()
+    for _ in range(_MOST_STEPS):
+        asked = SaslAuthenticateRequest(auth_bytes=message or b"")
+        answer = exchange(connection, asked, SaslAuthenticateResponse)
+        if answer.error_code.value:
+            reason = answer.error_message or answer.error_code.name
+            raise ControlError(f"{address.shown} refuses the login of {security.username}: {reason}")
+        try:
+            message = login.step(answer.auth_bytes)
+        except LoginRefused as error:
+            raise ControlError(
+                f"the login of {security.username} at {address.shown} failed: {error}"
+            ) from None
+        if message is None:
+            return
+    raise ControlError(f"{address.shown} does not end the login of {security.username}")
+
+
+def exchange(connection: socket.socket, request: Any, response_type: type[R]) -> R:
+    """Send a request and return its answer. Raises OSError."""
+    connection.sendall(encode_request(request, _CORRELATION_ID, _CLIENT_ID))
+    (size,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
+    if not 0 <= size <= _MOST_ANSWER_BYTES:
+        raise ConnectionResetError("the broker's answer is not of the Kafka protocol")
+    answer = _read(connection, size)
+    _, start = entity_reader(response_type.__header_schema__)(answer, 0)  # type: ignore[attr-defined]
+    response, _ = entity_reader(response_type)(answer, start)  # type: ignore[type-var]
+    return response
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        chunk = connection.recv(size - len(received))
+        if not chunk:
+            raise ConnectionResetError("the connection was closed")
+        received += chunk
+    return bytes(received)
+
+
+# Sentences for the errors of the Kafka protocol, as kafka-python reports them.
+
+
+_TEXT_OF_ERROR: Final = re.compile(r"\[Error (?P<code>-?\d+)\] \w+(?:: (?P<message>.*))?", re.DOTALL)
+_SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b", re.ASCII)
+"""The text of kafka-python for a failed system call, such as `111 ECONNREFUSED`."""
+_UNKNOWN: Final = "UnrecognizedBrokerError"
+"""The class that kafka-python makes for an error code that it does not know."""
+_LONGEST: Final = 500
+
+
+def refusal(code: int, message: str | None = None) -> str | None:
+    """Return a sentence for an error code with the broker's message; None for code 0."""
+    if code == 0:
+        return None
+    kind = errors.for_code(code)
+    name = f"error {code}" if kind.__name__ == _UNKNOWN else kind.message
+    text = (message or kind.description or "The request failed.").strip().rstrip(".")
+    return f"{text} ({name})"
+
+
+def refusal_of_text(text: str) -> str | None:
+    """Return a sentence for a result that kafka-python gives as text: `OK`, or an error with its number."""
+    if text == "OK":
+        return None
+    match = _TEXT_OF_ERROR.fullmatch(text)
+    return text if match is None else refusal(int(match["code"]), match["message"])
+
+
+def sentence(error: Exception) -> str:
+    """Return a sentence for an exception of kafka-python."""
+    code = getattr(error, "errno", None)
+    if isinstance(error, errors.TopicAuthorizationFailedError):
+        return _topics_refused(error)
+    message = " ".join(str(argument) for argument in error.args if argument not in (None, "None"))
+    if isinstance(error, errors.BrokerResponseError) and code is not None:
+        # kafka-python quotes whole answers in its messages.
+        quotes = "Response(" in message or "Request" in message
+        return refusal(code, None if quotes else message) or message
+    if isinstance(error, errors.KafkaTimeoutError):
+        return f"the cluster did not answer in time: {message}"[:_LONGEST]
+    if isinstance(error, errors.IncompatibleBrokerVersion | errors.UnsupportedVersionError):
+        return f"the cluster does not serve what this command needs: {message}"[:_LONGEST]
+    failed = _SYSTEM_ERROR.search(message)
+    if failed is not None:
+        return os.strerror(int(failed[1])).lower()
+    return (message or type(error).__name__)[:_LONGEST]
+
+
+def _topics_refused(error: errors.TopicAuthorizationFailedError) -> str:
+    """Return a sentence with the topics; kafka-python gives them as a set, or not at all."""
+    given = error.args[0] if error.args else None
+    topics = sorted(map(str, given)) if isinstance(given, set | frozenset | list | tuple) else []
+    named = f"topic {', '.join(topics)}" if topics else "the topic"
+    return f"this user lacks a right on {named} (TOPIC_AUTHORIZATION_FAILED); seqgate acls add gives rights"
+
+
+def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -> ControlError:
+    """Return the error for a topic that does not exist, or may be hidden, with the name of the most similar
+    topic.
+    """
+    hidden = ", or this user may not see it" if may_be_hidden else ""
+    return ControlError(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
+
+
+def nearest_hint(name: str, names: Iterable[str]) -> str:
+    """Return `; the nearest name is …` for the entry of `names` that is most similar to `name`, or nothing."""
+    matches: list[Any] = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"; the nearest name is {matches[0]}" if matches else ""

@@ -11,10 +11,8 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.cluster import BrokerAddress, Cluster, ask_broker, refusal
 from seqgate.gateway.admin.remote.cluster import metadata as cluster_metadata
-from seqgate.gateway.admin.remote.connection import BrokerAddress
-from seqgate.gateway.admin.remote.errors import refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
 

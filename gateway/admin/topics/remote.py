@@ -13,8 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from seqgate.gateway.admin.configs import remote as configs
-from seqgate.gateway.admin.remote.cluster import Cluster, topic_partition
-from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.remote.cluster import Cluster, refusal, topic_partition
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.topics.messages import (
     ALTERED,

@@ -15,8 +15,7 @@ from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserSc
 from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
 from kio.static.primitive import i8, i32
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
-from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.users.changes import hash_of, no_user
 from seqgate.gateway.admin.users.messages import (

@@ -17,8 +17,16 @@ from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, connected, metadata
-from seqgate.gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
+from seqgate.gateway.admin.remote.cluster import (
+    BrokerAddress,
+    Cluster,
+    ask_broker,
+    check_connection,
+    connected,
+    exchange,
+    metadata,
+    open_connection,
+)
 from seqgate.gateway.admin.request import ControlError
 
 MOST_IDLE: Final = 32

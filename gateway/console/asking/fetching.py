@@ -17,8 +17,7 @@ from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
-from seqgate.gateway.admin.remote.errors import refusal
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
 from seqgate.gateway.console.asking.topics import TopicPlaces
 from seqgate.log import CorruptRecord, LogError
 from seqgate.log.format.end_marker import read_end_marker

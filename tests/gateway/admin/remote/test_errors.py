@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka import errors
 
-from seqgate.gateway.admin.remote.errors import no_topic, refusal, refusal_of_text, sentence
+from seqgate.gateway.admin.remote.cluster import no_topic, refusal, refusal_of_text, sentence
 
 
 def test_the_brokers_message_comes_first() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.remote.cluster import Cluster
-from seqgate.gateway.admin.remote.connection import BrokerAddress
+from seqgate.gateway.admin.remote.cluster import BrokerAddress, Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status import remote
 from seqgate.gateway.admin.status.messages import ClusterStatus
