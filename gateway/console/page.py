@@ -14,6 +14,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.console.asking.connections import may_describe_cluster
 from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.metrics.rates import History
 
 # The answers that the functions of a page return. `web` turns an answer into HTTP.
 
@@ -67,6 +68,15 @@ class Download:
     chunks: Iterator[bytes]
     file_name: str
     content_type: str = "application/octet-stream"
+
+
+INSTEAD: Final = "delete"
+"""The word that stands for a name that can't be typed, such as one with a line break."""
+
+
+def typed_for(name: str) -> str:
+    """Return the name itself, or a word where a keyboard can't type the name."""
+    return name if name.isprintable() and name == name.strip() and name else INSTEAD
 
 
 Answer = View | Data | Redirect | Confirmation | Download
@@ -198,6 +208,16 @@ class Visit:
         assert self.console.listener is not None
         return self.console.listener.metrics()
 
+    def figures(self, names: Sequence[str]) -> Data:
+        """Return what the sampler has read since the time `after` of the address, for a chart."""
+        sampler = self.console.sampler
+        return self.since(sampler.history, names, sampler.error)
+
+    def since(self, history: History, names: Sequence[str], error: str | None = None) -> Data:
+        """Return what a history has of these names since the time `after` of the address, for a chart."""
+        times, series = history.since(self.number("after", 0), names)
+        return Data({"times": times, "series": series, "error": error})
+
     @property
     def has_metrics(self) -> bool:
         """Whether the console has the gateway's metrics listener."""
@@ -315,9 +335,11 @@ class Page:
 # The addresses of pages.
 
 
-def address(path: str, **query: Any) -> str:
-    """Return an address of the console with a query; values of None and empty texts are left out."""
-    given = {name: value for name, value in query.items() if value not in {None, ""}}
+def address(path: str, **query: str | int | Sequence[str] | None) -> str:
+    """Return an address of the console with a query; None, empty texts and empty lists are left out, and a
+    list gives its name several times.
+    """
+    given = {name: value for name, value in query.items() if value or value == 0}
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 

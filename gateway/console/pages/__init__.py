@@ -1,5 +1,5 @@
-"""The one list of pages: the navigation, the routes and the tests read it. A page is one module here, and one
-template.
+"""The one list of pages: the navigation, the routes and the tests read it. A page is one module here, alone or with a
+neighbour of its subject, and one template.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from typing import Final
 
 from seqgate.gateway.console.page import Page
 from seqgate.gateway.console.pages import (
-    access_acls,
-    access_users,
+    access,
     backlog,
+    clients,
     cluster,
-    delayed,
+    gateway,
     groups,
-    logs,
-    names,
+    overview,
     producer_ids,
     producers,
     records,
@@ -24,22 +23,22 @@ from seqgate.gateway.console.pages import (
 )
 
 PAGES: Final[tuple[Page, ...]] = (
-    logs.OVERVIEW_PAGE,
+    overview.PAGE,
     topics.PAGE,
     records.PAGE,
-    delayed.DELAYED_PAGE,
-    producers.PAGE,
+    backlog.DELAYED_PAGE,
+    producers.PRODUCERS_PAGE,
     producer_ids.PAGE,
     transactions.PAGE,
-    names.NAMES_PAGE,
+    producers.NAMES_PAGE,
     groups.PAGE,
-    backlog.PAGE,
-    names.CLIENTS_PAGE,
-    access_users.ACCESS_USERS_PAGE,
-    access_acls.PAGE,
-    access_users.ACCESS_QUOTAS_PAGE,
+    backlog.BACKLOG_PAGE,
+    clients.CLIENTS_PAGE,
+    access.USERS_PAGE,
+    access.ACLS_PAGE,
+    clients.QUOTAS_PAGE,
     cluster.PAGE,
-    delayed.LIMITS_PAGE,
-    logs.LOGS_PAGE,
+    gateway.LIMITS_PAGE,
+    gateway.LOGS_PAGE,
 )
 """The pages, in the order of the navigation."""

@@ -1,4 +1,6 @@
-"""How much of a topic its groups have not read, and what its quota does about it."""
+"""What groups have not got of a topic: the backlog that they have not read, with what its quota does about it, and
+the delayed records.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.backlog.messages import BacklogPage, BacklogRequest
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.topics import topic_settings
-from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
+from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.metrics.listener import samples
+from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
 
 BYTES: Final = "backlog.quota.bytes"
 AGE: Final = "backlog.quota.ms"
@@ -74,7 +79,7 @@ def _limit(text: str | None) -> int | None:
     return None if text is None or text.startswith("-") else int(text)
 
 
-def figures(visit: Visit) -> Answer:
+def backlog_figures(visit: Visit) -> Answer:
     """Return the backlog of a topic since a time."""
     topic = visit.text("topic")
 
@@ -84,8 +89,7 @@ def figures(visit: Visit) -> Answer:
         return {BYTES_SERIES: sum(row.backlog_bytes for row in rows), AGE_SERIES: max(ages, default=0)}
 
     history = visit.console.sampler.watches.history(f"backlog {visit.user!r} {topic!r}", read)
-    times, series = history.since(visit.number("after", 0), (BYTES_SERIES, AGE_SERIES))
-    return Data({"times": times, "series": series, "error": None})
+    return visit.since(history, (BYTES_SERIES, AGE_SERIES))
 
 
 def partitions(visit: Visit) -> Answer:
@@ -106,14 +110,88 @@ def partitions(visit: Visit) -> Answer:
     return Data({"rows": rows, "waiting": page.waiting_requests, "waiting_bytes": page.waiting_bytes})
 
 
-PAGE: Final = Page(
+# The delayed records: how many wait, and in which topics records can wait.
+
+HEADER: Final = "delivery.delay.header"
+LONGEST: Final = "delivery.delay.max.ms"
+HOLD: Final = "delivery.delay.hold.ms"
+LIMIT: Final = "seqgate.delayed.records.max"
+_METRICS: Final = ("seqgate_delayed_records", "seqgate_limit_max")
+
+
+class DelayingTopic(NamedTuple):
+    """A topic with a header for delays."""
+
+    name: str
+    header: str
+    longest_ms: int | None
+    hold_ms: int | None
+
+
+def delayed(visit: Visit) -> Answer:
+    """Show the topics with a header for delays, and how many records wait."""
+    with visit.cluster() as cluster:
+        settings = topic_settings(cluster, (HEADER, LONGEST, HOLD))
+    topics = [
+        DelayingTopic(name, values[HEADER], _number(values.get(LONGEST)), _number(values.get(HOLD)))
+        for name, values in sorted(settings.items())
+        if values.get(HEADER)
+    ]
+    rows, paging = page_of(topics, visit.number("page", 1, 1))
+    return View(
+        "delayed.html",
+        {"rows": rows, "paging": paging, "waiting": None, "most": None, "trouble": None, **_counted(visit)},
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _counted(visit: Visit) -> dict[str, Any]:
+    """Return how many records wait, and how many may; nothing without --metrics, and why where the listener
+    fails.
+    """
+    listener = visit.console.listener
+    if listener is None:
+        return {}
+    try:
+        found = samples(listener.metrics(), _METRICS)
+    except ControlError as error:
+        return {"trouble": str(error)}
+    waiting = [sample.value for sample in found if sample.name == "seqgate_delayed_records"]
+    most = [sample.value for sample in found if sample.labels.get("setting") == LIMIT]
+    return {
+        "waiting": int(sum(waiting)) if waiting else None,
+        "most": int(most[0]) if most else None,
+    }
+
+
+def delayed_figures(visit: Visit) -> Answer:
+    """Return how many records have waited since a time."""
+    return visit.figures((rates.DELAYED,))
+
+
+BACKLOG_PAGE: Final = Page(
     title="Backlog",
     path="/backlog",
     section=Section.CLIENTS,
     key="b",
     places=(
         Look("/backlog", backlog, waits_for="the settings of the topics"),
-        Feed("/api/backlog", figures),
+        Feed("/api/backlog", backlog_figures),
         Feed("/api/backlog/partitions", partitions),
+    ),
+)
+
+
+DELAYED_PAGE: Final = Page(
+    title="Delayed records",
+    path="/delayed",
+    section=Section.DATA,
+    key="d",
+    places=(
+        Look("/delayed", delayed, waits_for="the settings of the topics"),
+        Feed("/api/delayed", delayed_figures),
     ),
 )

@@ -27,9 +27,9 @@ from seqgate.gateway.console.page import (
     Section,
     View,
     Visit,
+    address,
     page_of,
 )
-from seqgate.gateway.console.pages.links import link
 
 KEPT_S: Final = 3.0
 MOST_CHANGES: Final = 30
@@ -242,7 +242,7 @@ def _changed(visit: Visit, cluster: Cluster) -> Answer:
         raise ControlError("the name of the setting is empty; give a name")
     configs_remote.check_known(cluster, resource, [name])
     now = _now(cluster, resource, name)
-    back = link("/cluster/settings", node=resource.name, filter=visit.text("filter"))
+    back = address("/cluster/settings", node=resource.name, filter=visit.text("filter"))
     if not visit.is_confirmed:
         whom = "all brokers" if resource.is_all_brokers else f"broker {resource.name}"
         return Confirmation(

@@ -53,7 +53,6 @@ from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,
-    Data,
     Feed,
     Look,
     Page,
@@ -62,10 +61,11 @@ from seqgate.gateway.console.page import (
     Section,
     View,
     Visit,
+    address,
     ordered,
     page_of,
+    typed_for,
 )
-from seqgate.gateway.console.pages.links import link, typed_for
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""
@@ -165,7 +165,7 @@ def delete(visit: Visit) -> Answer:
     return Confirmation(
         title=f"Delete group {shown(group)}?",
         action="Delete the group",
-        back=link("/groups/view", group=group),
+        back=address("/groups/view", group=group),
         sentences=(
             (
                 f"The group's committed offsets in {_partitions(outcome.committed_partitions)} are deleted with "
@@ -282,13 +282,13 @@ def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
     if visit.is_confirmed:
         group_lists.forget()
         return Redirect(
-            link("/groups/view", group=group),
+            address("/groups/view", group=group),
             notice=f"The offsets of group {shown(group)} in {_partitions_reset(moved)} are committed.",
         )
     return Confirmation(
         title=f"Reset the offsets of group {shown(group)}?",
         action="Reset the offsets",
-        back=link("/groups/reset", group=group, **{name: visit.text(name) for name in _FIELDS}),
+        back=address("/groups/reset", group=group, **{name: visit.text(name) for name in _FIELDS}),
         sentences=(
             (
                 f"The group will read {again:,} records again, and skip {skipped:,} records, in "
@@ -436,7 +436,7 @@ def view(visit: Visit) -> Answer:
             "lag": sum(row.lag or 0 for row in partitions),
             "pending": _pending(facts.partitions.values()),
             "series": _series(busiest, topics),
-            "lag_feed": link(
+            "lag_feed": address(
                 "/api/groups/lag",
                 group=group,
                 share="yes" if description.type == SHARE else None,
@@ -499,8 +499,7 @@ def lag(visit: Visit) -> Answer:
 
     names = [TOTAL, *(series_of(topic) for topic in visit.query.get("topic", ()))]
     history = visit.console.sampler.watches.history(f"lag {visit.user} {is_share} {group}", read)
-    times, series = history.since(visit.number("after", 0), names)
-    return Data({"times": times, "series": series, "error": None})
+    return visit.since(history, names)
 
 
 PAGE: Final = Page(

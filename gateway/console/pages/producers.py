@@ -1,12 +1,17 @@
-"""The producers of partitions, with a strip over time of what happened to their batches."""
+"""The producers of partitions, with a strip over time of what happened to their batches; and the producer names
+that topics with deduplication remember.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from seqgate.gateway.admin.names.messages import NamesRequest, Position
 from seqgate.gateway.admin.pids.messages import FindOwnerRequest, Owner
 from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 from seqgate.gateway.admin.producers.remote import list_producers
@@ -14,8 +19,9 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.transactions.messages import TransactionRow
 from seqgate.gateway.admin.verdicts.messages import VerdictRow
 from seqgate.gateway.console.asking.connections import Cache
-from seqgate.gateway.console.asking.topics import topic_lines
+from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.asking.transaction_list import lines_of_producer
+from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.rates import History
 from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 from seqgate.gateway.console.pages import verdicts
@@ -371,7 +377,70 @@ def judged(row: VerdictRow) -> Event:
     )
 
 
-PAGE: Final = Page(
+# The producer names that topics with deduplication remember.
+
+NAMES_ROWS: Final = 50
+SETTING: Final = "message.deduplication.enable"
+_NAMES_SERIES: Final = (rates.NAMES, rates.NAMES_DROPPED)
+
+
+def names(visit: Visit) -> Answer:
+    """Show a page of the names, and the topics that remember names."""
+    with visit.cluster() as cluster:
+        settings = topic_settings(cluster, (SETTING,))
+    topics = sorted(topic for topic, values in settings.items() if values.get(SETTING) == "true")
+    topic, partition = visit.text("topic") or None, visit.optional_number("partition")
+    name = visit.text("name")
+    if partition is not None and topic is None:
+        raise ControlError(f"choose the topic of partition {partition}")
+    values: dict[str, Any] = {
+        "topics": topics,
+        "topic": topic,
+        "partition": partition,
+        "name": name,
+        "query": {"topic": topic, "partition": partition},
+        "begins": bool(visit.text("begin_topic")),
+    }
+    if not visit.has_metrics:
+        return View("names.html", {**values, "found": None, "next": None})
+    request = NamesRequest(
+        topic, partition, name.encode("utf-8", "replace") or None, _names_begin(visit), limit=NAMES_ROWS
+    )
+    found = visit.ask_gateway(request)
+    return View("names.html", {**values, "found": found, "next": _names_next(values["query"], found.next)})
+
+
+def _names_begin(visit: Visit) -> Position | None:
+    topic = visit.text("begin_topic")
+    if not topic:
+        return None
+    after = visit.text("begin_after")
+    try:
+        name = base64.urlsafe_b64decode(after) if after else None
+    except (binascii.Error, ValueError):
+        raise ControlError("begin_after must be base64; open the first page of the list") from None
+    return topic, visit.number("begin_partition", 0), name
+
+
+def _names_next(query: dict[str, Any], position: Position | None) -> dict[str, Any] | None:
+    """Return the query of the next page."""
+    if position is None:
+        return None
+    topic, partition, after = position
+    return {
+        **query,
+        "begin_topic": topic,
+        "begin_partition": partition,
+        "begin_after": base64.urlsafe_b64encode(after).decode() if after is not None else None,
+    }
+
+
+def name_figures(visit: Visit) -> Answer:
+    """Return how many names are remembered, and the records dropped per second, since a time."""
+    return visit.figures(_NAMES_SERIES)
+
+
+PRODUCERS_PAGE: Final = Page(
     title="Producers",
     path="/producers",
     section=Section.CLIENTS,
@@ -382,4 +451,13 @@ PAGE: Final = Page(
         Feed("/api/producers/strips", strips),
         Feed("/api/verdicts", verdicts.newer),
     ),
+)
+
+
+NAMES_PAGE: Final = Page(
+    title="Producer names",
+    path="/names",
+    section=Section.CLIENTS,
+    key="n",
+    places=(Look("/names", names, waits_for="the producer names"), Feed("/api/names", name_figures)),
 )

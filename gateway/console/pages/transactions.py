@@ -29,7 +29,6 @@ from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,
-    Data,
     Feed,
     Look,
     Page,
@@ -99,9 +98,7 @@ def hanging(visit: Visit) -> Answer:
 
 def figures(visit: Visit) -> Answer:
     """Return how many transactions were open since a time, and the age of the oldest."""
-    sampler = visit.console.sampler
-    times, series = sampler.history.since(visit.number("after", 0), _SERIES)
-    return Data({"times": times, "series": series, "error": sampler.error})
+    return visit.figures(_SERIES)
 
 
 # Aborts of transactions, as the person who is logged in, after a confirmation.

@@ -16,10 +16,16 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.page import View, Visit
 from seqgate.gateway.console.security.exposure import Hosts
 from seqgate.gateway.console.security.sessions import new_id
-from seqgate.gateway.console.web.cookies import set_session_id
-from seqgate.gateway.console.web.headers import NOT_STORED, SECURITY_HEADERS
 from seqgate.gateway.console.web.places import Desk
-from seqgate.gateway.console.web.visiting import FormRefused, Sent, form_of, stranger
+from seqgate.gateway.console.web.visiting import (
+    NOT_STORED,
+    SECURITY_HEADERS,
+    FormRefused,
+    Sent,
+    form_of,
+    set_session_id,
+    stranger,
+)
 
 _SEE_OTHER: Final = 303
 _TOO_MANY: Final = 429

@@ -32,9 +32,8 @@ from seqgate.gateway.console.page import (
     address,
 )
 from seqgate.gateway.console.security.sessions import FIELD
-from seqgate.gateway.console.web.cookies import set_session_id
-from seqgate.gateway.console.web.headers import NOT_STORED
 from seqgate.gateway.console.web.visiting import (
+    NOT_STORED,
     PATIENCE_S,
     FormRefused,
     LoginNeeded,
@@ -42,6 +41,7 @@ from seqgate.gateway.console.web.visiting import (
     Sent,
     Work,
     form_of,
+    set_session_id,
     stranger,
     visit_of,
 )

@@ -19,14 +19,15 @@ from markupsafe import Markup
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
 from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.options import ConsoleOptions
 from seqgate.gateway.console.page import Answer, Page, Section, Upload, Visit, address
-from seqgate.gateway.console.security.sessions import FIELD
-from seqgate.gateway.console.web.cookies import fresh_session_id, session_id_of
+from seqgate.gateway.console.security.sessions import FIELD, new_id
 
 MOST_FORM_BYTES: Final = 8 << 20
 """The largest form with its files; a larger one is refused."""
@@ -291,3 +292,67 @@ class Work:
     def close(self) -> None:
         """Begin nothing more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+# The session cookie.
+
+_SHORTEST: Final = 20
+_LONGEST: Final = 64
+
+
+def cookie_name(options: ConsoleOptions) -> str:
+    """Return the name of the cookie; browsers share cookies among the ports of a host, so the port is part of
+    the name.
+    """
+    return f"seqgate_console_{options.listen[1]}"
+
+
+def session_id_of(request: Request, options: ConsoleOptions) -> str | None:
+    """Return the id in the cookie of a request; None when the cookie is missing or not of the console's
+    making.
+    """
+    found = request.cookies.get(cookie_name(options), "")
+    return found if _SHORTEST <= len(found) <= _LONGEST and found.isascii() else None
+
+
+def set_session_id(response: Response, request: Request, options: ConsoleOptions, session_id: str) -> None:
+    """Give the browser a session id that scripts can't read and that other sites can't send."""
+    response.set_cookie(
+        cookie_name(options),
+        session_id,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+        path="/",
+    )
+
+
+def fresh_session_id() -> str:
+    """Return an id for a browser that has none."""
+    return new_id()
+
+
+# The headers of every answer: what the browser may load, and who may show the page.
+
+_POLICY: Final = (
+    "default-src 'self'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "object-src 'none'",
+    "base-uri 'none'",
+    "form-action 'self'",
+    "frame-ancestors 'none'",
+)
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": "; ".join(_POLICY),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+NOT_STORED: Final = {"Cache-Control": "no-store"}
+"""The header of answers with data of the cluster: the browser keeps no copy on disk."""

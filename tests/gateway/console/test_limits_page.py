@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.console.metrics.listener import Sample
-from seqgate.gateway.console.pages.delayed import MOST, USED, Limit, limits_of
+from seqgate.gateway.console.pages.gateway import MOST, USED, Limit, limits_of
 from seqgate.gateway.metrics.subjects import requests as shown
 
 

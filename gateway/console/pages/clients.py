@@ -1,4 +1,4 @@
-"""The users that log in with SCRAM: list, new password, removal."""
+"""What clients push about themselves (KIP-714), and the quotas that limit them."""
 
 from __future__ import annotations
 
@@ -10,147 +10,88 @@ from seqgate.gateway.admin.quotas.remote import change, find
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.admin.users.command import credential_for
-from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
-from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user
+from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
 from seqgate.gateway.console.page import (
     Answer,
     Change,
     Confirmation,
+    Feed,
     Look,
     Page,
     Redirect,
     Section,
     View,
     Visit,
+    address,
     page_of,
 )
-from seqgate.gateway.console.pages.links import link, typed_for
-from seqgate.gateway.security.sasl.scram_credential import MAX_ITERATIONS, MIN_ITERATIONS, ScramHash
 
-_MECHANISMS: Final = {hashing.mechanism: hashing for hashing in ScramHash}
-MOST_HASHES: Final = 1_000_000
-"""Iterations that the console lets a person ask for; hashing takes about a second."""
+KEPT_S: Final = 3.0
+_clients: Final[Cache[dict[str, PushingClient]]] = Cache(KEPT_S)
 
 
-def users(visit: Visit) -> Answer:
-    """Show the users whose names contain the filter."""
+def clients(visit: Visit) -> Answer:
+    """Show the clients whose names match the filter."""
     wanted = visit.text("filter").strip()
-    found = _all(visit)
-    matching = [row for row in found if wanted.lower() in row.user.lower()]
-    rows, paging = page_of(matching, visit.number("page", 1, 1))
+    found = _found(visit) if visit.has_metrics else {}
+    rows = [row for row in found.values() if _matches(row, wanted.lower())]
+    rows.sort(key=lambda row: (row.labels.get("client_id", ""), row.instance_id))
+    shown, paging = page_of(rows, visit.number("page", 1, 1))
     return View(
-        "users.html",
+        "clients.html", {"rows": shown, "paging": paging, "wanted": wanted, "all_clients": len(found)}
+    )
+
+
+def _found(visit: Visit) -> dict[str, PushingClient]:
+    return _clients.get(
+        visit.security, visit.console.options.metrics_url, lambda: clients_of(visit.metrics_text())
+    )
+
+
+def _matches(row: PushingClient, wanted: str) -> bool:
+    return any(wanted in value.lower() for value in row.labels.values())
+
+
+def view(visit: Visit) -> Answer:
+    """Show the metrics of a client, and one of them over time."""
+    instance_id, wanted = visit.text("instance"), visit.text("filter").strip()
+    client = _found(visit).get(instance_id)
+    if client is None:
+        raise ControlError(
+            f"no client with the instance id {instance_id[:60]!r} pushes metrics now; open the list of "
+            "clients again"
+        )
+    names = sorted({sample.name for sample in client.series})
+    chosen = visit.text("metric")
+    rows = sorted(
+        (sample for sample in client.series if wanted.lower() in sample.name.lower()),
+        key=lambda sample: (sample.name, sorted(sample.labels.items())),
+    )
+    shown, paging = page_of(rows, visit.number("page", 1, 1))
+    return View(
+        "client.html",
         {
-            "rows": rows,
+            "client": client,
+            "rows": [(sample, client.own_labels(sample)) for sample in shown],
             "paging": paging,
             "wanted": wanted,
-            "all_users": len(found),
-            "query": {"filter": wanted},
+            "metric": chosen if chosen in names else "",
+            "is_counter": is_counter(chosen),
+            "feed": address("/api/clients/figures", instance=instance_id, metric=chosen),
+            "query": {"instance": instance_id, "filter": wanted},
         },
     )
 
 
-def _all(visit: Visit) -> list[UserRow]:
-    with visit.cluster() as cluster:
-        return list_users(cluster, ListUsersRequest()).users
-
-
-def password_form(visit: Visit) -> Answer:
-    """Show the form for the password of a new user, or the new one of a known user."""
-    return _form(visit, None)
-
-
-def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
-    user = _user(visit)
-    known = next((row for row in _all(visit) if row.user == user), None)
-    chosen = set(visit.form.get("mechanism", ())) or {
-        credential.mechanism for credential in (known.credentials if known else ())
-    }
-    return View(
-        "user_password.html",
-        {
-            "name": user,
-            "known": known,
-            "mechanisms": tuple(_MECHANISMS),
-            "chosen": chosen or set(_MECHANISMS),
-            "iterations": visit.text("iterations") or MIN_ITERATIONS,
-            "lowest": MIN_ITERATIONS,
-            "highest": min(MAX_ITERATIONS, MOST_HASHES),
-            "problem": problem,
-        },
-        status,
-    )
-
-
-def _user(visit: Visit) -> str:
-    user = visit.text("user")
-    if not user.strip():
-        raise ControlError("the name of the user is empty; give a name")
-    return user
-
-
-def set_password(visit: Visit) -> Answer:
-    """Set the password of a user. The form said what it replaces; a refusal is shown there, without the
-    password.
-    """
-    user = _user(visit)
-    try:
-        if not visit.is_confirmed:
-            return _form(visit, None)
-        mechanisms = _set(visit, user)
-    except ControlError as error:
-        return _form(visit, f"Nothing is changed: {error}", status=400)
-    return Redirect(
-        link("/access/users", filter=user),
-        notice=f"User {shown(user)} can log in with {' and '.join(mechanisms)}.",
-    )
-
-
-def _set(visit: Visit, user: str) -> list[str]:
-    password = visit.text("password")
-    if not password:
-        raise ControlError("the password is empty; type one, or make one")
-    mechanisms = [name for name in _MECHANISMS if name in visit.form.get("mechanism", ())]
-    if not mechanisms:
-        raise ControlError("no mechanism is chosen; choose at least one")
-    iterations = visit.number("iterations", MIN_ITERATIONS, MIN_ITERATIONS, min(MAX_ITERATIONS, MOST_HASHES))
-    credentials = [credential_for(_MECHANISMS[name], password, iterations) for name in mechanisms]
-    with visit.cluster() as cluster:
-        return add_user(cluster, AddUserRequest(user, credentials)).mechanisms
-
-
-def remove_access_users(visit: Visit) -> Answer:
-    """Remove a user, or one of the user's mechanisms, after a confirmation."""
-    user, mechanism = _user(visit), visit.text("mechanism")
-    typed = typed_for(user)
-    if visit.is_confirmed and visit.text("typed") == typed:
-        with visit.cluster() as cluster:
-            done = remove_user(cluster, RemoveUserRequest(user, [mechanism] if mechanism else []))
-        return Redirect(
-            "/access/users",
-            notice=f"User {shown(user)} can't log in with {' and '.join(done.mechanisms)} any more.",
-        )
-    sentences = [
-        (
-            f"User {shown(user)} can't log in {f'with {mechanism}' if mechanism else 'with any mechanism'} any "
-            "more."
-        ),
-        (
-            "Open connections stay until they close or must log in again (connections.max.reauth.ms). ACLs and "
-            "quotas stay."
-        ),
-    ]
-    if user == visit.user:
-        sentences.insert(0, "You are logged in as this user.")
-    return Confirmation(
-        title=f"Remove {f'{mechanism} of ' if mechanism else ''}user {shown(user)}?",
-        action="Remove the user" if not mechanism else "Remove the mechanism",
-        back="/access/users",
-        sentences=sentences,
-        typed=typed,
-        is_danger=True,
-    )
+def client_figures(visit: Visit) -> Answer:
+    """Return a metric of a client since a time; the sampler reads it while somebody looks."""
+    instance_id, metric = visit.text("instance"), visit.text("metric")
+    visit.check_metrics()
+    reader = FigureReader(visit.metrics_text, instance_id, metric)
+    watches = visit.console.sampler.watches
+    history = watches.history(f"client {visit.user} {instance_id} {metric}", reader, keeps_reader=True)
+    return visit.since(history, [metric])
 
 
 # The client quotas: list, change, removal.
@@ -209,7 +150,7 @@ def _form_address(entity: Mapping[str, str | None]) -> str:
     for kind, name in entity.items():
         query[f"{kind}-is"] = ANY if name is None else NAMED
         query[kind] = name or ""
-    return link("/access/quotas/edit", **query)
+    return address("/access/quotas/edit", **query)
 
 
 def value_text(value: float) -> str:
@@ -219,10 +160,10 @@ def value_text(value: float) -> str:
 
 def edit_form(visit: Visit) -> Answer:
     """Show the form with the present quotas of an entity, or an empty one."""
-    return _form_quotas(visit, None)
+    return _form(visit, None)
 
 
-def _form_quotas(visit: Visit, problem: str | None, status: int = 200) -> View:
+def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
     now: Mapping[str, float] = {}
     try:
         entity = _entity(visit)
@@ -277,7 +218,7 @@ def edit(visit: Visit) -> Answer:
         with visit.cluster() as cluster:
             return _changed(visit, cluster, entity)
     except ControlError as error:
-        return _form_quotas(visit, str(error), status=400)
+        return _form(visit, str(error), status=400)
 
 
 def _changed(visit: Visit, cluster: Cluster, entity: Entity) -> Answer:
@@ -332,7 +273,7 @@ def _wanted(visit: Visit, *, is_address: bool) -> dict[str, float]:
     return wanted
 
 
-def remove_access_quotas(visit: Visit) -> Answer:
+def remove_quotas(visit: Visit) -> Answer:
     """Remove all quotas of an entity after a confirmation."""
     entity = _entity(visit)
     with visit.cluster() as cluster:
@@ -350,7 +291,20 @@ def remove_access_quotas(visit: Visit) -> Answer:
     return Redirect("/access/quotas", notice=f"The quotas of {entity_words(entity)} are removed.")
 
 
-ACCESS_QUOTAS_PAGE: Final = Page(
+CLIENTS_PAGE: Final = Page(
+    title="Client metrics",
+    path="/clients",
+    section=Section.CLIENTS,
+    key="m",
+    places=(
+        Look("/clients", clients, waits_for="the metrics that clients have pushed"),
+        Look("/clients/view", view, waits_for="the metrics that clients have pushed"),
+        Feed("/api/clients/figures", client_figures),
+    ),
+)
+
+
+QUOTAS_PAGE: Final = Page(
     title="Quotas",
     path="/access/quotas",
     section=Section.ACCESS,
@@ -359,20 +313,6 @@ ACCESS_QUOTAS_PAGE: Final = Page(
         Look("/access/quotas", quotas, waits_for="the list of quotas"),
         Look("/access/quotas/edit", edit_form, waits_for="the present quotas"),
         Change("/access/quotas/edit", edit),
-        Change("/access/quotas/remove", remove_access_quotas),
-    ),
-)
-
-
-ACCESS_USERS_PAGE: Final = Page(
-    title="Users",
-    path="/access/users",
-    section=Section.ACCESS,
-    key="u",
-    places=(
-        Look("/access/users", users, waits_for="the list of users"),
-        Look("/access/users/password", password_form, waits_for="the list of users"),
-        Change("/access/users/password", set_password),
-        Change("/access/users/remove", remove_access_users),
+        Change("/access/quotas/remove", remove_quotas),
     ),
 )

@@ -1,0 +1,165 @@
+"""What only the gateway itself tells: the newest lines of its log, its tasks, and its limits.
+
+All of it comes from the metrics listener.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.status.messages import Status, StatusRequest
+from seqgate.gateway.admin.sweep.messages import ListTasksRequest, TaskPage
+from seqgate.gateway.admin.tables import shown
+from seqgate.gateway.console.metrics.listener import Sample, samples
+from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
+
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MOST_LINES: Final = 1_000
+"""Lines of one answer; the gateway keeps no more in memory."""
+LONGEST: Final = 20_000
+"""Characters of a message or a traceback that a page gets."""
+
+
+def logs(visit: Visit) -> Answer:
+    """Show the page; its island asks for the lines."""
+    gateway, trouble = _gateway(visit)
+    level = visit.text("level", "INFO")
+    values = {
+        "gateway": gateway,
+        "trouble": trouble,
+        "url": visit.console.options.metrics_url,
+        "levels": LEVELS,
+        "level": level if level in LEVELS else "INFO",
+        "wanted": visit.text("filter"),
+    }
+    return View("logs.html", values)
+
+
+def _gateway(visit: Visit) -> tuple[Status | None, str | None]:
+    """Return whose log this is, or why nobody tells."""
+    if not visit.has_metrics:
+        return None, None
+    try:
+        return visit.ask_gateway(StatusRequest()), None
+    except ControlError as error:
+        return None, str(error)
+
+
+def lines(visit: Visit) -> Answer:
+    """Return the lines after a number. `restarted`: the gateway counts from the beginning again, and these
+    lines are its first.
+    """
+    after = visit.number("after", 0)
+    found = visit.ask_gateway(LogLinesRequest(after=after, limit=MOST_LINES)).lines
+    restarted = not found and after > 0 and _newest(visit) < after
+    if restarted:
+        found = visit.ask_gateway(LogLinesRequest(limit=MOST_LINES)).lines
+    return Data({"lines": [_shown(line) for line in found], "restarted": restarted})
+
+
+def _newest(visit: Visit) -> int:
+    """Return the number of the newest line; a gateway that has none yet has just started."""
+    return max((line.number for line in visit.ask_gateway(LogLinesRequest(limit=1)).lines), default=0)
+
+
+def _shown(line: LogLine) -> dict[str, Any]:
+    """Return a line whose texts can't pretend to be other lines: only a traceback has line breaks."""
+    error = None
+    if line.error is not None:
+        error = "\n".join(shown(each) for each in line.error[:LONGEST].rstrip().split("\n"))
+    return {
+        "number": line.number,
+        "time_ms": line.time_ms,
+        "level": shown(line.level),
+        "logger": shown(line.logger),
+        "message": shown(line.message, LONGEST),
+        "error": error,
+    }
+
+
+def tasks(visit: Visit) -> Answer:
+    """Show the tasks under way, and the last ones that ended."""
+    found: TaskPage | None = None
+    trouble: str | None = None
+    if visit.has_metrics:
+        try:
+            found = visit.ask_gateway(ListTasksRequest())
+        except ControlError as error:
+            trouble = str(error)
+    return View("tasks.html", {"found": found, "trouble": trouble, "url": visit.console.options.metrics_url})
+
+
+# The limits of the gateway, the nearest first.
+
+USED: Final = "seqgate_limit_used"
+MOST: Final = "seqgate_limit_max"
+NEAR: Final = 0.8
+"""The share of a limit from which on the page warns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit: its setting, what counts towards it now, and the limit itself, None where the setting sets
+    none.
+    """
+
+    setting: str
+    used: float
+    most: float | None
+
+    @property
+    def share(self) -> float:
+        """How much of the limit is used, from 0 to 1; 0 without a limit."""
+        return self.used / self.most if self.most else 0.0
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the page should warn."""
+        return self.share >= NEAR
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the limit counts bytes."""
+        return self.setting.endswith(".bytes")
+
+
+def limits_of(found: Iterable[Sample]) -> list[Limit]:
+    """Return the limits in a gateway's metrics, the nearest first."""
+    used: dict[str, float] = {}
+    most: dict[str, float] = {}
+    for sample in found:
+        (used if sample.name == USED else most)[sample.labels["setting"]] = sample.value
+    limits = [Limit(setting, value, most.get(setting)) for setting, value in used.items()]
+    return sorted(limits, key=lambda limit: (-limit.share, limit.setting))
+
+
+def limits(visit: Visit) -> Answer:
+    """Show all limits."""
+    if not visit.has_metrics:
+        return View("limits.html", {"limits": []})
+    return View("limits.html", {"limits": limits_of(samples(visit.metrics_text(), (USED, MOST)))})
+
+
+LIMITS_PAGE: Final = Page(
+    title="Limits",
+    path="/limits",
+    section=Section.GATEWAYS,
+    places=(Look("/limits", limits, waits_for="the gateway's metrics"),),
+)
+
+
+LOGS_PAGE: Final = Page(
+    title="Logs",
+    path="/logs",
+    section=Section.GATEWAYS,
+    key="l",
+    places=(
+        Look("/logs", logs, waits_for="the gateway's answer"),
+        Feed("/api/logs", lines),
+        Look("/logs/tasks", tasks, waits_for="the gateway's tasks"),
+    ),
+)
