@@ -40,7 +40,8 @@ from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
 from seqgate.gateway.runtime.upkeep.compaction import Compaction
-from seqgate.gateway.security.errors import LoginSettingsError, StoreError
+from seqgate.gateway.security.certificates import StoreError
+from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
 from seqgate.gateway.server.sasl import Logins, login_mechanisms
 from seqgate.gateway.server.server import Server

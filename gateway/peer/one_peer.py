@@ -28,8 +28,8 @@ from seqgate.gateway.config.cluster import MECHANISM, NAME_CHECK
 from seqgate.gateway.config.load import inter_broker_listener, peer_login
 from seqgate.gateway.peer.peers import PeerAddress, PeerUnavailable
 from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.protocol.outgoing import correlation_id_of, decode_answer, encode_request
-from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.protocol.messages import correlation_id_of, decode_answer, encode_request
+from seqgate.gateway.security.certificates import StoreError
 
 logger = logging.getLogger(__name__)
 

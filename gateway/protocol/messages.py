@@ -4,6 +4,9 @@ definitions).
 A handler serves all versions of its API with one piece of code. The handler reads the fields that the
 request's version has, and builds the answer with `build`, which leaves out fields that the answer's version
 lacks.
+
+The end of the module has the client's side: the requests that a gateway sends, and the answers to them. Error
+codes of answers are plain numbers, as everywhere in `protocol.schema`.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from datetime import timedelta
 from functools import cache
 from struct import Struct
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.index import load_payload_module, load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 
+from seqgate.gateway.protocol.frames import MalformedRequest, skip_tagged_fields
 from seqgate.gateway.protocol.schema import Read, entity_reader, entity_writer
 
 _HEAD = Struct(">ii")
@@ -125,9 +129,53 @@ def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
     return b"".join(pieces)
 
 
+_REQUEST_HEAD: Final = Struct(">ihhih")
+_SIZE_BYTES: Final = 4
+_CORRELATION_ID: Final = Struct(">i")
+
+
+def encode_request(request: Any, correlation_id: int, client_id: bytes) -> bytes:
+    """Return the whole frame of a request of kio: size, request header v1 or v2, body."""
+    entity_type: Any = type(request)
+    pieces = [b"", client_id]
+    if entity_type.__flexible__:
+        pieces.append(b"\0")
+    entity_writer(entity_type)(pieces.append, request)
+    size = sum(map(len, pieces)) + _REQUEST_HEAD.size - _SIZE_BYTES
+    pieces[0] = _REQUEST_HEAD.pack(
+        size, entity_type.__api_key__, entity_type.__version__, correlation_id, len(client_id)
+    )
+    return b"".join(pieces)
+
+
+def correlation_id_of(frame: bytes) -> int:
+    """Return the correlation id of an answer, a frame without its size. Raises MalformedRequest."""
+    if len(frame) < _CORRELATION_ID.size:
+        raise MalformedRequest(f"the answer has {len(frame)} bytes, fewer than its header")
+    number: int = _CORRELATION_ID.unpack_from(frame)[0]
+    return number
+
+
+def decode_answer(request: Any, frame: bytes) -> Any:
+    """Return the answer to a request: kio's response of the same version. `frame` comes without its size.
+
+    Raises MalformedRequest.
+    """
+    api_key: int = request.__api_key__
+    entity_type = response_type(api_key, request.__version__)
+    position = _CORRELATION_ID.size
+    if entity_type.__flexible__ and api_key != API_VERSIONS:
+        position = skip_tagged_fields(frame, position)
+    response, _ = entity_reader(entity_type)(memoryview(frame), position)
+    return response
+
+
 __all__ = [
     "RequestSchema",
     "build",
+    "correlation_id_of",
+    "decode_answer",
+    "encode_request",
     "encode_response",
     "is_flexible",
     "milliseconds",

@@ -38,7 +38,7 @@ from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
 from seqgate.gateway.security.acls.access import Access, EverythingAllowed
-from seqgate.gateway.security.certificate_age import RenewableListener
+from seqgate.gateway.security.certificates import RenewableListener
 from seqgate.log import LogDirectory
 from seqgate.pid_allocator import ProducerIdAllocator
 from seqgate.seq_validator import RefusalLimit

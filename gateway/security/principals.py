@@ -8,6 +8,12 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated."""
 
 
+class LoginSettingsError(Exception):
+    """A listener can't log clients in with its settings. The message says why and what to do, without
+    secrets.
+    """
+
+
 class Unidentified(Exception):
     """The client's certificate gives no principal, so its connection closes. The message is the reason."""
 

@@ -1,6 +1,9 @@
-"""Reads key stores and trust stores: PEM and PKCS12, from files and from settings.
+"""Reads key stores and trust stores, PEM and PKCS12, from files and from settings; and the names in a certificate:
+those by which clients recognize a listener, which a renewed certificate must keep, and the subject of a client.
 
-Source: Kafka's DefaultSslEngineFactory.
+Source: Kafka's DefaultSslEngineFactory and SslFactory.CertificateEntries. A subject is written as Java writes it
+(X500Principal.getName, RFC 2253): Kafka's principals and ACLs contain this text, so every character must be the
+same.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     pkcs12,
 )
+from cryptography.x509.oid import NameOID
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.tls import JKS_REMEDY
-from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.certificates import StoreError
 
 TlsKey = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey | Ed448PrivateKey
 """A private key that can sign a TLS handshake."""
@@ -235,3 +239,126 @@ def configured_stores(config: Config, listener_name: str) -> tuple[Store, Store]
             certificates=text("ssl.truststore.certificates"),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The subject of a certificate, and its subject alternative names.
+
+    Two subjects that differ only in capitals and spaces are the same, as they are to Java.
+    """
+
+    subject: tuple[frozenset[tuple[str, str]], ...]
+    alternative_names: frozenset[x509.GeneralName]
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedChanges:
+    """The names that a renewed certificate may change: the settings `ssl.allow.dn.changes` and
+    `ssl.allow.san.changes`.
+    """
+
+    subject: bool = False
+    alternative_names: bool = False
+
+
+def identity_of(pair: KeyPair) -> Identity:
+    """Return the names in the certificate, by which clients recognize the listener."""
+    certificate = pair.certificate
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = None
+    subject = tuple(
+        frozenset((attribute.oid.dotted_string, _folded(attribute.value)) for attribute in part)
+        for part in certificate.subject.rdns
+    )
+    return Identity(subject, frozenset(names or ()))
+
+
+def change_complaint(present: Identity, new: Identity, allowed: AllowedChanges) -> str | None:
+    """Return why a certificate can't replace the present one; None when it can.
+
+    Additional alternative names are allowed.
+    """
+    if new.subject != present.subject and not allowed.subject:
+        return "the new certificate has another subject, which clients may not recognize; ssl.allow.dn.changes=true allows it"
+    missing = present.alternative_names - new.alternative_names
+    if missing and not allowed.alternative_names:
+        shown = ", ".join(sorted(str(name.value) for name in missing))
+        return (
+            f"the new certificate lacks subject alternative names of the present one ({shown}), by which "
+            "clients may connect; "
+            "ssl.allow.san.changes=true allows it"
+        )
+    return None
+
+
+def _folded(value: str | bytes) -> str:
+    return value.hex() if isinstance(value, bytes) else " ".join(value.casefold().split())
+
+
+_KEYWORDS: Final = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.STREET_ADDRESS: "STREET",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.USER_ID: "UID",
+}
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+
+
+def subject_text(certificate: bytes) -> str:
+    """Return the subject of a certificate in DER, its last part first: `CN=writer,OU=ingest,O=Example`."""
+    name = x509.load_der_x509_certificate(certificate).subject
+    return ",".join("+".join(_attribute_text(each) for each in part) for part in reversed(list(name.rdns)))
+
+
+def _attribute_text(attribute: x509.NameAttribute[str | bytes]) -> str:
+    keyword = _KEYWORDS.get(attribute.oid)
+    if keyword is None or isinstance(attribute.value, bytes):
+        return f"{attribute.oid.dotted_string}=#{_der_value(attribute).hex()}"
+    return f"{keyword}={_escaped(attribute.value)}"
+
+
+def _escaped(value: str) -> str:
+    inner = value.strip(" ")
+    before = len(value) - len(value.lstrip(" "))
+    after = len(value) - len(inner) - before
+    escaped = "".join(f"\\{letter}" if letter in _ESCAPED else letter for letter in inner).replace(
+        "\0", "\\00"
+    )
+    return "\\ " * before + escaped + "\\ " * after
+
+
+def _der_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
+    """Return the attribute's value in DER, tag and length included."""
+    encoded = x509.Name([attribute]).public_bytes()
+    for _ in range(3):  # the name, its part, the pair of type and value
+        encoded = _content(encoded)
+    return _after(encoded)
+
+
+def _content(encoded: bytes) -> bytes:
+    """Return the content of the first DER element."""
+    header, size = _header(encoded)
+    return encoded[header : header + size]
+
+
+def _after(encoded: bytes) -> bytes:
+    """Return the bytes after the first DER element."""
+    header, size = _header(encoded)
+    return encoded[header + size :]
+
+
+def _header(encoded: bytes) -> tuple[int, int]:
+    """Return (size of the header, size of the content) of a DER element. The header is its tag and length."""
+    first = encoded[1]
+    if first < 0x80:
+        return 2, first
+    more = first & 0x7F
+    return 2 + more, int.from_bytes(encoded[2 : 2 + more], "big")

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.stores import KeyPair, Store, read_authorities, read_key_pair
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

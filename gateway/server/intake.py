@@ -24,8 +24,7 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
-from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.protocol.strangers import size_complaint
+from seqgate.gateway.protocol.frames import MalformedRequest, size_complaint
 
 # the reasons why a connection begins no requests, as bits
 HELD_BACK: Final = 1

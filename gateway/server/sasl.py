@@ -41,7 +41,7 @@ from seqgate.gateway.protocol.messages import (
 from seqgate.gateway.runtime.loop.audit import AuditLog, FailedLogin
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.services import Services
-from seqgate.gateway.security.errors import LoginSettingsError
+from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
 from seqgate.gateway.security.sasl.login import (
     API_VERSIONS,

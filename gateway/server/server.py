@@ -37,7 +37,7 @@ from seqgate.gateway.quota.clients.client_quotas import Rate, Windows
 from seqgate.gateway.runtime.loop.machine import split_file_handles
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
-from seqgate.gateway.security.certificate_age import RenewableListener
+from seqgate.gateway.security.certificates import RenewableListener
 from seqgate.gateway.security.principals import ANONYMOUS
 from seqgate.gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers
 from seqgate.gateway.server.dispatcher import Requests

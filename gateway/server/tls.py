@@ -23,12 +23,18 @@ from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]  # its stub le
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.authorization import NoRuleMatches, Rule, parse_rules, principal_name
 from seqgate.gateway.runtime.loop.clock import Clock, SystemClock
-from seqgate.gateway.security.certificate_age import age_warning
-from seqgate.gateway.security.errors import StoreError
-from seqgate.gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
+from seqgate.gateway.security.certificates import StoreError, age_warning
 from seqgate.gateway.security.principals import ANONYMOUS, Unidentified, user
-from seqgate.gateway.security.stores import KeyPair, configured_stores, read_authorities
-from seqgate.gateway.security.subject import subject_text
+from seqgate.gateway.security.stores import (
+    AllowedChanges,
+    Identity,
+    KeyPair,
+    change_complaint,
+    configured_stores,
+    identity_of,
+    read_authorities,
+    subject_text,
+)
 from seqgate.gateway.security.tls_context import TlsSettings, build_context
 from seqgate.gateway.server.connection import Connection
 from seqgate.gateway.server.handshake_turns import HandshakeTurns

@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from seqgate.gateway.config.authorization import NoRuleMatches, parse_rules, principal_name
-from seqgate.gateway.security.errors import StoreError
-from seqgate.gateway.security.identity import AllowedChanges, change_complaint, identity_of
-from seqgate.gateway.security.stores import Store, read_authorities
-from seqgate.gateway.security.subject import subject_text
+from seqgate.gateway.security.certificates import StoreError
+from seqgate.gateway.security.stores import (
+    AllowedChanges,
+    Store,
+    change_complaint,
+    identity_of,
+    read_authorities,
+    subject_text,
+)
 from seqgate.gateway.security.tls_context import TlsSettings, build_context
 from tests.fuzzing.changes import changed
 from tests.fuzzing.stored_keys import CERTIFICATE, KEY, OLD_KEY, PASSWORD, PKCS12

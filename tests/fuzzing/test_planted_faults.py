@@ -16,7 +16,7 @@ from seqgate.gateway.cluster.wal import wal_object
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.security import stores
 from seqgate.gateway.security.acls.authorizer import Authorizer
-from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.sasl import oauthbearer, users_file
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from seqgate.gateway.server import tls

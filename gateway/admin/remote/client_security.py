@@ -165,7 +165,7 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return the TLS context of a client. Raises ControlError."""
     # most commands connect without TLS, and need no cryptography for their start
     try:
-        from seqgate.gateway.security.errors import StoreError  # noqa: PLC0415
+        from seqgate.gateway.security.certificates import StoreError  # noqa: PLC0415
         from seqgate.gateway.security.stores import Store  # noqa: PLC0415
         from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
     except ModuleNotFoundError as error:

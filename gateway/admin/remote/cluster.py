@@ -41,7 +41,7 @@ from kio.static.primitive import i8
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.protocol.outgoing import encode_request
+from seqgate.gateway.protocol.messages import encode_request
 
 CLIENT_ID: Final = "seqgate"
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -21,7 +21,7 @@ from seqgate.gateway.admin.status.messages import (
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import NodeServices, Services
-from seqgate.gateway.security.certificate_age import age_warning
+from seqgate.gateway.security.certificates import age_warning
 from seqgate.log import known_cut_bytes, known_damage
 
 

@@ -51,8 +51,7 @@ from seqgate.gateway.metadata.image import (
 from seqgate.gateway.protocol.messages import build, response_module, response_type
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.services import NodeServices, TopicServices
-from seqgate.gateway.security.certificate_age import RenewableListener
-from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.certificates import RenewableListener, StoreError
 
 ALTER_CONFIGS_API_KEY: Final = 33
 _KINDS: Final = {

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from seqgate.gateway.security.errors import LoginSettingsError
-from seqgate.gateway.security.principals import user
+from seqgate.gateway.security.principals import LoginSettingsError, user
 from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
 from seqgate.gateway.peer.peers import PeerUnavailable
-from seqgate.gateway.protocol.outgoing import decode_answer, encode_request
+from seqgate.gateway.protocol.messages import decode_answer, encode_request
 from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import FakePeer, Node, open_node
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.protocol.strangers import size_complaint
+from seqgate.gateway.protocol.frames import size_complaint
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.tls_context import TLS_1_3_SUITES, suites_of
 
 

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
-from seqgate.gateway.security.stores import Store, read_key_pair
+from seqgate.gateway.security.stores import (
+    AllowedChanges,
+    Identity,
+    Store,
+    change_complaint,
+    identity_of,
+    read_key_pair,
+)
 from tests.support.certificates import Authority
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.runtime.loop.clock import SystemClock
-from seqgate.gateway.security.errors import StoreError
+from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.server.tls import TlsListener
 from tests.support.certificates import Authority
 

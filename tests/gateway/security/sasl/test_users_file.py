@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.security.errors import LoginSettingsError
+from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.security.sasl.users_file import LARGEST_FILE_BYTES, UsersFile, digest, parse_users
 
 

@@ -1,10 +1,19 @@
-"""Returns the warning about a listener's certificate that must be renewed soon."""
+"""What all parts need to know of the certificates of listeners: the error of a store, how old a certificate may get, and
+the port through which a listener gets another one.
+"""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
 from seqgate.gateway.config import Config
+
+
+class StoreError(Exception):
+    """A key store, a trust store or their settings can't be used. The message says why and what to do,
+    without secrets.
+    """
+
 
 WARNING_DAYS: Final = 14
 """The days before the expiry of a certificate in which the gateway warns of it."""
@@ -23,12 +32,10 @@ def age_warning(valid_until_ms: int, now_ms: int) -> str | None:
     return f"the certificate expires in {left}; replace it before, otherwise clients refuse it"
 
 
-# The port of a listener with TLS for alterations of its settings: the altered stores are checked before the
-# change, and used after it.
-
-
 class RenewableListener(Protocol):
-    """A running listener whose key store and trust store can be altered."""
+    """A running listener whose key store and trust store can be altered: the altered stores are checked before
+    the change, and used after it.
+    """
 
     @property
     def valid_until_ms(self) -> int:
