@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seqgate.spark_kafka_compat import source
-from seqgate.spark_kafka_compat.pipelines.land import begin
+from seqgate.spark_kafka_compat.pipelines.streaming import begin, program
 from seqgate.spark_kafka_compat.sequence_audit import (
     NO_PRODUCER_ID,
     AuditReport,
@@ -23,28 +23,16 @@ from seqgate.spark_kafka_compat.sequence_audit import (
     audit_producers,
     audit_records,
 )
-from seqgate.spark_kafka_compat.session import SparkCompatError, shown_coordinates
+from seqgate.spark_kafka_compat.session import SparkCompatError
 
 CLEAN, BREACHED, FAILED = 0, 1, 2
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    coordinates = shown_coordinates()
-    described = argparse.ArgumentParser(
-        prog="python -m seqgate.spark_kafka_compat.pipelines.audit",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"On a cluster: spark-submit --packages {coordinates} audit.py --bootstrap HOST:PORT TOPIC",
-    )
+    described = program("audit", __doc__, "TOPIC")
     add = described.add_argument
     add("topics", nargs="+", metavar="TOPIC", help="topics to audit")
-    add(
-        "--bootstrap",
-        required=True,
-        metavar="HOST:PORT",
-        help="the Kafka endpoint: one address, or several separated by commas",
-    )
     add("--records", action="store_true", help="audit the records' own numbers instead of the batch headers")
     add(
         "--producer",

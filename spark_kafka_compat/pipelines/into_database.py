@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 from seqgate.spark_kafka_compat.databases import Database, is_database_error
 from seqgate.spark_kafka_compat.into_database import into_database, into_table, read_topics
-from seqgate.spark_kafka_compat.pipelines.land import begin
 from seqgate.spark_kafka_compat.pipelines.streaming import (
     DONE,
     NOT_BEGUN,
     QUERY_FAILED,
+    add_run,
     await_end,
+    begin,
+    program,
     source_options,
 )
-from seqgate.spark_kafka_compat.session import SparkCompatError, shown_coordinates
+from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,21 +36,11 @@ RECORD = ("topic", "partition", "offset", "timestamp", "CAST(value AS STRING) AS
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    described = argparse.ArgumentParser(
-        prog="python -m seqgate.spark_kafka_compat.pipelines.into_database",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"On a cluster: spark-submit --packages {shown_coordinates()} into_database.py "
-        "--bootstrap HOST:PORT --database postgresql://HOST/NAME --table TABLE --pipeline NAME TOPIC",
+    described = program(
+        "into_database", __doc__, "--database postgresql://HOST/NAME --table TABLE --pipeline NAME TOPIC"
     )
     add = described.add_argument
     add("topics", nargs="+", metavar="TOPIC", help="topics to read")
-    add(
-        "--bootstrap",
-        required=True,
-        metavar="HOST:PORT",
-        help="the Kafka endpoint: one address, or several separated by commas",
-    )
     add(
         "--database",
         required=True,
@@ -85,22 +77,7 @@ def parser() -> argparse.ArgumentParser:
         "--checkpoint",
         help="the directory of Spark's own checkpoint (default: a temporary directory; the database decides)",
     )
-    add(
-        "--every",
-        metavar="INTERVAL",
-        help='run until stopped, with a micro batch every INTERVAL such as "10 seconds" '
-        "(default: read the present records and end)",
-    )
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several "
-        "times",
-    )
-    add("--verbose", action="store_true", help="print the whole error of a failed query, not its cause alone")
-    add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
+    add_run(described)
     return described
 
 

@@ -9,39 +9,27 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from seqgate.spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
-from seqgate.spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
+from seqgate.spark_kafka_compat.pipelines.streaming import (
+    DONE,
+    NOT_BEGUN,
+    add_run,
+    await_end,
+    begin,
+    program,
+    source_options,
+)
 from seqgate.spark_kafka_compat.session import (
     SparkCompatError,
-    installed_pyspark_version,
-    session,
-    shown_coordinates,
 )
-from seqgate.spark_kafka_compat.wire import check_reachable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    described = argparse.ArgumentParser(
-        prog="python -m seqgate.spark_kafka_compat.pipelines.land",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"On a cluster: spark-submit --packages {shown_coordinates()} land.py --bootstrap HOST:PORT "
-        "--path s3a://bucket/landed TOPIC",
-    )
+    described = program("land", __doc__, "--path s3a://bucket/landed TOPIC")
     add = described.add_argument
     add("topics", nargs="*", metavar="TOPIC", help="topics to land (or --option subscribePattern=REGEX)")
-    add(
-        "--bootstrap",
-        required=True,
-        metavar="HOST:PORT",
-        help="the Kafka endpoint: one address, or several separated by commas",
-    )
     add("--path", required=True, help="the directory of the Parquet files; any path that Spark can write to")
     add("--checkpoint", help="the directory of the checkpoint (default: PATH/_checkpoint)")
     add(
@@ -50,27 +38,12 @@ def parser() -> argparse.ArgumentParser:
         help=f"columns of the folders, from {', '.join(PARTITION_COLUMNS)} (default: %(default)s)",
     )
     add(
-        "--every",
-        metavar="INTERVAL",
-        help='run until stopped, with a micro batch every INTERVAL such as "10 seconds" '
-        "(default: read the present records and end)",
-    )
-    add(
         "--schema",
         metavar="DDL",
         help='parse values as JSON of this schema, such as "carrier string, distance int"',
     )
     add("--binary", action="store_true", help="keep keys and values as bytes")
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several "
-        "times",
-    )
-    add("--verbose", action="store_true", help="print the whole error of a failed query, not its cause alone")
-    add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
+    add_run(described)
     return described
 
 
@@ -104,17 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         landed = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
         print(f"landed {landed:,} records")
     return status
-
-
-# How the pipelines begin: with an endpoint that answers, and then with Spark, which takes many seconds to
-# start.
-
-
-def begin(app_name: str, bootstrap: str, master: str | None) -> SparkSession:
-    """Return a quiet session once a broker accepts connections. Raises `SparkCompatError`."""
-    installed_pyspark_version()
-    check_reachable(bootstrap)
-    return session(app_name, master=master, quiet=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The common parts of the streaming programs: the options of the source, and the wait for the end."""
+"""What the streaming programs share: their options, how they begin, and the wait for the end."""
 
 from __future__ import annotations
 
+import argparse
 import re
 import signal
 import sys
@@ -11,9 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from seqgate.spark_kafka_compat.options import OptionValue
 from seqgate.spark_kafka_compat.partitions import topics_in
-from seqgate.spark_kafka_compat.session import RecreatedTopicError, SparkCompatError
+from seqgate.spark_kafka_compat.session import (
+    RecreatedTopicError,
+    SparkCompatError,
+    installed_pyspark_version,
+    session,
+    shown_coordinates,
+)
+from seqgate.spark_kafka_compat.wire import check_reachable
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 DONE, QUERY_FAILED, NOT_BEGUN = 0, 1, 2
@@ -22,6 +31,55 @@ _RECREATED = f"{RecreatedTopicError.__module__}.{RecreatedTopicError.__name__}: 
 _MOVED = re.compile(r"Partition \S+ offset was changed from \d+ to \d+")
 _RAISED = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception): .+)$", re.MULTILINE)
 _LONGEST_SENTENCE = 500
+
+
+def program(name: str, description: str | None, arguments: str) -> argparse.ArgumentParser:
+    """Return the parser of a program with its endpoint; `arguments` is an example of the others."""
+    described = argparse.ArgumentParser(
+        prog=f"python -m seqgate.spark_kafka_compat.pipelines.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"On a cluster: spark-submit --packages {shown_coordinates()} {name}.py --bootstrap HOST:PORT "
+        f"{arguments}",
+    )
+    described.add_argument(
+        "--bootstrap",
+        required=True,
+        metavar="HOST:PORT",
+        help="the Kafka endpoint: one address, or several separated by commas",
+    )
+    return described
+
+
+def add_run(described: argparse.ArgumentParser) -> None:
+    """Add the options of a run: its interval, the source, what is printed, and where Spark is."""
+    add = described.add_argument
+    add(
+        "--every",
+        metavar="INTERVAL",
+        help='run until stopped, with a micro batch every INTERVAL such as "10 seconds" '
+        "(default: read the present records and end)",
+    )
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several "
+        "times",
+    )
+    add("--verbose", action="store_true", help="print the whole error of a failed query, not its cause alone")
+    add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
+
+
+def begin(app_name: str, bootstrap: str, master: str | None) -> SparkSession:
+    """Return a quiet session once a broker accepts connections, because a start of Spark takes many seconds.
+
+    Raises `SparkCompatError`.
+    """
+    installed_pyspark_version()
+    check_reachable(bootstrap)
+    return session(app_name, master=master, quiet=True)
 
 
 def source_options(assignments: Sequence[str]) -> dict[str, OptionValue]:

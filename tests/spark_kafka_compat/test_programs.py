@@ -8,7 +8,7 @@ from importlib import import_module, metadata
 
 import pytest
 
-from seqgate.spark_kafka_compat.pipelines import land
+from seqgate.spark_kafka_compat.pipelines import streaming
 
 NAMES = ("audit", "land", "into_database")
 NEEDED = {
@@ -66,7 +66,7 @@ def test_an_endpoint_that_does_not_answer_is_reported_before_spark_starts(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []
-    monkeypatch.setattr(land, "session", lambda app_name, **_: started.append(app_name))
+    monkeypatch.setattr(streaming, "session", lambda app_name, **_: started.append(app_name))
     program = import_module(f"seqgate.spark_kafka_compat.pipelines.{name}")
     arguments = ["127.0.0.1:1" if argument == "a:1" else argument for argument in NEEDED[name]]
     assert program.main(arguments) == 2
