@@ -22,10 +22,10 @@ from seqgate.gateway.certify.run import (
     BURSTS,
     Application,
     Findings,
+    Judgement,
     NotStarted,
-    Outcome,
+    RunOutcome,
     Setup,
-    Verdict,
     play,
 )
 from seqgate.gateway.certify.scripts import CALM, SCRIPTS, Script
@@ -50,11 +50,11 @@ class Certificate:
     """The outcomes of all runs. `calm` is the run without a fault."""
 
     setup: Setup
-    calm: Outcome
-    outcomes: Sequence[Outcome]
+    calm: RunOutcome
+    outcomes: Sequence[RunOutcome]
 
     @property
-    def counts(self) -> Counter[Verdict]:
+    def counts(self) -> Counter[Judgement]:
         """The number of scripts by their verdict."""
         return Counter(outcome.verdict for outcome in self.outcomes)
 
@@ -62,12 +62,12 @@ class Certificate:
         """Return whether the application passed every script; with `may_give_up` it may also have reported a
         failure.
         """
-        good = {Verdict.PASSED, Verdict.GAVE_UP} if may_give_up else {Verdict.PASSED}
+        good = {Judgement.PASSED, Judgement.GAVE_UP} if may_give_up else {Judgement.PASSED}
         return all(outcome.verdict in good for outcome in self.outcomes)
 
 
 def certify(
-    setup: Setup, scripts: Sequence[Script], *, jobs: int, report: Callable[[Outcome], None]
+    setup: Setup, scripts: Sequence[Script], *, jobs: int, report: Callable[[RunOutcome], None]
 ) -> Certificate:
     """Run the application without a fault, and then through the scripts, `jobs` at a time; `report` gets each
     outcome at its end.
@@ -81,7 +81,7 @@ def certify(
         report(calm)
         lock = threading.Lock()
 
-        def run(script: Script) -> Outcome:
+        def run(script: Script) -> RunOutcome:
             outcome = stage.play(script, reads_along=calm.reads_along)
             with lock:
                 if not stage.is_over:
@@ -104,7 +104,7 @@ def certify(
         stage.close()
 
 
-def _expect_ready(calm: Outcome) -> None:
+def _expect_ready(calm: RunOutcome) -> None:
     """Raise NotReady unless the application stored each value once without a fault."""
     complaints = list(calm.findings.complaints())
     if not calm.ending.claims_all:
@@ -129,7 +129,7 @@ class _Stage:
         self.is_over = False
         """Whether the applications were killed, so that what they show means nothing."""
 
-    def play(self, script: Script, *, reads_along: bool = True) -> Outcome:
+    def play(self, script: Script, *, reads_along: bool = True) -> RunOutcome:
         """Run the application through a script, against a broker that no other run has; `reads_along` as for
         `play`.
         """
@@ -181,12 +181,12 @@ def as_json(certificate: Certificate, *, may_give_up: bool) -> dict[str, Any]:
         "partitions": setup.partitions,
         "seed": setup.seed,
         "request_timeout_ms": round(setup.request_timeout_s * 1000),
-        "verdicts": {verdict.value: certificate.counts[verdict] for verdict in Verdict},
+        "verdicts": {verdict.value: certificate.counts[verdict] for verdict in Judgement},
         "scripts": [_row(outcome) for outcome in certificate.outcomes],
     }
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: RunOutcome) -> dict[str, Any]:
     ending = outcome.ending
     return {
         "name": outcome.script.name,
@@ -245,19 +245,19 @@ def as_junit(certificate: Certificate, *, may_give_up: bool) -> str:
     )
 
 
-def _case(outcome: Outcome, may_give_up: bool) -> str:
+def _case(outcome: RunOutcome, may_give_up: bool) -> str:
     name, seconds = outcome.script.name, outcome.ending.seconds
     head = f'  <testcase classname="seqgate.certify" name="{name}" time="{seconds:.3f}"'
     message = quoteattr(_NOT_IN_XML.sub("?", "; ".join(sentences(outcome)) or outcome.verdict.value))
-    if outcome.verdict is Verdict.NOT_STRUCK:
+    if outcome.verdict is Judgement.NOT_STRUCK:
         return f"{head}><skipped message={message}/></testcase>"
-    if outcome.verdict is Verdict.PASSED or (may_give_up and outcome.verdict is Verdict.GAVE_UP):
+    if outcome.verdict is Judgement.PASSED or (may_give_up and outcome.verdict is Judgement.GAVE_UP):
         return f"{head}/>"
     errors = escape(_NOT_IN_XML.sub("?", outcome.ending.errors))
     return f"{head}><failure message={message}>{errors}</failure></testcase>"
 
 
-def sentences(outcome: Outcome) -> Sequence[str]:
+def sentences(outcome: RunOutcome) -> Sequence[str]:
     """Return what is to say about an outcome that did not pass, or that passed without storing everything."""
     found = list(outcome.findings.complaints())
     if outcome.ending.exit_code is None:
@@ -266,7 +266,7 @@ def sentences(outcome: Outcome) -> Sequence[str]:
         found.append(
             f"the application {outcome.ending}; {outcome.stored} of {outcome.sent} records are stored"
         )
-    if outcome.verdict is Verdict.NOT_STRUCK:
+    if outcome.verdict is Judgement.NOT_STRUCK:
         idle = ", ".join(each.what for each in outcome.struck if not each.times) or "the script"
         found.append(f"never struck: {idle}")
     return found
@@ -289,7 +289,7 @@ def is_xml(path: Path) -> bool:
 # Prints a certification for people: a line for each script when it ends, and a summary.
 
 _NAME_WIDTH: Final = max(len(script.name) for script in SCRIPTS)
-_VERDICT_WIDTH: Final = max(map(len, Verdict))
+_VERDICT_WIDTH: Final = max(map(len, Judgement))
 
 
 def print_scripts() -> None:
@@ -300,7 +300,7 @@ def print_scripts() -> None:
     )
 
 
-def print_outcome(outcome: Outcome) -> None:
+def print_outcome(outcome: RunOutcome) -> None:
     """Print what one run showed."""
     if outcome.script is CALM:
         print_lines(
@@ -325,5 +325,5 @@ def print_outcome(outcome: Outcome) -> None:
 def print_summary(certificate: Certificate) -> None:
     """Print how many scripts have which verdict."""
     counts = certificate.counts
-    told = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
+    told = [f"{counts[verdict]} {verdict.value}" for verdict in Judgement if counts[verdict]]
     print_lines(f"{counted(len(certificate.outcomes), 'script')}: {', '.join(told)}.")

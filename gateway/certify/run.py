@@ -53,7 +53,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The outcome of one run. `requests` are its Produce requests, `requests_amid` those before the last
     values were given.
 
@@ -61,7 +61,7 @@ class Outcome:
     """
 
     script: Script
-    verdict: Verdict
+    verdict: Judgement
     ending: Ending
     findings: Findings
     struck: Sequence[Struck]
@@ -79,7 +79,7 @@ def play(
     register: Callable[[Application], None],
     *,
     reads_along: bool = True,
-) -> Outcome:
+) -> RunOutcome:
     """Run the application once, and judge it. The broker begins anew; `register` gets the run, so that others
     can kill it.
 
@@ -109,7 +109,7 @@ def play(
     stored = broker.records(setup.topic)
     struck = scene.struck()
     findings = find(values, stored, ending)
-    return Outcome(
+    return RunOutcome(
         script,
         judge(findings, ending, struck, may_give_up=script.may_give_up),
         ending,
@@ -316,7 +316,7 @@ _NAMED: Final = 3
 """Records of one kind that a complaint names; it counts the others."""
 
 
-class Verdict(enum.StrEnum):
+class Judgement(enum.StrEnum):
     """The verdict on the application after a run."""
 
     PASSED = "passed"
@@ -412,19 +412,19 @@ def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) 
 
 def judge(
     findings: Findings, ending: Ending, struck: Collection[Struck], *, may_give_up: bool = False
-) -> Verdict:
+) -> Judgement:
     """Return what a run shows. What is worse comes first: a lost record counts, whether or not each fault
     struck.
     """
     if findings:
-        return Verdict.FAILED
+        return Judgement.FAILED
     if ending.exit_code is None:
-        return Verdict.HUNG
+        return Judgement.HUNG
     if not struck or any(not each.times for each in struck):
-        return Verdict.NOT_STRUCK
+        return Judgement.NOT_STRUCK
     if not ending.claims_all and not may_give_up:
-        return Verdict.GAVE_UP
-    return Verdict.PASSED
+        return Judgement.GAVE_UP
+    return Judgement.PASSED
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.certify.run import Outcome, Verdict
+from seqgate.gateway.certify.run import Judgement, RunOutcome
 from seqgate.gateway.certify.scripts import SCRIPTS
 from tests.compat.certify.explanations import EXPLANATIONS, NAMES, WITHOUT_IDEMPOTENCE
 from tests.compat.certify.programs import COLUMNS, Program
@@ -22,12 +22,12 @@ Results = Mapping[str, Mapping[str, str]]
 """The cells of each column, by the names of the scripts; beside them the client's version."""
 
 
-def cell(outcome: Outcome) -> str:
+def cell(outcome: RunOutcome) -> str:
     """Return the few words of the table for an outcome."""
-    if outcome.verdict is Verdict.FAILED:
+    if outcome.verdict is Judgement.FAILED:
         kinds = ("lost", "doubled", "reordered", "unexpected")
         return ", ".join(kind for kind in kinds if getattr(outcome.findings, kind))
-    if outcome.verdict is Verdict.PASSED:
+    if outcome.verdict is Judgement.PASSED:
         return PASSED if outcome.ending.claims_all else "reported"
     return outcome.verdict.value
 
@@ -48,7 +48,7 @@ def unexplained(results: Results) -> Sequence[str]:
         (column, script): text
         for column, cells in results.items()
         for script, text in cells.items()
-        if script != "version" and text not in {PASSED, "reported", Verdict.NOT_STRUCK.value}
+        if script != "version" and text not in {PASSED, "reported", Judgement.NOT_STRUCK.value}
     }
     explained = {(column, script) for column, scripts, _ in EXPLANATIONS for script in scripts}
     plain = {each.name for each in COLUMNS if not each.is_idempotent}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.certify.certification import certify
-from seqgate.gateway.certify.run import Setup, Verdict
+from seqgate.gateway.certify.run import Judgement, Setup
 from seqgate.gateway.certify.scripts import named
 from tests.compat.certify.programs import COLUMNS
 
@@ -17,7 +17,7 @@ PROGRAMS = {program.name: program for program in COLUMNS}
 def test_an_idempotent_producer_passes(name: str) -> None:
     certificate = certify(Setup(PROGRAMS[name].command()), SCRIPTS, jobs=2, report=lambda _: None)
     assert {each.script.name: each.verdict for each in certificate.outcomes} == dict.fromkeys(
-        (script.name for script in SCRIPTS), Verdict.PASSED
+        (script.name for script in SCRIPTS), Judgement.PASSED
     )
     assert all(each.stored == each.sent for each in certificate.outcomes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.certify.run import Doubled, Ending, Findings, Verdict, find, judge
+from seqgate.gateway.certify.run import Doubled, Ending, Findings, Judgement, find, judge
 from seqgate.gateway.certify.scripts import Struck
 from seqgate.gateway.testing import StoredRecord
 
@@ -59,20 +59,20 @@ def test_many_records_are_counted_and_the_first_are_named() -> None:
 @pytest.mark.parametrize(
     ("findings", "ending", "struck", "may_give_up", "verdict"),
     [
-        (NOTHING, FINISHED, [STRUCK], False, Verdict.PASSED),
-        (NOTHING, GAVE_UP, [STRUCK], False, Verdict.GAVE_UP),
-        (NOTHING, GAVE_UP, [STRUCK], True, Verdict.PASSED),
-        (NOTHING, HUNG, [STRUCK], True, Verdict.HUNG),
-        (NOTHING, FINISHED, [STRUCK, SPARED], False, Verdict.NOT_STRUCK),
-        (NOTHING, GAVE_UP, [SPARED], True, Verdict.NOT_STRUCK),
-        (NOTHING, FINISHED, [], False, Verdict.NOT_STRUCK),
-        (NOTHING, HUNG, [SPARED], False, Verdict.HUNG),
-        (Findings([b"a"], [], [], []), HUNG, [SPARED], True, Verdict.FAILED),
-        (Findings([], [Doubled(b"a", [])], [], []), FINISHED, [STRUCK], False, Verdict.FAILED),
+        (NOTHING, FINISHED, [STRUCK], False, Judgement.PASSED),
+        (NOTHING, GAVE_UP, [STRUCK], False, Judgement.GAVE_UP),
+        (NOTHING, GAVE_UP, [STRUCK], True, Judgement.PASSED),
+        (NOTHING, HUNG, [STRUCK], True, Judgement.HUNG),
+        (NOTHING, FINISHED, [STRUCK, SPARED], False, Judgement.NOT_STRUCK),
+        (NOTHING, GAVE_UP, [SPARED], True, Judgement.NOT_STRUCK),
+        (NOTHING, FINISHED, [], False, Judgement.NOT_STRUCK),
+        (NOTHING, HUNG, [SPARED], False, Judgement.HUNG),
+        (Findings([b"a"], [], [], []), HUNG, [SPARED], True, Judgement.FAILED),
+        (Findings([], [Doubled(b"a", [])], [], []), FINISHED, [STRUCK], False, Judgement.FAILED),
     ],
 )
 def test_what_is_worse_comes_first(
-    findings: Findings, ending: Ending, struck: list[Struck], may_give_up: bool, verdict: Verdict
+    findings: Findings, ending: Ending, struck: list[Struck], may_give_up: bool, verdict: Judgement
 ) -> None:
     assert judge(findings, ending, struck, may_give_up=may_give_up) is verdict
 

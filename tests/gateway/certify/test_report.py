@@ -7,29 +7,29 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from seqgate.gateway.certify.certification import Certificate, sentences, write
-from seqgate.gateway.certify.run import Ending, Outcome, Setup, Verdict, find
+from seqgate.gateway.certify.run import Ending, Judgement, RunOutcome, Setup, find
 from seqgate.gateway.certify.scripts import CALM, SCRIPTS, Struck
 from seqgate.gateway.testing import StoredRecord
 
 SENT = [b"a", b"b"]
 
 
-def outcome(number: int, verdict: Verdict, ending: Ending, *values: bytes, struck: int = 1) -> Outcome:
+def outcome(number: int, verdict: Judgement, ending: Ending, *values: bytes, struck: int = 1) -> RunOutcome:
     records = [StoredRecord("t", 0, offset, None, value, (), 0, -1) for offset, value in enumerate(values)]
     findings = find(SENT, records, ending)
     faults = [Struck("drop answer", struck)]
-    return Outcome(SCRIPTS[number], verdict, ending, findings, faults, len(SENT), len(records), 2, 2, True)
+    return RunOutcome(SCRIPTS[number], verdict, ending, findings, faults, len(SENT), len(records), 2, 2, True)
 
 
 OUTCOMES = [
-    outcome(0, Verdict.PASSED, Ending(0, 1.0), *SENT),
-    outcome(1, Verdict.FAILED, Ending(0, 1.0, errors="no \x1b[1m<room>"), b"b", b"a", b"b"),
-    outcome(2, Verdict.HUNG, Ending(None, 60.0), b"a"),
-    outcome(3, Verdict.NOT_STRUCK, Ending(0, 1.0), *SENT, struck=0),
-    outcome(4, Verdict.GAVE_UP, Ending(7, 1.0), b"a"),
-    outcome(5, Verdict.FAILED, Ending(7, 1.0, frozenset({b"b"}))),
+    outcome(0, Judgement.PASSED, Ending(0, 1.0), *SENT),
+    outcome(1, Judgement.FAILED, Ending(0, 1.0, errors="no \x1b[1m<room>"), b"b", b"a", b"b"),
+    outcome(2, Judgement.HUNG, Ending(None, 60.0), b"a"),
+    outcome(3, Judgement.NOT_STRUCK, Ending(0, 1.0), *SENT, struck=0),
+    outcome(4, Judgement.GAVE_UP, Ending(7, 1.0), b"a"),
+    outcome(5, Judgement.FAILED, Ending(7, 1.0, frozenset({b"b"}))),
 ]
-CERTIFICATE = Certificate(Setup("send"), outcome(0, Verdict.PASSED, Ending(0, 1.0), *SENT), OUTCOMES)
+CERTIFICATE = Certificate(Setup("send"), outcome(0, Judgement.PASSED, Ending(0, 1.0), *SENT), OUTCOMES)
 
 
 def test_sentences_say_what_went_wrong() -> None:
@@ -94,9 +94,9 @@ def test_xml_has_a_test_case_for_each_script(tmp_path: Path) -> None:
 def test_a_certificate_is_good_if_every_script_passed() -> None:
     assert not CERTIFICATE.is_good(may_give_up=True)
     for verdict, is_good, may_give_up in (
-        (Verdict.PASSED, True, True),
-        (Verdict.GAVE_UP, False, True),
-        (Verdict.NOT_STRUCK, False, False),
+        (Judgement.PASSED, True, True),
+        (Judgement.GAVE_UP, False, True),
+        (Judgement.NOT_STRUCK, False, False),
     ):
         one = Certificate(Setup("send"), OUTCOMES[0], [outcome(1, verdict, Ending(0, 1.0), *SENT)])
         assert one.is_good() is is_good

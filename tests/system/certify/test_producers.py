@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.certify.certification import NotReady, certify
-from seqgate.gateway.certify.run import Outcome, Setup, Verdict
+from seqgate.gateway.certify.run import Judgement, RunOutcome, Setup
 from seqgate.gateway.certify.scripts import SCRIPTS, named
 from tests.support.gateway_process import REPOSITORY
 
@@ -30,10 +30,10 @@ QUICK = [
 """The scripts through which a right producer goes here: one of each kind, and none that waits for a request timeout."""
 
 
-def outcomes_of(mode: str, scripts: list[str], **setup: float) -> dict[str, Outcome]:
+def outcomes_of(mode: str, scripts: list[str], **setup: float) -> dict[str, RunOutcome]:
     """Run the program through scripts; return the outcomes by the names of the scripts."""
     command = shlex.join([sys.executable, str(PROGRAM), mode])
-    reported: list[Outcome] = []
+    reported: list[RunOutcome] = []
     certificate = certify(
         Setup(command, records=100, **setup),  # type: ignore[arg-type]
         named(scripts),
@@ -49,7 +49,7 @@ def test_a_right_producer_passes() -> None:
     """Its topic has three partitions: records have an order in each of them."""
     outcomes = outcomes_of("right", QUICK, partitions=3)
     assert {name: outcome.verdict for name, outcome in outcomes.items()} == dict.fromkeys(
-        QUICK, Verdict.PASSED
+        QUICK, Judgement.PASSED
     )
     for name, outcome in outcomes.items():
         assert all(each.times for each in outcome.struck), name
@@ -63,26 +63,26 @@ def test_a_producer_without_idempotence_doubles_and_reorders() -> None:
         ["first-answer-lost", "request-timed-out", "error-amid-requests", "producer-id-lost"],
     )
     for name in ("first-answer-lost", "request-timed-out"):
-        assert outcomes[name].verdict is Verdict.FAILED
+        assert outcomes[name].verdict is Judgement.FAILED
         doubled = outcomes[name].findings.doubled
         assert doubled
         assert all(len({record.offset for record in each.records}) == 2 for each in doubled)
         assert not outcomes[name].findings.lost
-    assert outcomes["error-amid-requests"].verdict is Verdict.FAILED
+    assert outcomes["error-amid-requests"].verdict is Judgement.FAILED
     assert outcomes["error-amid-requests"].findings.reordered
-    assert outcomes["producer-id-lost"].verdict is Verdict.NOT_STRUCK
+    assert outcomes["producer-id-lost"].verdict is Judgement.NOT_STRUCK
 
 
 def test_a_producer_that_ignores_failures_loses() -> None:
     (outcome,) = outcomes_of("careless", ["refused-for-good"]).values()
-    assert outcome.verdict is Verdict.FAILED
+    assert outcome.verdict is Judgement.FAILED
     assert outcome.findings.lost
     assert len(outcome.findings.lost) == 100 - outcome.stored
 
 
 def test_a_producer_that_claims_too_early_loses() -> None:
     (outcome,) = outcomes_of("acknowledging", ["refused-for-good"]).values()
-    assert outcome.verdict is Verdict.FAILED
+    assert outcome.verdict is Judgement.FAILED
     assert outcome.ending.exit_code == 1
     assert outcome.findings.lost
 
@@ -94,7 +94,7 @@ def test_a_producer_that_does_not_flush_fails_at_once() -> None:
 
 def test_a_producer_that_reports_a_failure_gives_up() -> None:
     (outcome,) = outcomes_of("impatient", ["replicas-missing"]).values()
-    assert outcome.verdict is Verdict.GAVE_UP
+    assert outcome.verdict is Judgement.GAVE_UP
     assert outcome.ending.exit_code == 1
     assert outcome.stored < 100
     assert not outcome.findings
@@ -102,7 +102,7 @@ def test_a_producer_that_reports_a_failure_gives_up() -> None:
 
 def test_a_producer_that_hangs_is_killed() -> None:
     (outcome,) = outcomes_of("stuck", ["refused-for-good"], timeout_s=30.0).values()
-    assert outcome.verdict is Verdict.HUNG
+    assert outcome.verdict is Judgement.HUNG
     assert outcome.ending.exit_code is None
 
 
@@ -111,7 +111,7 @@ def test_a_producer_that_reads_everything_first_is_not_struck() -> None:
     setup = Setup(command, timeout_s=60.0)
     certificate = certify(setup, named(["middle-answer-lost"]), jobs=1, report=lambda _: None)
     assert (certificate.calm.reads_along, certificate.calm.requests_amid) == (False, 0)
-    assert certificate.outcomes[0].verdict is Verdict.NOT_STRUCK
+    assert certificate.outcomes[0].verdict is Judgement.NOT_STRUCK
     assert certificate.outcomes[0].stored == certificate.outcomes[0].sent
 
 
