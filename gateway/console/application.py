@@ -23,8 +23,8 @@ from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.options import ConsoleOptions
 from seqgate.gateway.console.pages import PAGES
 from seqgate.gateway.console.security.exposure import Hosts, exposure_complaint
+from seqgate.gateway.console.web.desk import Desk
 from seqgate.gateway.console.web.login import Guard, login_routes
-from seqgate.gateway.console.web.places import Desk
 from seqgate.gateway.console.web.visiting import STATIC, Renderer, Sent, Work, stranger
 
 _TITLES: Final = {404: "There is no such page", 405: "This address takes no such request"}

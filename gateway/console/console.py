@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seqgate.gateway.console.asking.connections import Connections, WayIn
 from seqgate.gateway.console.contents.schemas import Schemas
-from seqgate.gateway.console.metrics.listener import MetricsListener
+from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import Sampler
 from seqgate.gateway.console.options import ConsoleOptions
 from seqgate.gateway.console.security.sessions import FormTokens, LoginLimit, Notices, Sessions
@@ -19,7 +19,7 @@ class Console:
     options: ConsoleOptions
     way_in: WayIn
     connections: Connections
-    listener: MetricsListener | None
+    listener: MetricsClient | None
     sampler: Sampler
     sessions: Sessions
     tokens: FormTokens
@@ -31,7 +31,7 @@ class Console:
     def of(cls, options: ConsoleOptions) -> Console:
         """Compose a console. Nothing connects yet. Raises ValueError for a wrong --metrics."""
         connections = Connections(options.bootstrap)
-        listener = None if options.metrics_url is None else MetricsListener(options.metrics_url)
+        listener = None if options.metrics_url is None else MetricsClient(options.metrics_url)
         way_in = WayIn(options.bootstrap, options.security)
         return cls(
             options=options,

@@ -277,7 +277,7 @@ person.
 """
 
 
-class Section(Enum):
+class PageGroup(Enum):
     """A group of pages in the navigation, in the order of the navigation."""
 
     NOW = ""
@@ -288,7 +288,7 @@ class Section(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Get:
     """An address that shows a page (GET).
 
     `waits_for` is a noun phrase. When the function takes long, the browser shows "Waiting for …" and asks
@@ -309,14 +309,14 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Post:
     """An address that changes something (POST). The form's token is checked before the function runs."""
 
     path: str
     function: Function
 
 
-Place = Look | Feed | Change
+Endpoint = Get | Feed | Post
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +327,8 @@ class Page:
 
     title: str
     path: str
-    section: Section
-    places: tuple[Place, ...]
+    section: PageGroup
+    endpoints: tuple[Endpoint, ...]
     key: str | None = None
 
 

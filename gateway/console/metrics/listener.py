@@ -28,7 +28,7 @@ class _Refusal(msgspec.Struct):
     error: str = "the listener refused the question"
 
 
-class MetricsListener:
+class MetricsClient:
     """Asks the metrics listener of one gateway. Thread-safe: each question has a connection of its own."""
 
     def __init__(self, url: str) -> None:

@@ -17,7 +17,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
 from seqgate.gateway.console.metrics.listener import (
-    MetricsListener,
+    MetricsClient,
     Sample,
     buckets,
     quantile,
@@ -403,7 +403,7 @@ class Sampler:
 
     def __init__(
         self,
-        listener: MetricsListener | None,
+        listener: MetricsClient | None,
         connections: Connections,
         way_in: WayIn,
         security: ClientSecurity,

@@ -15,12 +15,12 @@ from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersReques
 from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user
 from seqgate.gateway.console.page import (
     Answer,
-    Change,
     Confirmation,
-    Look,
+    Get,
     Page,
+    PageGroup,
+    Post,
     Redirect,
-    Section,
     View,
     Visit,
     address,
@@ -438,13 +438,13 @@ def remove_login(visit: Visit) -> Answer:
 USERS_PAGE: Final = Page(
     title="Users",
     path="/access/users",
-    section=Section.ACCESS,
+    section=PageGroup.ACCESS,
     key="u",
-    places=(
-        Look("/access/users", users, waits_for="the list of users"),
-        Look("/access/users/password", password_form, waits_for="the list of users"),
-        Change("/access/users/password", set_password),
-        Change("/access/users/remove", remove_login),
+    endpoints=(
+        Get("/access/users", users, waits_for="the list of users"),
+        Get("/access/users/password", password_form, waits_for="the list of users"),
+        Post("/access/users/password", set_password),
+        Post("/access/users/remove", remove_login),
     ),
 )
 
@@ -452,12 +452,12 @@ USERS_PAGE: Final = Page(
 ACLS_PAGE: Final = Page(
     title="ACLs",
     path="/access/acls",
-    section=Section.ACCESS,
+    section=PageGroup.ACCESS,
     key="a",
-    places=(
-        Look("/access/acls", acls, waits_for="the list of access control entries"),
-        Look("/access/acls/add", add_form),
-        Change("/access/acls/add", add),
-        Change("/access/acls/remove", remove),
+    endpoints=(
+        Get("/access/acls", acls, waits_for="the list of access control entries"),
+        Get("/access/acls/add", add_form),
+        Post("/access/acls/add", add),
+        Post("/access/acls/remove", remove),
     ),
 )

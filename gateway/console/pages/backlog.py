@@ -12,7 +12,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.topics import topic_settings
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.listener import samples
-from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
+from seqgate.gateway.console.page import Answer, Data, Feed, Get, Page, PageGroup, View, Visit, page_of
 
 BYTES: Final = "backlog.quota.bytes"
 AGE: Final = "backlog.quota.ms"
@@ -175,10 +175,10 @@ def delayed_figures(visit: Visit) -> Answer:
 BACKLOG_PAGE: Final = Page(
     title="Backlog",
     path="/backlog",
-    section=Section.CLIENTS,
+    section=PageGroup.CLIENTS,
     key="b",
-    places=(
-        Look("/backlog", backlog, waits_for="the settings of the topics"),
+    endpoints=(
+        Get("/backlog", backlog, waits_for="the settings of the topics"),
         Feed("/api/backlog", backlog_figures),
         Feed("/api/backlog/partitions", partitions),
     ),
@@ -188,10 +188,10 @@ BACKLOG_PAGE: Final = Page(
 DELAYED_PAGE: Final = Page(
     title="Delayed records",
     path="/delayed",
-    section=Section.DATA,
+    section=PageGroup.DATA,
     key="d",
-    places=(
-        Look("/delayed", delayed, waits_for="the settings of the topics"),
+    endpoints=(
+        Get("/delayed", delayed, waits_for="the settings of the topics"),
         Feed("/api/delayed", delayed_figures),
     ),
 )

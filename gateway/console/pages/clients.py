@@ -14,13 +14,13 @@ from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
 from seqgate.gateway.console.page import (
     Answer,
-    Change,
     Confirmation,
     Feed,
-    Look,
+    Get,
     Page,
+    PageGroup,
+    Post,
     Redirect,
-    Section,
     View,
     Visit,
     address,
@@ -294,11 +294,11 @@ def remove_quotas(visit: Visit) -> Answer:
 CLIENTS_PAGE: Final = Page(
     title="Client metrics",
     path="/clients",
-    section=Section.CLIENTS,
+    section=PageGroup.CLIENTS,
     key="m",
-    places=(
-        Look("/clients", clients, waits_for="the metrics that clients have pushed"),
-        Look("/clients/view", view, waits_for="the metrics that clients have pushed"),
+    endpoints=(
+        Get("/clients", clients, waits_for="the metrics that clients have pushed"),
+        Get("/clients/view", view, waits_for="the metrics that clients have pushed"),
         Feed("/api/clients/figures", client_figures),
     ),
 )
@@ -307,12 +307,12 @@ CLIENTS_PAGE: Final = Page(
 QUOTAS_PAGE: Final = Page(
     title="Quotas",
     path="/access/quotas",
-    section=Section.ACCESS,
+    section=PageGroup.ACCESS,
     key="q",
-    places=(
-        Look("/access/quotas", quotas, waits_for="the list of quotas"),
-        Look("/access/quotas/edit", edit_form, waits_for="the present quotas"),
-        Change("/access/quotas/edit", edit),
-        Change("/access/quotas/remove", remove_quotas),
+    endpoints=(
+        Get("/access/quotas", quotas, waits_for="the list of quotas"),
+        Get("/access/quotas/edit", edit_form, waits_for="the present quotas"),
+        Post("/access/quotas/edit", edit),
+        Post("/access/quotas/remove", remove_quotas),
     ),
 )

@@ -19,12 +19,12 @@ from seqgate.gateway.admin.status.remote import cluster_status
 from seqgate.gateway.console.asking.connections import Cache, leaders_of
 from seqgate.gateway.console.page import (
     Answer,
-    Change,
     Confirmation,
-    Look,
+    Get,
     Page,
+    PageGroup,
+    Post,
     Redirect,
-    Section,
     View,
     Visit,
     address,
@@ -274,13 +274,13 @@ def _now(cluster: Cluster, resource: Resource, name: str) -> str:
 PAGE: Final = Page(
     title="Cluster",
     path="/cluster",
-    section=Section.GATEWAYS,
+    section=PageGroup.GATEWAYS,
     key="c",
-    places=(
-        Look("/cluster", cluster_page, waits_for="the state of the brokers"),
-        Look("/cluster/settings", settings, waits_for="the broker's settings"),
-        Change("/cluster/settings", change),
-        Change("/cluster/move", move),
-        Change("/cluster/drain", drain),
+    endpoints=(
+        Get("/cluster", cluster_page, waits_for="the state of the brokers"),
+        Get("/cluster/settings", settings, waits_for="the broker's settings"),
+        Post("/cluster/settings", change),
+        Post("/cluster/move", move),
+        Post("/cluster/drain", drain),
     ),
 )

@@ -15,7 +15,7 @@ from seqgate.gateway.admin.status.messages import Status, StatusRequest
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest, TaskPage
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.metrics.listener import Sample, samples
-from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
+from seqgate.gateway.console.page import Answer, Data, Feed, Get, Page, PageGroup, View, Visit
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_LINES: Final = 1_000
@@ -147,19 +147,19 @@ def limits(visit: Visit) -> Answer:
 LIMITS_PAGE: Final = Page(
     title="Limits",
     path="/limits",
-    section=Section.GATEWAYS,
-    places=(Look("/limits", limits, waits_for="the gateway's metrics"),),
+    section=PageGroup.GATEWAYS,
+    endpoints=(Get("/limits", limits, waits_for="the gateway's metrics"),),
 )
 
 
 LOGS_PAGE: Final = Page(
     title="Logs",
     path="/logs",
-    section=Section.GATEWAYS,
+    section=PageGroup.GATEWAYS,
     key="l",
-    places=(
-        Look("/logs", logs, waits_for="the gateway's answer"),
+    endpoints=(
+        Get("/logs", logs, waits_for="the gateway's answer"),
         Feed("/api/logs", lines),
-        Look("/logs/tasks", tasks, waits_for="the gateway's tasks"),
+        Get("/logs/tasks", tasks, waits_for="the gateway's tasks"),
     ),
 )

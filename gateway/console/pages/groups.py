@@ -51,14 +51,14 @@ from seqgate.gateway.console.asking.groups import (
 )
 from seqgate.gateway.console.page import (
     Answer,
-    Change,
     Confirmation,
     Feed,
-    Look,
+    Get,
     Page,
+    PageGroup,
     Paging,
+    Post,
     Redirect,
-    Section,
     View,
     Visit,
     address,
@@ -505,14 +505,14 @@ def lag(visit: Visit) -> Answer:
 PAGE: Final = Page(
     title="Groups",
     path="/groups",
-    section=Section.CLIENTS,
+    section=PageGroup.CLIENTS,
     key="g",
-    places=(
-        Look("/groups", groups, waits_for="the list of groups"),
-        Look("/groups/view", view, waits_for="the group's members and offsets"),
+    endpoints=(
+        Get("/groups", groups, waits_for="the list of groups"),
+        Get("/groups/view", view, waits_for="the group's members and offsets"),
         Feed("/api/groups/lag", lag),
-        Look("/groups/reset", reset_form, waits_for="the offsets of the group"),
-        Change("/groups/reset", reset),
-        Change("/groups/delete", delete),
+        Get("/groups/reset", reset_form, waits_for="the offsets of the group"),
+        Post("/groups/reset", reset),
+        Post("/groups/delete", delete),
     ),
 )

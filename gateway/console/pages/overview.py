@@ -10,7 +10,7 @@ from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusR
 from seqgate.gateway.admin.status.remote import cluster_status
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
-from seqgate.gateway.console.page import Answer, Feed, Look, Page, Section, View, Visit
+from seqgate.gateway.console.page import Answer, Feed, Get, Page, PageGroup, View, Visit
 
 # Finds what is wrong with a cluster or a gateway. Pure.
 
@@ -171,10 +171,10 @@ def figures(visit: Visit) -> Answer:
 PAGE: Final = Page(
     title="Overview",
     path="/",
-    section=Section.NOW,
+    section=PageGroup.NOW,
     key="o",
-    places=(
-        Look("/", overview, waits_for="the state of the brokers"),
+    endpoints=(
+        Get("/", overview, waits_for="the state of the brokers"),
         Feed("/api/figures", figures),
     ),
 )

@@ -15,7 +15,7 @@ from seqgate.gateway.admin.pids.messages import (
 )
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
 from seqgate.gateway.console.asking.connections import Cache
-from seqgate.gateway.console.page import Answer, Look, Page, Section, View, Visit, page_of
+from seqgate.gateway.console.page import Answer, Get, Page, PageGroup, View, Visit, page_of
 
 KEPT_S: Final = 3.0
 MOST_PAGES: Final = 10
@@ -310,7 +310,7 @@ def _piece(block: BlockRow, window: Window, lane: int, owner: int) -> Piece:
 PAGE: Final = Page(
     title="Producer ids",
     path="/producer-ids",
-    section=Section.CLIENTS,
+    section=PageGroup.CLIENTS,
     key="i",
-    places=(Look("/producer-ids", producer_ids, waits_for="the blocks of producer ids"),),
+    endpoints=(Get("/producer-ids", producer_ids, waits_for="the blocks of producer ids"),),
 )

@@ -23,7 +23,7 @@ from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.asking.transaction_list import lines_of_producer
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.rates import History
-from seqgate.gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
+from seqgate.gateway.console.page import Answer, Data, Feed, Get, Page, PageGroup, View, Visit
 from seqgate.gateway.console.pages import verdicts
 
 
@@ -443,11 +443,11 @@ def name_figures(visit: Visit) -> Answer:
 PRODUCERS_PAGE: Final = Page(
     title="Producers",
     path="/producers",
-    section=Section.CLIENTS,
+    section=PageGroup.CLIENTS,
     key="p",
-    places=(
-        Look("/producers", all_producers, waits_for="the producers"),
-        Look("/producers/one", one, waits_for="the producer"),
+    endpoints=(
+        Get("/producers", all_producers, waits_for="the producers"),
+        Get("/producers/one", one, waits_for="the producer"),
         Feed("/api/producers/strips", strips),
         Feed("/api/verdicts", verdicts.newer),
     ),
@@ -457,7 +457,7 @@ PRODUCERS_PAGE: Final = Page(
 NAMES_PAGE: Final = Page(
     title="Producer names",
     path="/names",
-    section=Section.CLIENTS,
+    section=PageGroup.CLIENTS,
     key="n",
-    places=(Look("/names", names, waits_for="the producer names"), Feed("/api/names", name_figures)),
+    endpoints=(Get("/names", names, waits_for="the producer names"), Feed("/api/names", name_figures)),
 )

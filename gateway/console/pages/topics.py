@@ -21,12 +21,12 @@ from seqgate.gateway.console.asking.topics import (
 )
 from seqgate.gateway.console.page import (
     Answer,
-    Change,
     Confirmation,
-    Look,
+    Get,
     Page,
+    PageGroup,
+    Post,
     Redirect,
-    Section,
     View,
     Visit,
     ordered,
@@ -347,16 +347,16 @@ def _shown(value: str) -> str:
 PAGE: Final = Page(
     title="Topics",
     path="/topics",
-    section=Section.DATA,
+    section=PageGroup.DATA,
     key="t",
-    places=(
-        Look("/topics", topics, waits_for="the list of topics"),
-        Look(CREATE, creation),
-        Change(CREATE, create),
-        Look("/topics/{topic}", partitions, waits_for="the partitions' leaders"),
-        Change("/topics/{topic}/partitions", add_partitions),
-        Look("/topics/{topic}/settings", settings, waits_for="the settings of the topic"),
-        Change("/topics/{topic}/settings", change_setting),
-        Change("/topics/{topic}/delete", delete),
+    endpoints=(
+        Get("/topics", topics, waits_for="the list of topics"),
+        Get(CREATE, creation),
+        Post(CREATE, create),
+        Get("/topics/{topic}", partitions, waits_for="the partitions' leaders"),
+        Post("/topics/{topic}/partitions", add_partitions),
+        Get("/topics/{topic}/settings", settings, waits_for="the settings of the topic"),
+        Post("/topics/{topic}/settings", change_setting),
+        Post("/topics/{topic}/delete", delete),
     ),
 )

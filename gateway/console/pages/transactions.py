@@ -27,13 +27,13 @@ from seqgate.gateway.console.asking.transaction_list import Wanted, listed, list
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import (
     Answer,
-    Change,
     Confirmation,
     Feed,
-    Look,
+    Get,
     Page,
+    PageGroup,
+    Post,
     Redirect,
-    Section,
     View,
     Visit,
     page_of,
@@ -264,14 +264,14 @@ def _pending(visit: Visit, name: str) -> tuple[list[PendingOffset] | None, int, 
 PAGE: Final = Page(
     title="Transactions",
     path="/transactions",
-    section=Section.CLIENTS,
+    section=PageGroup.CLIENTS,
     key="x",
-    places=(
-        Look("/transactions", transactions, waits_for="the transactional ids"),
-        Look("/transactions/hanging", hanging, waits_for="the producers of all partitions"),
-        Look("/transactions/one", one, waits_for="the transaction"),
-        Change("/transactions/abort", abort),
-        Change("/transactions/abort-hanging", abort_hanging),
+    endpoints=(
+        Get("/transactions", transactions, waits_for="the transactional ids"),
+        Get("/transactions/hanging", hanging, waits_for="the producers of all partitions"),
+        Get("/transactions/one", one, waits_for="the transaction"),
+        Post("/transactions/abort", abort),
+        Post("/transactions/abort-hanging", abort_hanging),
         Feed("/api/transactions", figures),
     ),
 )

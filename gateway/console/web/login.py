@@ -16,7 +16,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.page import View, Visit
 from seqgate.gateway.console.security.exposure import Hosts
 from seqgate.gateway.console.security.sessions import new_id
-from seqgate.gateway.console.web.places import Desk
+from seqgate.gateway.console.web.desk import Desk
 from seqgate.gateway.console.web.visiting import (
     NOT_STORED,
     SECURITY_HEADERS,

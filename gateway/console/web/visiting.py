@@ -26,7 +26,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.options import ConsoleOptions
-from seqgate.gateway.console.page import Answer, Page, Section, Upload, Visit, address
+from seqgate.gateway.console.page import Answer, Page, PageGroup, Upload, Visit, address
 from seqgate.gateway.console.security.sessions import FIELD, new_id
 
 MOST_FORM_BYTES: Final = 8 << 20
@@ -201,7 +201,7 @@ class Renderer:
     def __init__(self, pages: Iterable[Page]) -> None:
         """Load the templates; all values are escaped."""
         self._sections = [
-            (section, [page for page in pages if page.section is section]) for section in Section
+            (section, [page for page in pages if page.section is section]) for section in PageGroup
         ]
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.metrics.listener import MetricsListener, buckets, quantile, samples
+from seqgate.gateway.console.metrics.listener import MetricsClient, buckets, quantile, samples
 from seqgate.gateway.console.metrics.rates import (
     BYTES_IN,
     DUPLICATES,
@@ -102,7 +102,7 @@ def test_new_partitions_count_with_their_next_reading() -> None:
 
 def test_the_listener_is_asked_and_its_refusals_are_sentences() -> None:
     with metrics_stub() as stub:
-        listener = MetricsListener(stub.url)
+        listener = MetricsClient(stub.url)
         stub.views["verdicts"] = {"rows": []}
         assert listener.view_named("verdicts", topic="a", partition=0, producer_id=None) == {"rows": []}
         assert stub.asked == [("verdicts", {"topic": "a", "partition": "0"})]
@@ -113,4 +113,4 @@ def test_the_listener_is_asked_and_its_refusals_are_sentences() -> None:
     with pytest.raises(ControlError, match=r"does not answer: .*; set seqgate\.metrics\.listener"):
         listener.metrics()
     with pytest.raises(ValueError, match="must be a URL"):
-        MetricsListener("ftp://x")
+        MetricsClient("ftp://x")

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, expect
 
-from seqgate.gateway.console.metrics.listener import MetricsListener
+from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import clients_of
 from tests.support.chromium import NARROW, WIDE, watched
 from tests.support.console_process import console_process
@@ -36,7 +36,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
             (done,) = wire.call("incremental_alter_configs", 1, resources=[resource]).fields["responses"]
         assert done["error_code"] == 0, done
         producer = Producer({"bootstrap.servers": process.bootstrap, "client.id": "till-7"})
-        listener = MetricsListener(f"http://{settings['seqgate.metrics.listener']}")
+        listener = MetricsClient(f"http://{settings['seqgate.metrics.listener']}")
 
         def pushes() -> bool:
             producer.produce("orders", b"a record")

@@ -1,4 +1,4 @@
-"""Turns the addresses of pages into routes: runs the function of an address and sends its answer."""
+"""Turns the endpoints of pages into routes: runs the function of an endpoint and sends its answer."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.page import (
     CONFIRMED,
     Answer,
-    Change,
     Confirmation,
     Data,
     Download,
+    Endpoint,
     Feed,
     Function,
-    Look,
+    Get,
     Page,
-    Place,
+    Post,
     Redirect,
     View,
     Visit,
@@ -66,19 +66,19 @@ class Desk:
 
     def routes(self, pages: tuple[Page, ...]) -> list[Route]:
         """Return the routes of all pages."""
-        return [self._route(place) for page in pages for place in page.places]
+        return [self._route(endpoint) for page in pages for endpoint in page.endpoints]
 
-    def _route(self, place: Place) -> Route:
-        match place:
-            case Look():
-                return Route(place.path, self._looking(place), methods=["GET"])
+    def _route(self, endpoint: Endpoint) -> Route:
+        match endpoint:
+            case Get():
+                return Route(endpoint.path, self._getting(endpoint), methods=["GET"])
             case Feed():
-                return Route(place.path, self._feeding(place), methods=["GET"])
-            case Change():
-                return Route(place.path, self._changing(place), methods=["POST"])
+                return Route(endpoint.path, self._feeding(endpoint), methods=["GET"])
+            case Post():
+                return Route(endpoint.path, self._posting(endpoint), methods=["POST"])
 
-    def _looking(self, place: Look) -> Handler:
-        async def look(request: Request) -> Response:
+    def _getting(self, endpoint: Get) -> Handler:
+        async def get(request: Request) -> Response:
             try:
                 visit = await visit_of(self.console, request, Sent())
             except LoginNeeded:
@@ -87,30 +87,30 @@ class Desk:
                 return self.failed(request, stranger(self.console, request, Sent()), str(error))
             key = f"{visit.session_id} {visit.user} {request.url.path}?{request.url.query}"
             try:
-                running = self.work.resume(key) or self.work.begin(lambda: place.function(visit))
+                running = self.work.resume(key) or self.work.begin(lambda: endpoint.function(visit))
                 done, _ = await asyncio.wait([asyncio.wrap_future(running.future)], timeout=PATIENCE_S)
                 if not done:
                     self.work.keep(key, running)
-                    return self._waiting(request, visit, place, running.began)
+                    return self._waiting(request, visit, endpoint, running.began)
                 return self.sent(request, visit, done.pop().result())
             except ControlError as error:
                 return self.failed(request, visit, str(error))
 
-        return look
+        return get
 
-    def _waiting(self, request: Request, visit: Visit, place: Look, began: float) -> Response:
+    def _waiting(self, request: Request, visit: Visit, endpoint: Get, began: float) -> Response:
         waited_s = int(asyncio.get_running_loop().time() - began)
         response = self._html(
-            request, visit, View("waiting.html", {"waits_for": place.waits_for, "waited_s": waited_s})
+            request, visit, View("waiting.html", {"waits_for": endpoint.waits_for, "waited_s": waited_s})
         )
         response.headers["Refresh"] = "1"
         return response
 
-    def _feeding(self, place: Feed) -> Handler:
+    def _feeding(self, endpoint: Feed) -> Handler:
         async def feed(request: Request) -> Response:
             try:
                 visit = await visit_of(self.console, request, Sent())
-                answer = await self._answer(place.function, visit)
+                answer = await self._answer(endpoint.function, visit)
             except LoginNeeded:
                 return _json({"error": "your session has ended; log in again"}, _UNAUTHORIZED)
             except ControlError as error:
@@ -119,8 +119,8 @@ class Desk:
 
         return feed
 
-    def _changing(self, place: Change) -> Handler:
-        async def change(request: Request) -> Response:
+    def _posting(self, endpoint: Post) -> Handler:
+        async def post(request: Request) -> Response:
             try:
                 sent = await form_of(self.console, request)
                 visit = await visit_of(self.console, request, sent)
@@ -134,11 +134,11 @@ class Desk:
             except ControlError as error:
                 return self.failed(request, stranger(self.console, request, Sent()), str(error))
             try:
-                return self.sent(request, visit, await self._answer(place.function, visit))
+                return self.sent(request, visit, await self._answer(endpoint.function, visit))
             except ControlError as error:
                 return self.failed(request, visit, str(error), status=_BAD_REQUEST)
 
-        return change
+        return post
 
     async def _answer(self, function: Function, visit: Visit) -> Answer:
         return await asyncio.wrap_future(self.work.begin(lambda: function(visit)).future)
