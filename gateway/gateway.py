@@ -19,14 +19,16 @@ from seqgate.gateway.config.load import exposure_complaint, is_exposed
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS
-from seqgate.gateway.homes.home import StartFailed
-from seqgate.gateway.homes.local_home import LocalHome
-from seqgate.gateway.homes.worker_home import WorkerHome, home_of
+from seqgate.gateway.homes.home import StartFailed, home_of
 from seqgate.gateway.process import open_files_limit
-from seqgate.gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
+from seqgate.gateway.runtime.composition import (
+    Surroundings,
+    compose,
+    start_coordinators,
+    stop_coordinators,
+)
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
-from seqgate.gateway.runtime.partitions.partition import STRICT_MS, AppendTimes
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
 from seqgate.gateway.runtime.topics.follow_settings import (
@@ -35,11 +37,8 @@ from seqgate.gateway.runtime.topics.follow_settings import (
     follow_producer_limit,
 )
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
-from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
-from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
-from seqgate.gateway.runtime.upkeep.compaction import Compaction
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
@@ -47,7 +46,6 @@ from seqgate.gateway.server.sasl import Logins, login_mechanisms
 from seqgate.gateway.server.server import Server
 from seqgate.gateway.workers.seating import Seat
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
-from seqgate.pid_allocator import BlockStore
 from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
@@ -95,12 +93,10 @@ class Gateway:
         self._flusher: LogFlusher
         self._log_directory: LogDirectory
         self._jobs: BackgroundJobs
-        self._compaction: Compaction
         self._control: ControlServer
         self._metrics: Metrics | None = None
         self.metrics_address = ""
         """HOST:PORT of the metrics listener; empty without one."""
-        self._store: BlockStore
 
     @property
     def services(self) -> Services:
@@ -148,14 +144,20 @@ class Gateway:
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         home = self.home
         metadata_log = await self._open_metadata()
-        services, self._store = await compose(
-            config, self.machine, log_directory, flusher, metadata_log, home.fetcher, home.readiness
-        )
         shows_metrics = any(
             config.optional_str(name) is not None for name in (METRICS_LISTENER, OTLP_ENDPOINT)
         )
-        if shows_metrics:
-            services.partitions.append_times = AppendTimes(self.machine.seconds)
+        around = Surroundings(
+            home.fetcher,
+            home.readiness,
+            home.lease,
+            home.hold,
+            home.has_whole_directory,
+            lambda: home.uploads,
+        )
+        services = await compose(
+            config, self.machine, log_directory, flusher, metadata_log, around, shows_metrics=shows_metrics
+        )
         dispatcher = Dispatcher(APIS, services)
         self.server = Server(
             loop,
@@ -165,12 +167,9 @@ class Gateway:
             quotas=services.node.quotas,
             logins=Logins(loop, self.clock, partial(login_mechanisms, services), services.node.audit),
             handles_limit=handles_limit,
+            memory=services.node.memory,
+            tls_listeners=services.node.tls_listeners,
         )
-        services.upkeep.backlog.held.room = self.server.memory
-        services.partitions.registry.lease = self.home.lease
-        if self.home.lease is not None:
-            services.partitions.registry.strict_until = lambda: self.clock.now_ms() + STRICT_MS
-        services.node.tls_listeners = self.server.tls_listeners
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(
             config,
@@ -182,20 +181,6 @@ class Gateway:
             services.partitions.cold_reads,
             services.telemetry,
         )
-        self._compaction = Compaction(
-            config,
-            self.clock,
-            services.partitions.registry,
-            log_directory,
-            services.topics.lifecycle,
-            self.machine.cleaner,
-            services.partitions.cold_reads,
-            self.home.hold,
-        )
-        if isinstance(self.home, LocalHome):
-            services.upkeep.backups = BackupStaging(
-                self.clock, log_directory, services.node.tasks, self._compaction.swapping, (SEEN_FILE,)
-            )
         self._control = ControlServer(
             services,
             Path(config.str("log.dirs")) if self._seat is None else self._seat.share.files,
@@ -219,7 +204,7 @@ class Gateway:
             self.server,
             dispatcher,
             self._jobs.retention,
-            self._compaction,
+            services.upkeep.compaction,
             self._control.live_gateway,
         )
 
@@ -239,13 +224,13 @@ class Gateway:
             await self._listen(listener)
         self._jobs.start()
         services.upkeep.backlog.run()
-        services.topics.metadata_log.add_listener(self._compaction.metadata_changed)
-        self._compaction.start()
+        services.topics.metadata_log.add_listener(services.upkeep.compaction.metadata_changed)
+        services.upkeep.compaction.start()
         if services.upkeep.backups is not None:
             services.upkeep.backups.start()
         await self.home.begin(services)
-        if services.upkeep.uploads is not None:
-            self._compaction.when_compacted.append(services.upkeep.uploads.rewritten)
+        if self.home.uploads is not None:
+            services.upkeep.compaction.when_compacted.append(self.home.uploads.rewritten)
         await self._control.start()
         if self._metrics is not None:
             await self._start_metrics(self._metrics)
@@ -260,12 +245,8 @@ class Gateway:
             ) from error
 
     async def _open_metadata(self) -> MetadataLog:
-        if isinstance(self.home, WorkerHome):
-            return self.home.open_metadata()
         try:
-            return await open_metadata(
-                self.machine, self._log_directory, self._flusher, self.home.open_journal
-            )
+            return await self.home.open_metadata(self._log_directory, self._flusher)
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {in_words(error)}"
@@ -387,7 +368,7 @@ class Gateway:
         await self.server.stop_accepting()
         services.upkeep.disk_room.stop()
         await services.upkeep.backlog.stop()
-        await self._compaction.stop()
+        await services.upkeep.compaction.stop()
         stop_coordinators(services.coordinators)
         for partition in services.partitions.registry:
             partition.close()

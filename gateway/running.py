@@ -22,8 +22,7 @@ import uvloop
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.console_process import ConsoleProcess, check_installed
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import Ended, StartFailed
-from seqgate.gateway.homes.worker_home import WorkerHome, ready_of
+from seqgate.gateway.homes.home import Ended, StartFailed, WorkerHome, ready_of
 from seqgate.gateway.process import keep_freed_memory, raise_open_files_limit
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.server.server import check_address

@@ -15,8 +15,7 @@ from seqgate.gateway.cluster.cache.worker_caches import CACHES, cache_of
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.workers import worker_config, workers_complaint
-from seqgate.gateway.homes.home import StartFailed
-from seqgate.gateway.homes.local_home import check_no_cache
+from seqgate.gateway.homes.home import StartFailed, check_no_cache
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.running import (
     check_listener,

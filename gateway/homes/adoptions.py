@@ -62,16 +62,18 @@ class Adoptions:
         self,
         restored: dict[PartitionKey, Manifest],
         began_with: Callable[[PartitionKey, int], bool] = lambda _, __: True,
+        *,
+        has_joined: bool = True,
     ) -> None:
         """`restored` are the manifests from which local files were made, and are kept up to date here.
         `began_with` returns whether the start has restored a partition, and nobody else has led it until this
         leader epoch.
         """
         self._restored = restored
-        self.began_with = began_with
+        self._began_with = began_with
         self._absent: set[PartitionKey] = set()
         """The partitions of the metadata whose records are not here: others lead or led them."""
-        self.has_joined = True
+        self.has_joined = has_joined
         """Whether the gateway is a member of the cluster. Before, another gateway may lead its partitions
         without its knowledge, so none is served.
         """
@@ -102,7 +104,7 @@ class Adoptions:
             key
             for topic in image.topics_by_id.values()
             for index, partition in topic.partitions.items()
-            if not self.began_with(key := PartitionKey(topic.topic_id, index), partition.leader_epoch)
+            if not self._began_with(key := PartitionKey(topic.topic_id, index), partition.leader_epoch)
         }
 
     def is_ready(self, topic_id: UUID, index: int) -> bool:

@@ -61,7 +61,7 @@ from seqgate.gateway.homes.bucket_start import (
     session_state,
 )
 from seqgate.gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
-from seqgate.gateway.homes.home import Ended, Hold, StartFailed
+from seqgate.gateway.homes.home import Ended, Home, StartFailed
 from seqgate.gateway.homes.local_cache import LocalCache
 from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.metadata.records import UnknownRecordError
@@ -74,6 +74,7 @@ from seqgate.gateway.runtime.topics.follow_settings import put_limits
 from seqgate.gateway.runtime.topics.leader_starts import LeaderStarts
 from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
 from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
+from seqgate.gateway.runtime.upkeep.compaction import Hold
 from seqgate.gateway.server.server import RECEIVE_BUFFER_BYTES
 from seqgate.log import (
     CachedDurability,
@@ -112,12 +113,11 @@ _UNUSABLE: Final = (
 )
 
 
-class BucketHome:
+class BucketHome(Home):
     """The bucket of `seqgate.cluster`, which gateways share, and the data directory as its cache."""
 
     def __init__(self, config: Config, machine: Machine) -> None:
-        self._config = config
-        self._machine = machine
+        super().__init__(config, machine)
         self._address = config.str("seqgate.cluster")
         self._path = Path(config.str("log.dirs"))
         self._cache = LocalCache(config, machine)
@@ -125,12 +125,12 @@ class BucketHome:
         kept_writes = KeptWrites(
             least_bytes=RECEIVE_BUFFER_BYTES, max_bytes=config.int("seqgate.cluster.unwritten.max.bytes")
         )
-        self.durability: Durability = CachedDurability(machine.storage, kept_writes)
+        self._cached = self.durability = CachedDurability(machine.storage, kept_writes)
         self._calls = Counts()
         self._objects: ObjectStore
         self.wal: SessionWal
         self._coverage = Coverage(machine.seconds)
-        self.readiness = Adoptions(self._cache.restored)
+        self._adoptions: Adoptions
         self._uploads: Uploads | None = None
         self._membership: ClusterMembership | None = None
         self._reading: ReplicaReading | None = None
@@ -149,6 +149,14 @@ class BucketHome:
     @property
     def cache(self) -> CacheState | None:
         return self._cache.state()
+
+    @property
+    def uploads(self) -> Uploads | None:
+        return self._uploads
+
+    @property
+    def readiness(self) -> Adoptions:
+        return self._adoptions
 
     @property
     def lease(self) -> Lease:
@@ -196,8 +204,7 @@ class BucketHome:
         self._started = started = await start.run()
         session = started.session
         self._write_local(LocalSession(self._address, session.cluster_id, session.session))
-        self.readiness.began_with = started.has
-        self.readiness.has_joined = False
+        self._adoptions = Adoptions(self._cache.restored, started.has, has_joined=False)
         self.wal = SessionWal(
             objects,
             session,
@@ -233,16 +240,18 @@ class BucketHome:
         )
         return self._flusher
 
-    def open_journal(self, log: PartitionLog) -> SharedJournal:
+    def journal(self, log: PartitionLog, flusher: LogFlusher) -> SharedJournal:  # noqa: ARG002 - the bucket has the changes
         """Return the journal of the shared metadata, whose changes in progress fail when the session ends or
         the flusher gives up.
         """
-        assert isinstance(self.durability, CachedDurability)
-        self._journal = journal = SharedJournal(
-            log, self._started.shared, self.durability, self._machine.clock
-        )
         session, node_id, *_ = self.wal.session
-        journal.ended_if = lambda image: image.brokers.why_ended(node_id, session)
+        self._journal = journal = SharedJournal(
+            log,
+            self._started.shared,
+            self._cached,
+            self._machine.clock,
+            lambda image: image.brokers.why_ended(node_id, session),
+        )
         journal.on_ended.append(self._fenced)
         self._flusher.when_given_up.append(journal.give_up)
         return journal
@@ -288,11 +297,10 @@ class BucketHome:
         )
         self._uploads.ended.when_collected.append(lambda session: shared.drop({session}))
         self._uploads.start()
-        self.readiness.start(services, self._objects, self._machine.storage, sessions, self._uploads)
-        services.upkeep.uploads = self._uploads
+        self._adoptions.start(services, self._objects, self._machine.storage, sessions, self._uploads)
         self._cache.serve(services.partitions.log_directory)
         if self._journal is None:
-            self.readiness.joined()
+            self._adoptions.joined()
             return
         has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
         self._tail = MetadataTail(has_more, catch_up, self._poll_s)
@@ -307,10 +315,10 @@ class BucketHome:
         )
         self._snapshots.start()
         self._membership = ClusterMembership(
-            self._config, self._machine, self._objects, self.wal, services, self.readiness, self._fenced
+            self._config, self._machine, self._objects, self.wal, services, self._adoptions, self._fenced
         )
         await self._membership.join(replaces=self._started.replaces)
-        self.readiness.joined()
+        self._adoptions.joined()
         self._reading = replica_reading(self._config, services, self._objects, self._uploads)
 
     async def prepare_stop(self) -> None:
@@ -326,7 +334,7 @@ class BucketHome:
             await self._reading.stop()
         if self._membership is not None:
             await self._membership.rest()
-        await self.readiness.stop()
+        await self._adoptions.stop()
         if self._snapshots is not None:
             await self._snapshots.stop()
         if self._tail is not None:
@@ -381,7 +389,7 @@ class BucketHome:
             if is_clean:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     end = await self.wal.seal(STOPPED)
-                if self.readiness.has_all:
+                if self._adoptions.has_all:
                     self._note_clean_stop(end)
         except (SessionFenced, TimeoutError, DirectoryLocked, IncompatibleFormat, OSError) as error:
             logger.warning(
@@ -462,8 +470,7 @@ class ReplicaReading:
         self._reads = BucketReads(
             objects, self._starts.ask, cache_bytes=config.int("seqgate.cluster.reading.cache.bytes")
         )
-        self._partitions.bucket_reads = self._reads
-        self._partitions.replicas = ReadReplicas(
+        replicas = ReadReplicas(
             config.str("replica.selector.class"),
             node.node_id,
             image,
@@ -471,10 +478,11 @@ class ReplicaReading:
             uploads.counting,
             node.loop.time,
         )
+        self._partitions.let_replicas_serve(replicas, self._reads)
 
     async def stop(self) -> None:
         """Let only leaders serve; end what is being fetched."""
-        self._partitions.replicas = self._partitions.bucket_reads = None
+        self._partitions.let_replicas_serve(None, None)
         await self._reads.stop()
         await self._starts.stop()
 

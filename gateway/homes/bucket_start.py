@@ -12,7 +12,7 @@ import logging
 import platform
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -134,14 +134,22 @@ class BucketStart:
         sealed = await self._seal(session, reads)
         copied = await self._copied(session)
         if copied is not None:
-            shared = SharedLog(self._objects, session, next_seq=copied[0], next_offset=copied[1])
+            shared = self._shared_log(session, *copied)
             restored: Mapping[PartitionKey, int] | None = self._epochs()
         else:
             shared, restored = await self._rebuild(session, sealed)
-        shared.seconds = self._machine.boot_seconds
-        shared.kept_s = self._config.int("seqgate.cluster.metadata.snapshot.age.ms") / 1000
-        shared.sessions = [each for each in known.sessions if each.session < shared.next_seq]
         return Started(session, shared, replaces, restored)
+
+    def _shared_log(self, session: Session, next_seq: int, next_offset: int) -> SharedLog:
+        return SharedLog(
+            self._objects,
+            session,
+            next_seq=next_seq,
+            next_offset=next_offset,
+            sessions=[each for each in self._known.sessions if each.session < next_seq],
+            seconds=self._machine.boot_seconds,
+            kept_s=self._config.int("seqgate.cluster.metadata.snapshot.age.ms") / 1000,
+        )
 
     async def _register(self) -> tuple[Session, int]:
         """Register the session, under a node id that is free right before it. Returns the session, and the
@@ -311,14 +319,11 @@ class BucketStart:
             self._known,
             sealed,
             self._durability,
+            partial(self._shared_log, session),
             wanted,
         )
         self._cache.restored.update(rebuilt.manifests)
         return shared, restored
-
-
-def _number(sealed: tuple[RegisteredSession, SealedWal]) -> int:
-    return sealed[0].session
 
 
 # Makes the data directory of a gateway from its bucket: the metadata first, then all that it names.
@@ -335,12 +340,14 @@ async def rebuild_directory(
     known: SharedLogContent,
     sealed: Sequence[tuple[RegisteredSession, SealedWal]],
     durability: Durability,
+    shared_log: Callable[[int, int], SharedLog],
     wanted: Collection[PartitionKey] | None = None,
 ) -> tuple[Rebuilt, SharedLog]:
     """Make the directory anew; return what was read, and the shared metadata log behind what the directory
     has of it.
 
     `known` is all of `meta/`, or a snapshot and what is behind it, read after the logs in `sealed` had ended.
+    `shared_log` returns the shared log from an object and an offset on.
     Where an older release kept the metadata in write-ahead logs and parts, the metadata is copied into the
     shared log, before anything else is written. Raises CorruptChange and as `rebuild`.
     """
@@ -361,7 +368,7 @@ async def rebuild_directory(
         raise
     if not is_whole:
         end_offset = changes[-1].end_offset if changes else 0
-    shared = SharedLog(objects, session, next_seq=known.end_seq, next_offset=end_offset)
+    shared = shared_log(known.end_seq, end_offset)
     if not is_whole:
         logger.info("the metadata of the cluster, which an older release has written, is copied to meta/")
         place = path / f"{METADATA_TOPIC}-0"

@@ -1,25 +1,49 @@
-"""The port to a home."""
+"""The home of a gateway: the place where its records are durable. It is the local disk, a worker's share of
+the local disk, or a bucket (`bucket_home`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, NoReturn, Protocol
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
-from seqgate.gateway.runtime.composition import OpenJournal
+from seqgate.gateway.admin.request import in_words
+from seqgate.gateway.cluster.cache.worker_caches import caches_in
+from seqgate.gateway.cluster.rebuild.local_session import read_local_session
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import TopicImage
+from seqgate.gateway.metadata.records import UnknownRecordError
+from seqgate.gateway.runtime.composition import open_metadata
+from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
-from seqgate.gateway.runtime.partitions.flusher import LogFlusher
-from seqgate.gateway.runtime.partitions.partition import Readiness
+from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
+from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
 from seqgate.gateway.runtime.services import Services
-from seqgate.log import Durability
+from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
+from seqgate.gateway.runtime.upkeep.compaction import Hold
+from seqgate.gateway.workers.link import Left, Ready, SupervisorLink, WorkerJournal
+from seqgate.gateway.workers.seating import Seat
+from seqgate.log import (
+    DirectoryLocked,
+    Durability,
+    IncompatibleFormat,
+    LocalDurability,
+    LogDirectory,
+    LogError,
+    PartitionLog,
+    Storage,
+)
+from seqgate.log.sharing import is_shared
 
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.cache.cache_state import CacheState
     from seqgate.gateway.cluster.membership.silence import Lease
     from seqgate.gateway.cluster.objects.objects import Counts
+    from seqgate.gateway.cluster.uploads.uploads import Uploads
 
-Hold = Callable[[Sequence[str]], AbstractAsyncContextManager[None]]
+logger = logging.getLogger(__name__)
 
 
 class StartFailed(Exception):
@@ -30,54 +54,81 @@ class Ended(Exception):
     """The gateway must not serve any more; the message is a sentence that says why."""
 
 
-class Home(Protocol):
-    """The port to the place where records are durable: the local disk, or a bucket. One gateway enters and
-    leaves its home once.
+class Home:
+    """The place where records are durable. One gateway enters and leaves its home once.
+
+    A home that says nothing else is a local disk, which has all records, and which no other gateway can take
+    over.
     """
 
-    durability: Durability
+    def __init__(self, config: Config, machine: Machine) -> None:
+        """Change nothing yet; `enter` does."""
+        self._config = config
+        self._machine = machine
+        self.durability: Durability = LocalDurability(machine.storage)
 
     @property
     def calls(self) -> Counts | None:
         """The calls to the bucket until now; None without a bucket."""
+        return None
 
     @property
     def cache(self) -> CacheState | None:
         """The counts of the local cache; None without a bucket, and before the gateway serves."""
+        return None
+
+    @property
+    def uploads(self) -> Uploads | None:
+        """The uploads into the bucket; None without a bucket, and before the gateway serves."""
+        return None
+
+    @property
+    def has_whole_directory(self) -> bool:
+        """Whether the data directory is this process's alone, and has all records."""
+        return False
 
     @property
     def fetcher(self) -> Fetcher | None:
         """The fetcher of blocks that the local disk lacks; None where the disk has all blocks. Call after
         `enter`.
         """
+        return None
 
     @property
     def readiness(self) -> Readiness:
-        """Tells of which partitions the records are here."""
+        """Tells of which partitions the records are here. Call after `enter`."""
+        return ALWAYS_READY
 
     @property
     def hold(self) -> Hold | None:
         """Keeps whole segment files on the local disk while another process reads them; None where the disk
         always has whole files. Call after `enter`.
         """
+        return None
 
     @property
     def lease(self) -> Lease | None:
         """The lease of this gateway; None where no other gateway can take its partitions over. Call after
         `enter`.
         """
+        return None
 
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         """Return the flusher that makes appends durable. Call after `enter`."""
+        return Flusher(loop, machine=self._machine, durability=durability)
 
-    @property
-    def open_journal(self) -> OpenJournal | None:
-        """Opens the journal of the metadata over its local log; None where the local log is the only one.
-        Call after `enter`.
+    async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
+        """Read the metadata, and what others have changed since. Raises LogError, IncompatibleFormat, OSError,
+        ValueError.
         """
+        return await open_metadata(directory, lambda log: self.journal(log, flusher))
+
+    def journal(self, log: PartitionLog, flusher: LogFlusher) -> MetadataJournal:
+        """Return the journal of the metadata over its local log."""
+        return LocalJournal(log, flusher, self._machine.clock)
 
     async def begin(self, services: Services) -> None:
         """Join the cluster, if there is one, and begin the home's background work. The gateway serves
@@ -97,8 +148,170 @@ class Home(Protocol):
 
     async def ended(self) -> NoReturn:
         """Wait until the home fails so that the gateway must stop at once. Raises Ended."""
+        while True:
+            await asyncio.Event().wait()
 
     async def leave(self, *, is_clean: bool) -> None:
         """Leave the home, after the data directory is closed. After a clean stop all of its records are
         durable.
         """
+
+
+class LocalHome(Home):
+    """The local disk: the data directory is all there is."""
+
+    @property
+    def has_whole_directory(self) -> bool:
+        return True
+
+    async def enter(self) -> None:
+        """Refuse the cache of a bucket, and make a directory whole that several workers had last. Raises
+        StartFailed.
+        """
+        storage, path = self._machine.storage, self._config.str("log.dirs")
+        check_no_cache(storage, self._config)
+        if not is_shared(storage, path):
+            return
+        from seqgate.gateway.workers.shared_directory import recover_whole  # noqa: PLC0415 - seldom needed
+
+        try:
+            recover_whole(storage, Path(path), self._config.int("node.id"), self._machine.clock.now_ms)
+        except DirectoryLocked as error:
+            raise StartFailed(str(error)) from error
+        except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
+            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
+
+
+def check_no_cache(storage: Storage, config: Config) -> None:
+    """Check that the data directory is no cache of a bucket: its files are not durable, and the bucket may
+    have newer ones.
+
+    Raises StartFailed.
+    """
+    path = config.str("log.dirs")
+    try:
+        local = read_local_session(storage, path)
+    except (OSError, IncompatibleFormat) as error:
+        raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
+    if caches_in(Path(path)):
+        raise StartFailed(
+            f"the data directory {path} has the caches of workers of a bucket; start with --cluster, or name "
+            "another directory"
+        )
+    if local is not None:
+        raise StartFailed(
+            f"the data directory {path} is a cache of {local.address}, which has the records; start with "
+            f"--cluster {local.address}, or name another directory"
+        )
+
+
+class WorkerHome(Home):
+    """The local disk under several workers, of which this one has a share, and the process that supervises it."""
+
+    def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
+        """Take the worker's place; `enter` connects it."""
+        super().__init__(config, machine)
+        self._seat = seat
+        self._link: SupervisorLink
+        self._metadata_log: MetadataLog
+        self._following: asyncio.Task[None] | None = None
+        self._services: Services | None = None
+        self._leaving: list[TopicImage] = []
+        """The topics that were removed before `begin`."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def enter(self) -> None:
+        self._link = await SupervisorLink.open(self._seat.connection, self._follow)
+
+    async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:  # noqa: ARG002 - the supervisor has the log
+        """Return the metadata, which follows the changes of all workers from `begin` on.
+
+        A change before then would miss the parts that carry it out.
+        """
+        seat = self._seat
+        journal = WorkerJournal(self._link, seat.image, seat.end_offset, self._leave_soon)
+        self._metadata_log = MetadataLog(journal)
+        return self._metadata_log
+
+    def ready(self, services: Services) -> None:
+        """Tell the supervisor that clients can connect, and where."""
+        self._link.send(ready_of(services))
+
+    async def begin(self, services: Services) -> None:
+        self._services = services
+        self._follow()
+        topics, self._leaving = self._leaving, []
+        self._leave_soon(topics)
+
+    def _follow(self) -> None:
+        """Fold in the changes that came. One catch-up takes all changes that came by then."""
+        if self._services is not None and self._following is None:
+            self._following = asyncio.get_running_loop().create_task(self._metadata_log.catch_up())
+            self._following.add_done_callback(self._followed)
+
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        self._following = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a change of the metadata was not carried out completely", exc_info=task.exception())
+        if self._link.changes:
+            self._follow()
+
+    def _leave_soon(self, topics: list[TopicImage]) -> None:
+        """Tell the supervisor that this process uses no directory of these removed topics, once that is so."""
+        if self._services is None:
+            self._leaving += topics
+            return
+        for topic in topics:
+            if self._uses(topic, self._services):
+                task = asyncio.get_running_loop().create_task(self._leave_later(topic, self._services))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                self._link.send(Left(topic.topic_id))
+
+    async def _leave_later(self, topic: TopicImage, services: Services) -> None:
+        """Wait for the threads that recover logs of the topic. They know the directories by name."""
+        for index in topic.partitions:
+            await services.partitions.recoveries.settled((topic.name, index))
+        if self._uses(topic, services):
+            logger.error(
+                "%s was deleted, and its logs were not let go; no topic can have this name now", topic.name
+            )
+        else:
+            self._link.send(Left(topic.topic_id))
+
+    @staticmethod
+    def _uses(topic: TopicImage, services: Services) -> bool:
+        directory = services.partitions.log_directory
+        return any(directory.uses(topic.name, index) for index in topic.partitions)
+
+    async def ended(self) -> NoReturn:
+        """Wait until the supervisor is gone. Then nobody would start this worker again, or stop it. Raises
+        Ended.
+        """
+        raise Ended(await self._link.lost())
+
+    async def leave(self, *, is_clean: bool) -> None:  # noqa: ARG002 - the files say it
+        self._link.close()
+
+
+def ready_of(services: Services) -> Ready:
+    """Return the message that clients can connect to this gateway, and where."""
+    node = services.node
+    return Ready(
+        {name: (place.host, place.port) for name, place in node.brokers.advertised.items()},
+        [place.shown for place in node.bound.values()],
+    )
+
+
+def home_of(config: Config, machine: Machine, seat: Seat | None = None) -> Home:
+    """Return the home that `seqgate.cluster` names: the local disk without it, and a worker's share of the
+    disk with a `seat`.
+    """
+    if seat is not None:
+        return WorkerHome(config, machine, seat)
+    if config.optional_str("seqgate.cluster") is None:
+        return LocalHome(config, machine)
+    from seqgate.gateway.homes.bucket_home import BucketHome  # noqa: PLC0415 - a gateway without a cluster starts without its imports
+
+    return BucketHome(config, machine)

@@ -18,7 +18,7 @@ from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.log import LocalDurability, LogDirectory
-from seqgate.log.sparse import SparseDisk, restore_residency, save_residency
+from seqgate.log.sparse import restore_residency, save_residency
 
 RESERVES: Final = 2
 """How many times `seqgate.log.min.free.bytes` the eviction keeps free: it makes room before producers are
@@ -34,10 +34,7 @@ class LocalCache:
         self._config = config
         self._machine = machine
         self._root = str(Path(config.str("log.dirs")))
-        machine.storage = machine.storage.with_holes()
-        sparse = machine.storage.sparse
-        assert sparse is not None
-        self.sparse: SparseDisk = sparse
+        self.sparse = machine.let_files_have_holes()
         self.restored: dict[PartitionKey, Manifest] = {}
         """The manifests from which the data directory was made."""
         self.blocks: BlockCache

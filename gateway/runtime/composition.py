@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import inter_broker_listener
@@ -26,10 +26,17 @@ from seqgate.gateway.runtime.coordinators.transaction_markers import Transaction
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from seqgate.gateway.runtime.loop.clock import ClockChanges
 from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
-from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness, Recoveries
+from seqgate.gateway.runtime.partitions.partition import (
+    ALWAYS_READY,
+    STRICT_MS,
+    AppendTimes,
+    Readiness,
+    Recoveries,
+)
 from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
@@ -49,43 +56,55 @@ from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
 from seqgate.gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from seqgate.gateway.runtime.topics.image_waiters import ImageWaiters
 from seqgate.gateway.runtime.topics.metadata_log import (
-    LocalJournal,
     MetadataJournal,
     MetadataLog,
     open_metadata_log,
 )
 from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
-from seqgate.gateway.runtime.topics.producer_ids import open_producer_ids, open_store
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE, open_producer_ids, open_store
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics, TopicLifecycle
+from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
+from seqgate.gateway.runtime.upkeep.compaction import Compaction, Hold
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
 from seqgate.log import LogDirectory, PartitionLog
-from seqgate.pid_allocator import BlockStore
 from seqgate.seq_validator import RefusalLimit
 
-
-class Composition(NamedTuple):
-    """The services that handlers use, and the parts that only the composition root needs besides."""
-
-    services: Services
-    blocks: BlockStore
-
-
-OpenJournal = Callable[[PartitionLog], MetadataJournal]
-#: Returns the journal of a metadata log that others write, too, over the local log.
+if TYPE_CHECKING:
+    from seqgate.gateway.cluster.membership.silence import Lease
+    from seqgate.gateway.cluster.uploads.uploads import Uploads
 
 
 async def open_metadata(
-    machine: Machine, directory: LogDirectory, flusher: LogFlusher, open_journal: OpenJournal | None = None
+    directory: LogDirectory, journal_over: Callable[[PartitionLog], MetadataJournal]
 ) -> MetadataLog:
     """Read the metadata of a data directory, and what others have changed since. Raises LogError,
     IncompatibleFormat, OSError, ValueError.
+
+    `journal_over` returns the journal of the metadata over its local log.
     """
-    log = open_metadata_log(directory)
-    journal = open_journal(log) if open_journal is not None else LocalJournal(log, flusher, machine.clock)
-    metadata_log = MetadataLog(journal)
+    metadata_log = MetadataLog(journal_over(open_metadata_log(directory)))
     metadata_log.replay()
     await metadata_log.catch_up()
     return metadata_log
+
+
+class Surroundings(NamedTuple):
+    """What the place where records are durable adds to the parts; by default it is a local disk."""
+
+    fetcher: Fetcher | None = None
+    """Has the blocks that the disk lacks."""
+    readiness: Readiness = ALWAYS_READY
+    """Says of which partitions the records must come before they are served."""
+    lease: Lease | None = None
+    """None where no other gateway can take the partitions over."""
+    hold: Hold | None = None
+    """Keeps whole segment files on the local disk while another process reads them."""
+    has_whole_directory: bool = True
+    """Whether the data directory is this process's alone, and has all records, so that it can be backed up."""
+    find_uploads: Callable[[], Uploads | None] = lambda: None
+
+
+LOCAL_DISK: Final = Surroundings()
 
 
 async def compose(
@@ -94,14 +113,11 @@ async def compose(
     directory: LogDirectory,
     flusher: LogFlusher,
     metadata_log: MetadataLog,
-    fetcher: Fetcher | None = None,
-    readiness: Readiness = ALWAYS_READY,
-) -> Composition:
-    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks
-    that the disk lacks.
-
-    `readiness` says of which partitions the records must come before they are served.
-    """
+    around: Surroundings = LOCAL_DISK,
+    *,
+    shows_metrics: bool = False,
+) -> Services:
+    """Put all parts together, and open the partitions that the metadata names."""
     access = open_access(config, metadata_log)
     node_id = config.int("node.id")
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
@@ -109,7 +125,9 @@ async def compose(
     metadata_log.add_listener(peers.metadata_changed)
     news = MetadataNews(node_id, brokers, peers, lambda: metadata_log.last_offset)
     metadata_log.when_committed(news.changed)
-    partitions = Partitions()
+    lease = around.lease
+    strict_until = (lambda: 0) if lease is None else (lambda: machine.clock.now_ms() + STRICT_MS)
+    partitions = Partitions(lease, strict_until)
     recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
         config=config,
@@ -120,7 +138,7 @@ async def compose(
         partitions=partitions,
         flusher=flusher,
         recoveries=recoveries,
-        readiness=readiness,
+        readiness=around.readiness,
     )
     await lifecycle.start()
     blocks = open_store(config, metadata_log, Path(directory.files), directory.environment.durability)
@@ -134,7 +152,7 @@ async def compose(
     shares = ShareCoordinator(
         config, clock, partitions, internal_topics, group_configs, groups, flusher, peers, node_id
     )
-    clock.listeners += [groups.clock_was_set, shares.clock_was_set]
+    clock.listeners.extend((groups.clock_was_set, shares.clock_was_set))
     markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers, node_id)
     elsewhere = TransactionsElsewhere(node_id, brokers, internal_topics, peers)
     markers.listeners.append(elsewhere.transaction_ended)
@@ -150,25 +168,33 @@ async def compose(
     )
     quotas = ClientQuotas(config, machine.clock, machine.seconds)
     quotas.follow(metadata_log)
+    memory = RequestMemory(config.int("queued.max.request.bytes"))
+    cold_reads = _cold_reads(config, machine, flusher, around.fetcher)
+    compaction = Compaction(
+        config, machine.clock, partitions, directory, lifecycle, machine.cleaner, cold_reads, around.hold
+    )
+    node = NodeServices(
+        config,
+        machine.clock,
+        asyncio.get_running_loop(),
+        node_id,
+        directory.cluster_id,
+        quotas,
+        brokers,
+        peers,
+        news,
+        memory,
+        access=access,
+    )
+    backups = BackupStaging(machine.clock, directory, node.tasks, compaction.swapping, (SEEN_FILE,))
     services = Services(
-        node=NodeServices(
-            config,
-            machine.clock,
-            asyncio.get_running_loop(),
-            node_id,
-            directory.cluster_id,
-            quotas,
-            brokers,
-            peers,
-            news,
-            access=access,
-        ),
+        node=node,
         partitions=PartitionServices(
             registry=partitions,
             log_directory=directory,
             flusher=flusher,
             recoveries=recoveries,
-            cold_reads=_cold_reads(config, machine, flusher, fetcher),
+            cold_reads=cold_reads,
             recompressor=Recompressor(
                 asyncio.get_running_loop(),
                 threads=config.int("seqgate.recompression.threads"),
@@ -176,6 +202,7 @@ async def compose(
             ),
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
             refusals=RefusalLimit(config.int("seqgate.refused.batches.max")),
+            append_times=AppendTimes(machine.seconds) if shows_metrics else None,
         ),
         topics=TopicServices(metadata_log, lifecycle, ImageWaiters(metadata_log)),
         coordinators=CoordinatorServices(
@@ -183,9 +210,21 @@ async def compose(
         ),
         upkeep=UpkeepServices(
             backlog=Backlog(
-                config, machine.clock, partitions, directory, metadata_log, groups, shares, brokers, peers
+                config,
+                machine.clock,
+                partitions,
+                directory,
+                metadata_log,
+                groups,
+                shares,
+                brokers,
+                peers,
+                memory,
             ),
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
+            compaction=compaction,
+            backups=backups if around.has_whole_directory else None,
+            find_uploads=around.find_uploads,
         ),
         security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),
         telemetry=Telemetry(config, machine, asyncio.get_running_loop(), metadata_log),
@@ -193,7 +232,7 @@ async def compose(
     if flusher.unwritten is not None:
         flusher.unwritten.when_changed.append(services.upkeep.disk_room.bucket_lags)
     follow_fetch_sessions(config, services.partitions.fetch_sessions)
-    return Composition(services, blocks)
+    return services
 
 
 def _cold_reads(config: Config, machine: Machine, flusher: LogFlusher, fetcher: Fetcher | None) -> ColdReads:

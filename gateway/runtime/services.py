@@ -7,6 +7,7 @@ operation in its parameters.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from seqgate.gateway.runtime.coordinators.transaction_coordinator import Transac
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.clock import Clock, TaskList
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.cluster.uploads.uploads import Uploads
     from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
     from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
+    from seqgate.gateway.runtime.upkeep.compaction import Compaction
 
 
 @dataclass(slots=True)
@@ -67,6 +70,8 @@ class NodeServices:
     """The client that asks the other gateways."""
     news: MetadataNews
     """Tells the other gateways of changes of the metadata."""
+    memory: RequestMemory
+    """The memory for requests that arrive in parts, or that wait."""
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)
@@ -109,13 +114,17 @@ class PartitionServices:
     fetch_sessions: FetchSessionCache
     refusals: RefusalLimit
     """The refused batches that all connections remember."""
-    replicas: ReadReplicas | None = None
-    """Chooses the gateways that consumers read uploaded records from; None where only leaders serve."""
-    bucket_reads: BucketReads | None = None
-    """Reads uploaded records of partitions that other gateways lead; None where only leaders serve."""
-    counters: BatchCounters = field(default_factory=BatchCounters)
-    append_times: AppendTimes | None = None
+    append_times: AppendTimes | None
     """Times appends; None while nobody reads metrics."""
+    replicas: ReadReplicas | None = field(default=None, init=False)
+    """Chooses the gateways that consumers read uploaded records from; None where only leaders serve."""
+    bucket_reads: BucketReads | None = field(default=None, init=False)
+    """Reads uploaded records of partitions that other gateways lead; None where only leaders serve."""
+    counters: BatchCounters = field(default_factory=BatchCounters, init=False)
+
+    def let_replicas_serve(self, replicas: ReadReplicas | None, bucket_reads: BucketReads | None) -> None:
+        """Let consumers read uploaded records at other gateways than the leader; only leaders serve with None."""
+        self.replicas, self.bucket_reads = replicas, bucket_reads
 
 
 @dataclass(slots=True)
@@ -154,16 +163,17 @@ class SecurityServices:
 
 @dataclass(slots=True)
 class UpkeepServices:
-    """The limits of the disk: the backlog quotas of topics, and the room that is left."""
+    """The upkeep of the data: the backlog quotas of topics, the room that is left on the disk, and the work on files."""
 
     backlog: Backlog
     disk_room: DiskRoom
-    uploads: Uploads | None = None
-    """The uploads into the bucket; None without a bucket, and before the gateway serves."""
-    backups: BackupStaging | None = None
+    compaction: Compaction
+    backups: BackupStaging | None
     """Stages backups; None where this process does not have the whole data directory, or a bucket has the
     records.
     """
+    find_uploads: Callable[[], Uploads | None]
+    """Returns the uploads into the bucket; None without a bucket, and before the gateway serves."""
 
 
 @dataclass(slots=True)

@@ -21,10 +21,10 @@ of the connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
 from seqgate.gateway.protocol.frames import MalformedRequest, size_complaint
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 
 # the reasons why a connection begins no requests, as bits
 HELD_BACK: Final = 1
@@ -476,97 +476,3 @@ class FrameReader:
         self.frames += 1
         assert frame is not None
         return memoryview(frame).toreadonly()
-
-
-# Limits the bytes of incomplete requests that all connections hold together (Kafka's MemoryPool).
-
-
-class RequestMemory:
-    """A budget of `limit_bytes`; −1 sets none."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.used_bytes = 0
-        self._kept_bytes = 0
-        self.held: dict[Hashable, int] = {}
-        """The room of each incomplete request, in the order in which the requests began."""
-        self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
-
-    def acquire(self, holder: Hashable, size: int, granted: Callable[[], None]) -> bool:
-        """Return True when `holder` has room for `size` more bytes now; otherwise call `granted` once it has."""
-        held = self.held.setdefault(holder, 0)
-        if not (self._is_first(holder) or (not self._waiting and self._fits(size))):
-            self._waiting[holder] = size, granted
-            return False
-        self.held[holder] = held + size
-        self.used_bytes += size
-        return True
-
-    def give_back(self, holder: Hashable) -> None:
-        """Give back the room of a holder whose request is complete, or will never be completed. The holder
-        waits for no room any more.
-        """
-        self._waiting.pop(holder, None)
-        self.used_bytes -= self.held.pop(holder, 0)
-        self._grant()
-
-    def held_bytes(self, holder: Hashable) -> int:
-        """Return how much room a holder has."""
-        return self.held.get(holder, 0)
-
-    def is_waiting(self, holder: Hashable) -> bool:
-        """Whether a holder waits for room."""
-        return holder in self._waiting
-
-    def try_acquire(self, size: int) -> bool:
-        """Take room if there is some now and no connection waits for it."""
-        if self._waiting or not self._fits(size):
-            return False
-        self.used_bytes += size
-        return True
-
-    def try_keep(self, size: int) -> bool:
-        """Take room for a whole request that is kept, if there is some, or if no other request is kept."""
-        if not self.try_acquire(size):
-            if self._kept_bytes:
-                return False
-            self.used_bytes += size
-        self._kept_bytes += size
-        return True
-
-    def release_kept(self, size: int) -> None:
-        """Give back what `try_keep` took."""
-        self._kept_bytes -= size
-        self.release(size)
-
-    def release(self, size: int) -> None:
-        """Give back what `try_acquire` took."""
-        self.used_bytes -= size
-        self._grant()
-
-    def _grant(self) -> None:
-        first = next(iter(self.held), None)
-        if first in self._waiting:
-            self._let_in(first)
-        while self._waiting:
-            holder = next(iter(self._waiting))
-            if not self._fits(self._waiting[holder][0]):
-                return
-            self._let_in(holder)
-
-    def _let_in(self, holder: Hashable) -> None:
-        size, granted = self._waiting.pop(holder)
-        self.held[holder] += size
-        self.used_bytes += size
-        granted()
-
-    @property
-    def is_short(self) -> bool:
-        """Whether connections wait for room."""
-        return bool(self._waiting)
-
-    def _is_first(self, holder: Hashable) -> bool:
-        return next(iter(self.held)) == holder
-
-    def _fits(self, size: int) -> bool:
-        return self.limit_bytes < 0 or not self.used_bytes or self.used_bytes + size <= self.limit_bytes

@@ -40,6 +40,7 @@ from seqgate.gateway.protocol.messages import (
 )
 from seqgate.gateway.runtime.loop.audit import AuditLog, FailedLogin
 from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
@@ -56,7 +57,6 @@ from seqgate.gateway.security.sasl.login import (
 )
 from seqgate.gateway.server.dispatcher import Waiting, begin
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
-from seqgate.gateway.server.intake import RequestMemory
 
 logger = logging.getLogger(__name__)
 

@@ -35,6 +35,7 @@ from seqgate.gateway.config.network import parse_overrides
 from seqgate.gateway.config.setting import INT_MAX
 from seqgate.gateway.quota.clients.client_quotas import Rate, Windows
 from seqgate.gateway.runtime.loop.machine import split_file_handles
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.security.certificates import RenewableListener
@@ -42,7 +43,6 @@ from seqgate.gateway.security.principals import ANONYMOUS
 from seqgate.gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers
 from seqgate.gateway.server.dispatcher import Requests
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
-from seqgate.gateway.server.intake import RequestMemory
 from seqgate.gateway.server.sasl import Logins, RequestLimits, SaslDoor, SaslListener
 
 logger = logging.getLogger(__name__)
@@ -78,18 +78,22 @@ class Server:
         quotas: ClientQuotas | None = None,
         logins: Logins | None = None,
         handles_limit: int = sys.maxsize,
+        memory: RequestMemory | None = None,
+        tls_listeners: dict[str, RenewableListener] | None = None,
     ) -> None:
         """Begin without listeners. Without `cold_reads` the event loop waits for records that are not in the
         page cache.
 
-        Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together.
+        Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together. The
+        requests of connections share `memory` with requests that wait elsewhere. Each listener with TLS is
+        added to `tls_listeners`.
         """
         self.loop = loop
         self.cold_reads = cold_reads
         self.dispatcher = dispatcher
         self._logins = logins
         self.limits: ConnectionLimits
-        self.memory = RequestMemory(config.int("queued.max.request.bytes"))
+        self.memory = memory or RequestMemory(config.int("queued.max.request.bytes"))
         self._whole_buffer = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.received = self.receive_buffer.toreadonly()
         self.held_bytes = 0
@@ -103,8 +107,7 @@ class Server:
         self._admission = Admission(config, lambda: int(loop.time() * 1000), quotas, handles_limit)
         self._acceptors: dict[str, Acceptor] = {}
         self._turns = HandshakeTurns(loop, config.int("seqgate.handshake.slice.ms") / 1000)
-        self.tls_listeners: dict[str, RenewableListener] = {}
-        """The listeners with TLS, by their names."""
+        self._tls_listeners = {} if tls_listeners is None else tls_listeners
         self._idle_timer: asyncio.TimerHandle | None = None
         config.follow(self._take_limits)
 
@@ -182,7 +185,7 @@ class Server:
         # cryptography.
         from seqgate.gateway.server.tls import TlsDoor, TlsListener  # noqa: PLC0415
 
-        tls = self.tls_listeners[listener.name] = TlsListener(
+        tls = self._tls_listeners[listener.name] = TlsListener(
             self.loop, self._config, listener.name, None if self._logins is None else self._logins.clock
         )
         timeout_s = self._config.int("seqgate.tls.handshake.timeout.ms") / 1000

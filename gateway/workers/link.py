@@ -25,13 +25,13 @@ GONE: Final = "the process that supervises this worker is gone"
 class SupervisorLink(asyncio.Protocol):
     """Sends commits, keeps the changes that came until the journal takes them, and answers pings."""
 
-    def __init__(self) -> None:
-        """Begin without a connection."""
+    def __init__(self, when_changed: Callable[[], None]) -> None:
+        """Begin without a connection. `when_changed` is called after further `changes` have come."""
         self.changes: deque[Change] = deque()
         """The changes that are not folded in yet, in the order of the log. The supervisor sends no more than
         the log has.
         """
-        self.when_changed: Callable[[], None] = lambda: None
+        self._when_changed = when_changed
         self._frames = Frames(from_supervisor)
         self._transport: asyncio.WriteTransport | None = None
         self._verdicts: dict[int, asyncio.Future[Refused | None]] = {}
@@ -39,10 +39,12 @@ class SupervisorLink(asyncio.Protocol):
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(cls, connection: socket.socket) -> SupervisorLink:
+    async def open(
+        cls, connection: socket.socket, when_changed: Callable[[], None] = lambda: None
+    ) -> SupervisorLink:
         """Return the link over a connected socket, which stays open for the end of the process."""
         connection.setblocking(False)
-        link = cls()
+        link = cls(when_changed)
         await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=connection.dup())
         return link
 
@@ -100,7 +102,7 @@ class SupervisorLink(asyncio.Protocol):
             logger.error("the supervisor sends what this worker does not understand: %s", error)  # noqa: TRY400
             self.close()
         if is_changed:
-            self.when_changed()
+            self._when_changed()
 
     def _decide(self, number: int, refused: Refused | None) -> None:
         verdict = self._verdicts.pop(number, None)
@@ -115,11 +117,20 @@ class SupervisorLink(asyncio.Protocol):
 class WorkerJournal:
     """The image of the metadata at the worker's start, and all changes since."""
 
-    def __init__(self, link: SupervisorLink, image: MetadataImage, end_offset: int) -> None:
-        """Take the image up to `end_offset`; the link has the changes after it."""
+    def __init__(
+        self,
+        link: SupervisorLink,
+        image: MetadataImage,
+        end_offset: int,
+        when_removed: Callable[[list[TopicImage]], None] = lambda _: None,
+    ) -> None:
+        """Take the image up to `end_offset`; the link has the changes after it.
+
+        `when_removed` is called with the topics that a change has removed, after the listeners, also if one
+        has failed.
+        """
         self.folded = FoldedImage(None, image, end_offset)
-        self.when_removed: Callable[[list[TopicImage]], None] = lambda _: None
-        """Called with the topics that a change has removed, after the listeners, also if one has failed."""
+        self._when_removed = when_removed
         self._link = link
 
     async def catch_up(self) -> None:
@@ -135,7 +146,7 @@ class WorkerJournal:
                 await self.folded.fold_in(records, change.end_offset)
             finally:
                 if removed:
-                    self.when_removed(removed)
+                    self._when_removed(removed)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
         """Have the supervisor append the records right behind those of the image, and fold them in. Raises

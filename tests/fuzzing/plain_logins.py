@@ -17,10 +17,10 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.security.principals import ANONYMOUS
 from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
-from seqgate.gateway.server.intake import RequestMemory
 from seqgate.gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run

@@ -127,9 +127,9 @@ async def test_a_stop_whose_store_is_away_ends_amid_a_round_of_uploads(
     gateway, store = _gateway(tmp_path, 1_000_000)
     await gateway.start()
     assert isinstance(gateway.home, BucketHome)
-    assert gateway.home._uploads is not None
+    assert gateway.home.uploads is not None
     store._left = 0
-    uploading = asyncio.ensure_future(gateway.home._uploads.round())
+    uploading = asyncio.ensure_future(gateway.home.uploads.round())
     await store.is_away.wait()
     log = gateway.services.topics.metadata_log.log
     acknowledged = log.recovery_point

@@ -103,7 +103,7 @@ def bucket_state(services: Services, traffic: Traffic) -> BucketState | None:
     calls, unwritten = traffic.calls, services.partitions.flusher.unwritten
     if calls is None or unwritten is None:
         return None
-    config, uploads = services.node.config, services.upkeep.uploads
+    config, uploads = services.node.config, services.upkeep.find_uploads()
     reads = services.partitions.bucket_reads
     return BucketState(
         address=config.str("seqgate.cluster"),

@@ -74,7 +74,7 @@ class Sweeps:
         )
         file_leaks = await files.find(task)
         state_leaks = await state.find(task, MAX_FOUND - len(file_leaks))
-        uploads = services.upkeep.uploads
+        uploads = services.upkeep.find_uploads()
         orphans = [] if uploads is None else await uploads.find_orphans(request.min_age_ms)
         del orphans[max(0, MAX_FOUND - len(file_leaks) - len(state_leaks)) :]
         removed: set[FileLeak | StateLeak] = set()

@@ -92,13 +92,20 @@ class SharedLog:
         *,
         next_seq: int,
         next_offset: int,
+        sessions: Iterable[RegisteredSession] = (),
+        seconds: Callable[[], float] | None = None,
+        kept_s: float = NEVER_DELETED_S,
         chance: random.Random | None = None,
     ) -> None:
+        """Take the sessions that were registered before `next_seq`.
+
+        `seconds` is a clock that is never set, and that goes on while the process or the machine stands still;
+        by default the event loop's. An object stays at least `kept_s` after it was created, by any clock that
+        is not much too fast.
+        """
         self._objects = objects
-        self.seconds: Callable[[], float] = asyncio.get_running_loop().time
-        """A clock that is never set, and that goes on while the process or the machine stands still."""
-        self.kept_s = NEVER_DELETED_S
-        """How long an object stays at least after it was created, by any clock that is not much too fast."""
+        self.seconds = seconds or asyncio.get_running_loop().time
+        self.kept_s = kept_s
         self._looked_s = -math.inf
         """When the last look began that found the end of the log. No object that is created later was deleted
         less than `kept_s` after it.
@@ -109,7 +116,7 @@ class SharedLog:
         """The number of the first object that was not taken."""
         self.next_offset = next_offset
         """The offset of the next record of the metadata."""
-        self.sessions: list[RegisteredSession] = []
+        self.sessions = list(sessions)
         """The sessions that were registered before `next_seq`, but for those that nobody needs."""
 
     async def has_more(self) -> bool:

@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, cast
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.places import TopicPartition
@@ -44,6 +44,7 @@ from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordina
 from seqgate.gateway.runtime.coordinators.group_moves import GroupMoves, Readers
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from seqgate.gateway.runtime.loop.clock import Clock, Interval
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
@@ -89,6 +90,7 @@ class Backlog:
         shares: ShareCoordinator,
         brokers: Brokers,
         peers: AsksPeers,
+        memory: RequestMemory,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -105,7 +107,7 @@ class Backlog:
         self._passes = asyncio.Lock()
         self.holds = False
         """Whether producers wait while the gate of some partition is closed."""
-        self.held = HeldRequests()
+        self.held = HeldRequests(memory)
         config.follow(self._apply_limits)
 
     @property
@@ -516,38 +518,6 @@ held.
 """
 
 
-class Room(Protocol):
-    """The memory that held requests may use."""
-
-    def try_acquire(self, size: int) -> bool:
-        """Take `size` bytes if there is room now; return whether there was."""
-
-    def try_keep(self, size: int) -> bool:
-        """Take `size` bytes if there is room now, or if no other held request has taken any; return whether
-        it did.
-        """
-
-    def release_kept(self, size: int) -> None:
-        """Give back the bytes that `try_keep` took."""
-
-    def release(self, size: int) -> None:
-        """Give back the bytes that `try_acquire` took."""
-
-
-class _NoLimit:
-    def try_acquire(self, size: int) -> bool:  # noqa: ARG002 - this room has no limit
-        return True
-
-    def try_keep(self, size: int) -> bool:  # noqa: ARG002 - this room has no limit
-        return True
-
-    def release_kept(self, size: int) -> None:
-        pass
-
-    def release(self, size: int) -> None:
-        pass
-
-
 @dataclass(slots=True, eq=False)
 class HeldRequest:
     """A held request. `may_go` returns whether it can be carried out now; `go` carries it out, also when its
@@ -562,19 +532,19 @@ class HeldRequest:
 
 
 class HeldRequests:
-    """The held requests. They share the memory in `room`.
+    """The held requests. They share the memory in `room` with the requests of all connections.
 
-    `room` and the limits may be set at any time. Before that, no request is held.
+    The limits may be set at any time. Before that, no request is held.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: RequestMemory) -> None:
+        self.room = room
         self.max_requests = 0
         self.max_bytes = 0
         self.max_wait_ms = 0
         self._held: dict[HeldRequest, None] = {}
         self._impatient: dict[object, float] = {}
         self.held_bytes = 0
-        self.room: Room = _NoLimit()
         self.timed_out = 0
         """The number of requests whose time ran out, since the start."""
 

@@ -101,7 +101,7 @@ class GroupCoordinator:
         self._metadata_log = metadata_log
         self._internal_topics = internal_topics
         self._group_configs = group_configs
-        self.on_gone_sharer: Callable[[str, str], None] = lambda *_: None
+        self.when_sharer_gone: list[Callable[[str, str], None]] = []
         """Called with the group and member id of each share group member that was removed."""
         self._timers = GroupTimers(self._expire)
         self._cleaning: asyncio.TimerHandle | None = None
@@ -391,7 +391,8 @@ class GroupCoordinator:
             effects = Effects(now_ms)
             answer = operation(shard, effects)
             for sharer in effects.gone_sharers:
-                self.on_gone_sharer(*sharer)
+                for release in self.when_sharer_gone:
+                    release(*sharer)
             if group_id is not None:
                 self._timers.set(loaded, group_id, now_ms)
             return change_of(answer, effects)

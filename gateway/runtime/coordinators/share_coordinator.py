@@ -74,7 +74,6 @@ class ShareCoordinator:
         self._group_configs = group_configs
         self._groups = groups
         self._peers = peers
-        groups.on_gone_sharer = self.release_member
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._leaving: set[str] = set()
         """The groups that are being deleted."""
@@ -84,6 +83,7 @@ class ShareCoordinator:
         self.persister = SharePersister(self.stored, peers, node_id)
         self.remote = RemoteShares(self.persister, self.waiters.wake, self._has_session, self._end_sessions)
         partitions.when_closed.append(self.remote.partition_closed)
+        groups.when_sharer_gone.append(self.release_member)
 
     @property
     def shards(self) -> CoordinatorShards[ShareStates]:

@@ -34,6 +34,7 @@ from seqgate.log.compaction import (
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.cache.bucket import BucketCalls
     from seqgate.gateway.cluster.objects.objects import ObjectStore
+    from seqgate.log.sparse import SparseDisk
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +130,12 @@ class Machine:
         """Use another clock or storage than the machine's own, if given."""
         self.clock = clock or SystemClock()
         self.storage = storage or Storage()
+
+    def let_files_have_holes(self) -> SparseDisk:
+        """Let segment files have holes from now on; no file may be open yet. Return what knows the holes."""
+        self.storage = self.storage.with_holes()
+        assert self.storage.sparse is not None
+        return self.storage.sparse
 
     seconds = staticmethod(time.perf_counter)
     """Returns seconds of a clock that is never set, for durations."""

@@ -151,16 +151,16 @@ class TopicPartitions:
 class Partitions:
     """The registry in which handlers look up partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease: Lease | None = None, strict_until: StrictUntil = lambda: 0) -> None:
+        """`lease` is that of this gateway; None where no other gateway can take its partitions over."""
+        self.lease = lease
+        self.strict_until = strict_until
         self.by_name: dict[str, TopicPartitions] = {}
         self.by_id: dict[uuid.UUID, TopicPartitions] = {}
         self.by_key: dict[str | bytes, TopicPartitions] = {}
         """The topics by name and by the 16 bytes of the topic id, as requests name topics."""
         self.flushed_by_time: dict[Partition, None] = {}
         """The open partitions that have a `flush.ms`."""
-        self.lease: Lease | None = None
-        """The lease of this gateway; None where no other gateway can take its partitions over."""
-        self.strict_until: StrictUntil = lambda: 0
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0

@@ -36,10 +36,18 @@ class SharedJournal:
     """The image of the shared metadata, of which this gateway is one of the writers."""
 
     def __init__(
-        self, log: PartitionLog, shared: SharedLog, durability: CachedDurability, clock: Clock
+        self,
+        log: PartitionLog,
+        shared: SharedLog,
+        durability: CachedDurability,
+        clock: Clock,
+        ended_if: Condition = lambda _image: None,
     ) -> None:
         """`log` is the local copy; it ends where `shared` begins. `folded` must replay it before anything
         else.
+
+        `ended_if` judges the image after each change: a sentence ends this gateway's right to change the
+        metadata, for ever.
         """
         self.folded = FoldedImage(log)
         self._log = log
@@ -49,10 +57,7 @@ class SharedJournal:
         self._is_copying = True
         """Whether the local log has every change so far."""
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.ended_if: Condition = lambda _image: None
-        """Judges the image after each change: a sentence ends this gateway's right to change the metadata,
-        for ever.
-        """
+        self.ended_if = ended_if
         self.on_ended: list[Callable[[str], None]] = []
         """Called once with the sentence when `ended_if` has returned one, or when this release can't read a
         change.

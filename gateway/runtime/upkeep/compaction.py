@@ -63,6 +63,10 @@ cleaned another time.
 _UNLIMITED: Final = 1e18
 
 
+Hold = Callable[[Sequence[str]], AbstractAsyncContextManager[None]]
+#: Keeps whole segment files on the local disk while another process reads them.
+
+
 class _GivenUp(Exception):
     """The log has changed since its cleaning began, so the result can't be used."""
 
@@ -79,7 +83,7 @@ class Compaction:
         lifecycle: TopicLifecycle,
         cleaner: Callable[[], Cleaner],
         cold_reads: ColdReads,
-        hold: Callable[[Sequence[str]], AbstractAsyncContextManager[None]] | None = None,
+        hold: Hold | None = None,
     ) -> None:
         """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work.
 

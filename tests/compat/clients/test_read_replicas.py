@@ -73,7 +73,7 @@ class Three:
         await asyncio.to_thread(self._create)
         await asyncio.to_thread(self._produce, range(UPLOADED))
         leader = self.gateways[0].services
-        uploads = leader.upkeep.uploads
+        uploads = leader.upkeep.find_uploads()
         assert uploads is not None
         await uploads.round()
         key = PartitionKey(leader.topics.metadata_log.image.topics_by_name[TOPIC].topic_id, 0)

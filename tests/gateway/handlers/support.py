@@ -15,7 +15,13 @@ from kio.static.constants import EntityType
 from seqgate.gateway.config import load_config
 from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Api, RequestContext
 from seqgate.gateway.protocol.messages import build, encode_response, written
-from seqgate.gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
+from seqgate.gateway.runtime.composition import (
+    Surroundings,
+    compose,
+    open_metadata,
+    start_coordinators,
+    stop_coordinators,
+)
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
@@ -23,7 +29,12 @@ from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import Endpoint
 from seqgate.gateway.runtime.topics.follow_settings import put_limits
-from seqgate.gateway.runtime.topics.metadata_log import MetadataJournal, MetadataLog, open_metadata_log
+from seqgate.gateway.runtime.topics.metadata_log import (
+    LocalJournal,
+    MetadataJournal,
+    MetadataLog,
+    open_metadata_log,
+)
 from seqgate.log import CachedDurability, Durability, LocalDurability, LogDirectory, PartitionLog, Storage
 from seqgate.seq_validator import RefusedBatches
 
@@ -148,12 +159,13 @@ async def open_node(
     )
     flusher.start()
     if journal is None:
-        metadata_log = await open_metadata(machine, directory, flusher)
+        metadata_log = await open_metadata(directory, lambda log: LocalJournal(log, flusher, clock))
     else:
         metadata_log = MetadataLog(journal(open_metadata_log(directory)))
         metadata_log.replay()
-    composed = await compose(config, machine, directory, flusher, metadata_log, readiness=readiness)
-    services = composed.services
+    services = await compose(
+        config, machine, directory, flusher, metadata_log, Surroundings(readiness=readiness)
+    )
     services.node.brokers.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
     services.node.bound["PLAINTEXT"] = Endpoint("::", 9092)
     start_coordinators(services.coordinators, services.topics)

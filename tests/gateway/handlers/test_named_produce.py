@@ -14,8 +14,8 @@ import pytest
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.records import produce
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.server.intake import RequestMemory
 from seqgate.log.state.record_states import RecordStates
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node

@@ -180,7 +180,7 @@ class Members:
                 restored,
             )
             adoptions.start(node.services, objects, storage, sessions, uploads)
-            node.services.upkeep.uploads = uploads
+            node.services.upkeep.find_uploads = lambda: uploads
             if self.history:
                 await commit(node, *self.history)
             yield Member(node, wal, uploads, adoptions, sessions)

@@ -21,7 +21,7 @@ from seqgate.gateway.cluster.wal import sessions
 from seqgate.gateway.cluster.wal.sessions import Session, read_shared_log
 from seqgate.gateway.homes import bucket_start
 from seqgate.gateway.homes.bucket_home import BucketHome
-from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.homes.home import Home, StartFailed
 from tests.gateway.admin.cluster.test_importing import _write, imported, verified
 from tests.gateway.homes.test_uploads import Running, running
 
@@ -45,7 +45,7 @@ def older_release() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sessions, "CLUSTER_VERSION", 2)
         patch.setattr(sessions, "LEAST_VERSION", 2)
-        patch.setattr(BucketHome, "open_journal", None)
+        patch.setattr(BucketHome, "journal", Home.journal)
         patch.setattr(bucket_start, "copy_log", copy_nothing)
         patch.setattr(_Import, "_copy_metadata", upload_metadata)
         yield

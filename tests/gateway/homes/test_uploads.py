@@ -39,8 +39,8 @@ class Running:
     @property
     def uploads(self) -> Uploads:
         assert isinstance(self.gateway.home, BucketHome)
-        assert self.gateway.home._uploads is not None
-        return self.gateway.home._uploads
+        assert self.gateway.home.uploads is not None
+        return self.gateway.home.uploads
 
     @property
     def partition(self) -> Partition:

@@ -193,7 +193,7 @@ async def test_a_stop_ends_what_waits_for_the_bucket(tmp_path: Path) -> None:
 async def test_compaction_waits_for_the_times_of_segments(tmp_path: Path) -> None:
     lags = {"min_compaction_lag_ms": 1, "max_compaction_lag_ms": 2}
     async with held_and_open(tmp_path, **lags) as life:
-        found = asyncio.create_task(life.gateway._compaction._cleanable(life.partition))
+        found = asyncio.create_task(life.gateway.services.upkeep.compaction._cleanable(life.partition))
         await life.answers_meanwhile()
         assert not found.done()
         life.machine.release()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from seqgate.gateway.server.intake import RequestMemory
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 
 
 class Scene:

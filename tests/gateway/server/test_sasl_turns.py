@@ -11,10 +11,10 @@ import pytest
 from seqgate.gateway.config import load_config
 from seqgate.gateway.handlers.answering.api import Answer, Deferred
 from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.security.principals import ANONYMOUS
 from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
-from seqgate.gateway.server.intake import RequestMemory
 from seqgate.gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.gateway.handlers.support import FixedClock
 from tests.support.wire import decode, encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -52,11 +52,13 @@ class Supervisor:
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Supervisor, SupervisorLink, MetadataLog]]:
+async def connected(
+    when_changed: Callable[[], None] = lambda: None,
+) -> AsyncIterator[tuple[Supervisor, SupervisorLink, MetadataLog]]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with ours, theirs:
-        link = await SupervisorLink.open(theirs)
+        link = await SupervisorLink.open(theirs, when_changed)
         yield Supervisor(ours), link, MetadataLog(WorkerJournal(link, MetadataImage(), 5))
         link.close()
 
@@ -118,9 +120,8 @@ async def test_a_change_that_could_not_be_written_fails() -> None:
 
 
 async def test_changes_of_others_are_announced() -> None:
-    async with connected() as (supervisor, link, metadata_log):
-        came = asyncio.Event()
-        link.when_changed = came.set
+    came = asyncio.Event()
+    async with connected(came.set) as (supervisor, _, metadata_log):
         await supervisor.send(Change(6, encoded(topic(1))), Change(8, encoded(topic(2), topic(3))))
         await came.wait()
         while len(metadata_log.image.topics_by_name) < 3:

@@ -18,8 +18,8 @@ from seqgate.gateway.handlers.records.produce import API, begin
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from seqgate.gateway.quota.backlog import Limit
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.server.intake import RequestMemory
 from seqgate.log import PartitionLog
 from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create, delete
