@@ -37,9 +37,8 @@ from seqgate.gateway.cluster.rebuild.local_session import (
     encode_local_session,
     read_local_session,
 )
-from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
 from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
-from seqgate.gateway.cluster.uploads.recording_wal import RecordingWal
 from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
@@ -71,8 +70,7 @@ from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.follow_settings import put_limits
-from seqgate.gateway.runtime.topics.leader_starts import LeaderStarts
-from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
+from seqgate.gateway.runtime.topics.read_replicas import LeaderStarts, ReadReplicas
 from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
 from seqgate.gateway.runtime.upkeep.compaction import Hold
 from seqgate.gateway.server.server import RECEIVE_BUFFER_BYTES

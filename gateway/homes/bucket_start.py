@@ -23,17 +23,17 @@ from seqgate.gateway.cluster.metadata.change import decode_change
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied, read_metadata
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
-from seqgate.gateway.cluster.rebuild.local_session import (
-    LocalSession,
-    encode_local_session,
-    read_local_session,
-)
-from seqgate.gateway.cluster.rebuild.rebuild import (
+from seqgate.gateway.cluster.rebuild.history import (
     MetadataPlace,
     Rebuilt,
     StoredTopic,
     rebuild,
     write_metadata,
+)
+from seqgate.gateway.cluster.rebuild.local_session import (
+    LocalSession,
+    encode_local_session,
+    read_local_session,
 )
 from seqgate.gateway.cluster.rebuild.unfinished_import import read_import
 from seqgate.gateway.cluster.wal.ended import SealedWal, SessionState, WalRange, seal_all, sealed_at

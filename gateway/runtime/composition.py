@@ -54,8 +54,8 @@ from seqgate.gateway.runtime.topics.acl_access import open_access
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
 from seqgate.gateway.runtime.topics.follow_settings import follow_fetch_sessions
-from seqgate.gateway.runtime.topics.image_waiters import ImageWaiters
 from seqgate.gateway.runtime.topics.metadata_log import (
+    ImageWaiters,
     MetadataJournal,
     MetadataLog,
     open_metadata_log,

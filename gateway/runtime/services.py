@@ -34,8 +34,7 @@ from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
 from seqgate.gateway.runtime.topics.brokers import Brokers, Endpoint
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
-from seqgate.gateway.runtime.topics.image_waiters import ImageWaiters
-from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.runtime.topics.metadata_log import ImageWaiters, MetadataLog
 from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom

@@ -38,7 +38,7 @@ from seqgate.gateway.cluster.parts.manifest import (
     partition_of,
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
-from seqgate.gateway.cluster.rebuild.segment_ends import SegmentEnds
+from seqgate.gateway.cluster.rebuild.history import SegmentEnds
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import (
     RegisteredSession,

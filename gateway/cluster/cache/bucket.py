@@ -1,10 +1,11 @@
 """The bytes of segments from their parts in the bucket, for readers on the event loop and for threads that
 wait.
 
-Calls to the store for threads that wait, made in a thread and an event loop of their own.
+A reader gets stretches of parts, not whole parts, and each stretch is checked by its CRC (`PartReader`).
 
 A read of absent bytes may come from any thread, also from the one of the gateway's event loop, where no
-coroutine of that loop could answer it. So these calls have another loop, and connections of their own.
+coroutine of that loop could answer it. So calls for threads that wait have a thread and an event loop of
+their own, and connections of their own (`BucketThread`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import asyncio
 import concurrent.futures
 import errno
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from seqgate.gateway.cluster.cache.part_reader import PartReader, read_parts
 from seqgate.gateway.cluster.objects.objects import (
     CountedObjects,
     Counts,
@@ -28,11 +29,21 @@ from seqgate.gateway.cluster.objects.objects import (
 from seqgate.gateway.cluster.parts.manifest import (
     Manifest,
     PartitionKey,
+    PartRef,
     SegmentRef,
     decode_manifest,
     manifest_key,
+    part_key,
 )
-from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.parts.part_object import (
+    BLOCK_BYTES,
+    CorruptPart,
+    PartIndex,
+    data_place,
+    decode_part,
+    decode_part_index,
+    index_place,
+)
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.log import IncompatibleFormat
 from seqgate.log.sparse import SegmentKey
@@ -216,3 +227,72 @@ class BucketThread:
             thread.join()
         elif not self._loop.is_closed():
             self._loop.close()
+
+
+INDEXES_KEPT: Final = 4096
+"""Part indexes kept in memory; the least recently used one is read again when needed."""
+WHOLE_BYTES: Final = BLOCK_BYTES
+"""A part up to this size is read as a whole, index included, with one request."""
+
+
+class PartReader:
+    """Reads parts from one store. Waits while the store does not answer."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        """Take the store. Call in an event loop, and use the reader in no other."""
+        self._objects = objects
+        self._reads = PersistentReads(objects, "readers of old data wait for the bucket")
+        self._indexes: OrderedDict[str, PartIndex] = OrderedDict()
+
+    async def read(self, partition: PartitionKey, part: PartRef, start: int, stop: int) -> bytes:
+        """Return the bytes from position `start` to `stop` of the part's data. Raises Missing, CorruptPart,
+        Refused.
+        """
+        key = part_key(partition, part.name)
+        if part.length <= WHOLE_BYTES:
+            _, data = decode_part(await self._reads.answered(lambda: self._objects.get(key)), key)
+            return bytes(data[start:stop])
+        index = await self._index(key, part)
+        first, last = index.stretch_at(start), index.stretch_at(stop - 1)
+        begin, end = index.stretches[first][0], index.stretches[last][1]
+        data_start = data_place(begin)
+        found = await self._reads.answered(lambda: self._objects.get(key, data_start, end - begin))
+        index.check(memoryview(found), first, last, key)
+        return found[start - begin : stop - begin]
+
+    async def _index(self, key: str, part: PartRef) -> PartIndex:
+        index = self._indexes.get(key)
+        if index is None:
+            place, size_bytes = index_place(part.position, part.length)
+            content = await self._reads.answered(lambda: self._objects.get(key, place, size_bytes))
+            index = decode_part_index(content, part.position, part.length, key)
+        self._indexes[key] = index
+        self._indexes.move_to_end(key)
+        while len(self._indexes) > INDEXES_KEPT:
+            self._indexes.popitem(last=False)
+        return index
+
+
+async def read_parts(
+    reader: PartReader,
+    partition: PartitionKey,
+    parts: tuple[PartRef, ...],
+    position: int,
+    size_bytes: int,
+    *,
+    one_by_one: bool = False,
+) -> bytes:
+    """Return bytes of a segment file from its parts, which follow each other from position 0 on and hold all
+    of the bytes.
+
+    Reads the parts at the same time, or one after the other.
+    """
+    end = position + size_bytes
+    reads = [
+        reader.read(partition, part, max(0, position - part.position), min(part.length, end - part.position))
+        for part in parts
+        if part.position < end and position < part.position + part.length
+    ]
+    if one_by_one:
+        return b"".join([await read for read in reads])
+    return b"".join(await asyncio.gather(*reads))

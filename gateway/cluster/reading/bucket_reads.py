@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.cluster.cache.part_reader import PartReader
+from seqgate.gateway.cluster.cache.bucket import PartReader
 from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore, Refused
 from seqgate.gateway.cluster.parts.manifest import (
     FileRef,

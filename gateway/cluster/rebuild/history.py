@@ -1,38 +1,48 @@
-"""Restores partitions: what their manifests name, and what rows of ended write-ahead logs have since.
+"""Restores partitions from the bucket: what their manifests name, and what rows of ended write-ahead logs have
+since. A start restores all partitions that the gateway leads (`rebuild`), and later those that it adopts.
 
-Read the manifests after the sessions that led the partitions are sealed: a manifest on which a session relied
-was replaced before its seal, so it is read here. Read the boundaries of the logs before the manifests: below
-them, manifests have all rows.
+**The order of the reads** makes this safe. The sessions that led the partitions are sealed before (the caller
+has seen to that), so a manifest on which a session relied is read here. Then the boundaries of their logs are
+read, then the manifests, then the rows: below the boundaries, manifests have all rows. Other gateways may
+collect objects of these logs meanwhile. If that happens to an object that is needed, a manifest has its rows
+by then, and everything is read again.
 
-A partition has rows in the logs of several sessions if it had several leaders. The logs are read one after
-the other, so the rows of a later leader may come first. Such rows are put off and read again at the end, in
-the order of leader epochs. Of the same side file the last one written counts. Where rows of two leaders
-overlap, the partition is restored anew at the end, without what the later leader has superseded.
+**Several leaders.** A partition has rows in the logs of several sessions if it had several leaders. The logs
+are read one after the other, so the rows of a later leader may come first. Such rows are put off and read
+again at the end, in the order of leader epochs. Of the same side file the last one written counts. A leader
+has all records of the leaders before it when it begins, and writes its own behind these. So what an earlier
+leader has at or beyond the first offset of a later one is superseded: nobody has seen these records, or been
+told that they are stored. Where rows of two leaders overlap, the partition is restored anew at the end,
+without what the later leader has superseded.
 
-Restores partitions from the bucket: at a start those that the gateway leads, and later those that it adopts.
-
-The order of the reads is what makes this safe: the sessions that led the partitions before are sealed (the
-caller has seen to that), then the boundaries of their logs are read, then the manifests, then the rows. Other
-gateways may collect objects of these logs meanwhile. If that happens to an object that is needed, a manifest
-has its rows by then, and everything is read again.
-
-The order of rows that several leaders of one partition have written, where their offsets overlap.
-
-A leader has all records of the leaders before it when it begins, and writes its own behind these. So what an
-earlier leader has at or beyond the first offset of a later one is superseded: nobody has seen these records,
-or been told that they are stored.
+**The files.** A data row names the segment file and the position of its bytes, so the segment files become
+those of the gateway that wrote them, byte by byte. Only after a late manifest they differ (see `SegmentEnds`).
+What derives from the records (indexes, producers, transactions, leader epochs) is recovered from them as after
+any crash.
 """
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
+from seqgate.gateway.cluster.metadata.change import CorruptChange, StoredChange
 from seqgate.gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import (
     FileRef,
@@ -46,13 +56,13 @@ from seqgate.gateway.cluster.parts.manifest import (
     part_key,
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
-from seqgate.gateway.cluster.rebuild.segment_ends import SegmentEnds
 from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, WalRange
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
-from seqgate.gateway.cluster.wal.sessions import read_boundary
+from seqgate.gateway.cluster.wal.sessions import Snapshot, read_boundary
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
 from seqgate.log import CorruptRecord, IncompatibleFormat
-from seqgate.log.rebuilding import StagedPartitions
+from seqgate.log.format.record_batch import parse_header
+from seqgate.log.rebuilding import RebuiltDirectory, StagedPartitions
 from seqgate.log.uploading import LOG_START_OFFSET, index_names, log_start_content, log_start_in
 from seqgate.seq_validator.checksum import crc32c
 
@@ -509,3 +519,213 @@ def _leadership(found: RowAt) -> tuple[int, int]:
 def _begins_at(found: RowAt, offset: int) -> bool:
     """Return whether a row has only records at or beyond an offset."""
     return isinstance(found.row, DataRow) and found.row.first_offset >= offset
+
+
+class SegmentPlace(NamedTuple):
+    """A place in a segment file."""
+
+    segment_base: int
+    position: int
+
+
+class _End(NamedTuple):
+    """The end of a partition: the next free place, and the offset of the next record."""
+
+    place: SegmentPlace
+    end_offset: int
+    leader_epoch: int
+    """The leader epoch of the last row; −1 without a row."""
+
+
+_NOTHING: Final = _End(SegmentPlace(-1, 0), -1, -1)
+
+
+class SegmentEnds:
+    """The ends of all partitions, while manifests and write-ahead logs are put together: the places to which the
+    next records belong.
+
+    A row of a log names the place of its bytes on the disk of the session that wrote it. Nearly always they
+    continue what the manifest and the rows before it made. But an ended session can replace a manifest late,
+    when a taker has already begun with the one before. If its segments had changed by then without a new record
+    (a roll by time, a compaction, retention), the taker's rows name other places. Offsets tell where they
+    belong: each row continues the records before it, in whatever segments these are.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[PartitionKey, _End] = {}
+
+    def begin(self, manifest: Manifest) -> None:
+        """Begin a partition with what its manifest names."""
+        if manifest.segments:
+            last = max(manifest.segments, key=lambda segment: segment.base)
+            self._ends[manifest.key] = _End(SegmentPlace(last.base, last.size_bytes), manifest.end_offset, -1)
+
+    def forget(self, partition: PartitionKey) -> None:
+        """Begin a partition anew, with nothing."""
+        self._ends.pop(partition, None)
+
+    def disagrees(self, row: DataRow) -> bool:
+        """Return whether a row and the rows before it are of several leaders, and not one behind the other."""
+        end = self._ends.get(PartitionKey(row.topic_id, row.partition), _NOTHING)
+        if end.leader_epoch < 0:
+            return False
+        return row.leader_epoch < end.leader_epoch or (
+            row.leader_epoch > end.leader_epoch and row.first_offset < end.end_offset
+        )
+
+    def is_next(self, row: DataRow) -> bool:
+        """Return whether no records are missing before those of a row."""
+        return row.first_offset <= max(
+            0, self._ends.get(PartitionKey(row.topic_id, row.partition), _NOTHING).end_offset
+        )
+
+    def place(self, row: DataRow) -> SegmentPlace | None:
+        """Return where the bytes of a row belong, and move the end behind them; None if records before the
+        row are missing.
+
+        Give rows in the order of their log, without those whose records the manifest has.
+        """
+        partition = PartitionKey(row.topic_id, row.partition)
+        end = self._ends.get(partition, _NOTHING)
+        place = SegmentPlace(row.segment_base, row.position)
+        if not _continues(place, end.place):
+            if row.first_offset != end.end_offset:
+                return None
+            place = end.place
+        behind = SegmentPlace(place.segment_base, place.position + row.length)
+        self._ends[partition] = _End(
+            max(behind, end.place), max(row.end_offset, end.end_offset), row.leader_epoch
+        )
+        return place
+
+
+def _continues(place: SegmentPlace, end: SegmentPlace) -> bool:
+    """Return whether a place is in the last segment with no bytes missing before it, or at the beginning of a
+    later segment.
+    """
+    if place.segment_base == end.segment_base:
+        return place.position <= end.position
+    return place.segment_base > end.segment_base and place.position == 0
+
+
+SEGMENT_BYTES: Final = 256 * 1024 * 1024
+"""The size of a segment of the metadata log beyond which the next one begins."""
+
+
+class StoredTopic(NamedTuple):
+    """A topic as the metadata has it."""
+
+    name: str
+    partitions: int
+
+
+ReadTopics = Callable[[Path], Mapping[uuid.UUID, StoredTopic]]
+#: Returns all topics, by topic id, from the directory of the metadata log.
+
+
+class MetadataPlace(NamedTuple):
+    """The metadata partition, whose records name all other partitions."""
+
+    topic_id: uuid.UUID
+    topic: str
+
+
+class Rebuilt(NamedTuple):
+    """What a rebuild read and wrote."""
+
+    objects: int
+    size_bytes: int
+    partitions: int
+    manifests: Mapping[PartitionKey, Manifest]
+    """The manifests that were restored."""
+
+
+async def rebuild(
+    objects: ObjectStore,
+    ranges: Sequence[WalRange],
+    directory: RebuiltDirectory,
+    metadata: MetadataPlace,
+    read_topics: ReadTopics,
+    wanted: Collection[PartitionKey] | None = None,
+) -> Rebuilt:
+    """Write all files, and name the partitions of topics that exist. The caller finishes the directory.
+
+    The metadata log is staged in `directory` already (`write_metadata`). Where it is not, a release before
+    the shared metadata log has written the bucket; then the metadata log is rebuilt as any partition.
+
+    Raises CorruptWalObject, CorruptPart, CorruptRecord for bytes that are missing, IncompatibleFormat,
+    Refused, OSError, and what `read_topics` raises.
+    """
+    own = PartitionKey(metadata.topic_id, 0)
+    ended = [EndedSession(wal.node_id, wal.session, wal.nonce, wal.end_seq) for wal in ranges]
+    if tuple(own) in directory.staged:
+        manifests: dict[PartitionKey, Manifest] = {}
+        size_bytes = 0
+    else:
+        stored = await restore(objects, ended, directory.partitions, [own])
+        _raise_first(stored)
+        manifests, size_bytes = dict(stored.manifests), stored.size_bytes
+    topics: Mapping[uuid.UUID, StoredTopic] = {}
+    if tuple(own) in directory.staged:
+        topics = read_topics(directory.place(metadata.topic_id, 0, metadata.topic))
+    existing = [
+        PartitionKey(topic_id, partition)
+        for topic_id, topic in topics.items()
+        for partition in range(topic.partitions)
+    ]
+    if wanted is not None:
+        existing = [partition for partition in existing if partition in wanted]
+    restored = await restore(objects, ended, directory.partitions, existing)
+    _raise_first(restored)
+    placed = 0
+    for topic_id, index in directory.staged:
+        if topic_id in topics:
+            directory.place(topic_id, index, topics[topic_id].name)
+            placed += 1
+    manifests.update(restored.manifests)
+    return Rebuilt(restored.objects, size_bytes + restored.size_bytes, placed, manifests)
+
+
+def _raise_first(restored: Restored) -> None:
+    """Raise what is wrong with a partition, if anything is."""
+    for error in restored.failures.values():
+        raise error
+
+
+def write_metadata(
+    directory: RebuiltDirectory,
+    metadata: MetadataPlace,
+    changes: Iterable[StoredChange],
+    snapshot: Snapshot | None = None,
+) -> int:
+    """Stage the metadata log of a snapshot and these changes; without a snapshot, the first change begins the
+    log. Return its end offset.
+
+    With a snapshot the log begins at the offset of the snapshot's first record. Raises CorruptChange if a
+    change does not follow on what is before it, OSError.
+    """
+    directory.partitions.stage(metadata.topic_id, 0)
+    end_offset = 0 if snapshot is None else parse_header(snapshot.batches[0]).base_offset
+    base, position = end_offset, 0
+    for batch, seq in _metadata_batches(changes, snapshot):
+        header = parse_header(batch)
+        if header.base_offset != end_offset:
+            raise CorruptChange(
+                f"change {seq} of the metadata begins at the offset {header.base_offset}, and the changes "
+                f"before it end at {end_offset}."
+            )
+        if position and position + len(batch) > SEGMENT_BYTES:
+            base, position = end_offset, 0
+        directory.partitions.write(metadata.topic_id, 0, base, position, batch)
+        position += len(batch)
+        end_offset = header.last_offset + 1
+    return end_offset
+
+
+def _metadata_batches(
+    changes: Iterable[StoredChange], snapshot: Snapshot | None
+) -> Iterator[tuple[bytes, int]]:
+    """Yield the record batches of the metadata, each with the number of its snapshot or change."""
+    if snapshot is not None:
+        yield from ((batch, snapshot.seq) for batch in snapshot.batches)
+    yield from ((change.batch, change.seq) for change in changes)

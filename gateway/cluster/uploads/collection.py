@@ -1,33 +1,21 @@
-"""Deletes objects of write-ahead logs that no start needs: first the boundary moves, then the objects go.
+"""Deletes objects of write-ahead logs that no start needs.
 
-Seals and registrations stay for ever. What a crash leaves below a boundary is deleted by a sweep
-(`orphans.py`).
+**Covered rows.** A row is covered once a manifest that counts has what the row says: its records, its side
+file, or its log start offset; or once the topic is deleted. A manifest of the session itself counts when an
+object that was put after the manifest's replacement is confirmed, because the session was in force then. A
+manifest of a later leader counts at once: that leader had all rows before it replaced the manifest. An object
+may be deleted when all its rows are covered, and all objects before it may be deleted, too (`Coverage`).
 
-Collects the write-ahead logs of ended sessions: deletes the objects whose rows manifests have.
+**Deletion.** First the boundary of the log moves, then the objects go. The boundary never moves over a row
+that is not covered. So a gateway that adopts a partition, and reads the boundary first and the manifest then,
+finds each row in one of both. Several gateways may collect the log of an ended session at once; the index of
+each object is read once. Seals and registrations stay for ever.
 
-The index of each object is read once. A row is covered once the manifest of its partition has the row,
-whoever wrote the manifest, or once the topic is deleted. The boundary of a log moves before objects are
-deleted, and never over a row that is not covered. So a gateway that adopts a partition, and reads the
-boundary first and the manifest then, finds each row in one of both. Several gateways may collect the same log
-at once.
-
-Finds the objects that nothing needs: what a crash left between an upload and its manifest, or amid a
-deletion.
-
-An object is an orphan only if the session has itself replaced the manifest of the partition: a process that
-has not noticed the end of its session could still replace an older manifest by one that names the object. It
-is also older than any upload takes.
-
-An object of a write-ahead log is an orphan below the boundary of its log. A call that was late may have
-created the object again after its deletion.
-
-Which objects of a session's write-ahead log a start or an adoption still needs.
-
-A row is covered once a manifest that counts has what the row says: its records, its side file, or its log
-start offset. A manifest of the session itself counts when an object that was put after the manifest's
-replacement is confirmed, because the session was in force then. A manifest of a later leader counts at once:
-that leader had all rows before it replaced the manifest. An object may be deleted when all its rows are
-covered, and all objects before it may be deleted, too.
+**Orphans** are what a crash left between an upload and its manifest, or amid a deletion. An object of a part
+is an orphan only if the session has itself replaced the manifest of the partition: a process that has not
+noticed the end of its session could still replace an older manifest by one that names the object. It is also
+older than any upload takes. An object of a write-ahead log is an orphan below the boundary of its log: a call
+that was late may have created the object again after its deletion. A sweep deletes orphans.
 """
 
 from __future__ import annotations
@@ -64,6 +52,7 @@ from seqgate.gateway.cluster.wal.ended import (
     WalRange,
 )
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import decode_boundary, encode_boundary, read_boundary
 from seqgate.gateway.cluster.wal.wal_object import (
     SESSIONS_BOUNDARY_KEY,
@@ -561,3 +550,19 @@ def _join_pairs(entries: deque[_Rows]) -> None:
         entries.append(whole[number])
         if number + 1 < len(whole):
             entries[-1].join(whole[number + 1])
+
+
+class RecordingWal:
+    """The log of this process's session, as flush rounds use it."""
+
+    def __init__(self, wal: SessionWal, coverage: Coverage) -> None:
+        self._wal = wal
+        self._coverage = coverage
+        coverage.session = wal.session.session
+        self.on_fenced: list[Callable[[str], None]] = wal.on_fenced
+
+    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
+        """Put the next object of the log, as `SessionWal.put` does."""
+        if rows:
+            self._coverage.put(self._wal.next_seq, rows, data)
+        self._wal.put(rows, data, confirmed)

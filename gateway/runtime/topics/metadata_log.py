@@ -404,3 +404,31 @@ class LocalJournal:
         await self._flusher.flushed(self._log)
         self._log.advance_high_watermark(end_offset)
         await self.folded.fold_in(records, end_offset)
+
+
+class ImageWaiters:
+    """Those who wait for the metadata. Each looks again after every change."""
+
+    def __init__(self, metadata_log: MetadataLog) -> None:
+        self._metadata_log = metadata_log
+        self._waiters: set[asyncio.Event] = set()
+        metadata_log.add_listener(self._changed)
+
+    async def until(self, condition: Callable[[MetadataImage], bool], limit_s: float) -> bool:
+        """Wait until the condition is true of the image; return False if it is not after `limit_s`."""
+        changed = asyncio.Event()
+        self._waiters.add(changed)
+        try:
+            async with asyncio.timeout(limit_s):
+                while not condition(self._metadata_log.image):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiters.discard(changed)
+        return True
+
+    async def _changed(self, _: Sequence[MetadataRecord]) -> None:
+        for changed in self._waiters:
+            changed.set()

@@ -12,9 +12,8 @@ from seqgate.gateway.cluster.cache.bucket import BucketThread, WaitingSource
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
-from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
 from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
-from seqgate.gateway.cluster.uploads.recording_wal import RecordingWal
 from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import EndedSession, seal
 from seqgate.gateway.cluster.wal.session_wal import SessionWal

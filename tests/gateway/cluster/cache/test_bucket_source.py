@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.cluster.cache import part_reader
 from seqgate.gateway.cluster.cache.bucket import BucketSource, BucketThread, WaitingSource
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore
@@ -167,7 +166,7 @@ def test_a_part_that_is_missing_is_an_error() -> None:
 
 
 async def test_indexes_that_are_not_used_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part_reader, "INDEXES_KEPT", 1)
+    monkeypatch.setattr("seqgate.gateway.cluster.cache.bucket.INDEXES_KEPT", 1)
     bucket = Bucket(2 * BLOCK_BYTES, 2 * BLOCK_BYTES)
     source, store = bucket.source()
     for position in (0, 2 * BLOCK_BYTES, 0):

@@ -22,7 +22,7 @@ from seqgate.gateway.cluster.parts.manifest import (
     part_name,
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
-from seqgate.gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild
+from seqgate.gateway.cluster.rebuild.history import MetadataPlace, Rebuilt, StoredTopic, rebuild
 from seqgate.gateway.cluster.wal.ended import WalRange, seal
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import Session, encode_boundary

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartRef, SegmentRef
-from seqgate.gateway.cluster.rebuild.segment_ends import Place, SegmentEnds
+from seqgate.gateway.cluster.rebuild.history import SegmentEnds, SegmentPlace
 from seqgate.gateway.cluster.wal.wal_object import DataRow
 
 TOPIC = uuid.UUID(int=5)
@@ -35,20 +35,20 @@ def begun(end_offset: int, *segments: tuple[int, int]) -> SegmentEnds:
 class TestSameSegments:
     def test_rows_continue_each_other(self) -> None:
         ends = SegmentEnds()
-        assert ends.place(row(0, 3, 0, 0)) == Place(0, 0)
-        assert ends.place(row(3, 5, 0, 300)) == Place(0, 300)
-        assert ends.place(row(5, 6, 5, 0)) == Place(5, 0)
-        assert ends.place(row(6, 7, 5, 100)) == Place(5, 100)
+        assert ends.place(row(0, 3, 0, 0)) == SegmentPlace(0, 0)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
+        assert ends.place(row(5, 6, 5, 0)) == SegmentPlace(5, 0)
+        assert ends.place(row(6, 7, 5, 100)) == SegmentPlace(5, 100)
 
     def test_rows_continue_a_manifest(self) -> None:
         ends = begun(5, (0, 300), (3, 200))
-        assert ends.place(row(5, 6, 3, 200)) == Place(3, 200)
+        assert ends.place(row(5, 6, 3, 200)) == SegmentPlace(3, 200)
 
     def test_a_row_again_takes_its_own_place(self) -> None:
         ends = begun(3, (0, 300))
-        assert ends.place(row(3, 5, 0, 300)) == Place(0, 300)
-        assert ends.place(row(3, 5, 0, 300)) == Place(0, 300)
-        assert ends.place(row(5, 6, 0, 500)) == Place(0, 500)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
+        assert ends.place(row(5, 6, 0, 500)) == SegmentPlace(0, 500)
 
 
 class TestMissing:
@@ -75,27 +75,27 @@ class TestOtherSegments:
 
     def test_a_segment_that_was_rolled_gets_the_records(self) -> None:
         ends = begun(3, (0, 300), (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == Place(3, 0)
-        assert ends.place(row(5, 6, 0, 500)) == Place(3, 200)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
+        assert ends.place(row(5, 6, 0, 500)) == SegmentPlace(3, 200)
 
     def test_a_segment_that_was_removed_is_not_made_again(self) -> None:
         ends = begun(3, (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == Place(3, 0)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
 
     def test_a_segment_that_was_compacted_gets_the_records_at_its_end(self) -> None:
         ends = begun(3, (0, 100))
-        assert ends.place(row(3, 5, 0, 300)) == Place(0, 100)
-        assert ends.place(row(5, 6, 0, 500)) == Place(0, 300)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 100)
+        assert ends.place(row(5, 6, 0, 500)) == SegmentPlace(0, 300)
 
     def test_the_segments_of_the_rows_count_from_the_next_one_on(self) -> None:
         ends = begun(3, (0, 300), (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == Place(3, 0)
-        assert ends.place(row(5, 7, 5, 0)) == Place(5, 0)
-        assert ends.place(row(7, 8, 5, 200)) == Place(5, 200)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
+        assert ends.place(row(5, 7, 5, 0)) == SegmentPlace(5, 0)
+        assert ends.place(row(7, 8, 5, 200)) == SegmentPlace(5, 200)
 
     def test_missing_records_are_missed_nevertheless(self) -> None:
         ends = begun(3, (0, 300), (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == Place(3, 0)
+        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
         assert ends.place(row(6, 7, 0, 600)) is None
 
 
@@ -125,7 +125,7 @@ def test_whatever_segments_the_manifest_has_each_record_follows_on_the_one_befor
         *((base, (end - base) * RECORD_BYTES) for base, end in zip(bases, ends_of, strict=True)),
     )
     reached = end_offset
-    last = Place(bases[-1], (end_offset - bases[-1]) * RECORD_BYTES)
+    last = SegmentPlace(bases[-1], (end_offset - bases[-1]) * RECORD_BYTES)
     for number, each in enumerate(rows[known:]):
         if number == lost and number < len(rows) - known - 1:
             continue
@@ -135,6 +135,6 @@ def test_whatever_segments_the_manifest_has_each_record_follows_on_the_one_befor
             assert place is None or (place.position == 0 and place.segment_base == each.segment_base)
             return
         assert place is not None
-        assert place == last or place == Place(each.first_offset, 0)
-        last = Place(place.segment_base, place.position + each.length)
+        assert place == last or place == SegmentPlace(each.first_offset, 0)
+        last = SegmentPlace(place.segment_base, place.position + each.length)
         reached = each.end_offset

@@ -21,10 +21,9 @@ from seqgate.gateway.cluster.parts.manifest import (
     decode_manifest,
     part_key,
 )
-from seqgate.gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
-from seqgate.gateway.cluster.uploads.collection import Coverage
+from seqgate.gateway.cluster.rebuild.history import MetadataPlace, StoredTopic, rebuild
+from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
 from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
-from seqgate.gateway.cluster.uploads.recording_wal import RecordingWal
 from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import EndedSession, WalRange, seal_earlier
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal

@@ -13,7 +13,7 @@ from seqgate.gateway.cluster.parts.manifest import PartitionKey
 from seqgate.gateway.cluster.reading.bucket_reads import NotConfirmed
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord
 from seqgate.gateway.peer.peers import PeerUnavailable
-from seqgate.gateway.runtime.topics.leader_starts import LeaderStarts
+from seqgate.gateway.runtime.topics.read_replicas import LeaderStarts
 from tests.gateway.handlers.support import Node
 from tests.gateway.handlers.two_brokers import OTHER, TOPIC_ID, commit, node_of_two, partition
 
