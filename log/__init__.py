@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from seqgate.log import cleaning, retention
 from seqgate.log.config import LogConfig
-from seqgate.log.directory.known_damage import DirectoryShare, known_cut_bytes, known_damage
-from seqgate.log.directory.log_directory import LogDirectory
+from seqgate.log.directory.log_directory import DirectoryShare, LogDirectory
 from seqgate.log.durability.durability import (
     CachedDurability,
     Durability,
@@ -45,7 +44,7 @@ from seqgate.log.files.file_names import parse_partition_directory
 from seqgate.log.files.page_cache import NotCached, Place
 from seqgate.log.files.storage import Storage
 from seqgate.log.partition_log import PartitionLog
-from seqgate.log.recovery.recovering import Recovery
+from seqgate.log.recovery.load import Recovery
 from seqgate.log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
 from seqgate.log.retention import RemovalTicket
 from seqgate.log.segments.damage import CutBytes, DamagedRange
@@ -114,8 +113,6 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
     "cleaning",
-    "known_cut_bytes",
-    "known_damage",
     "parse_partition_directory",
     "retention",
 ]

@@ -1,9 +1,24 @@
-"""The topic settings that a partition log needs. Field names follow Kafka's topic settings."""
+"""The place of a partition log, and the topic settings that it needs, by the names of Kafka's settings."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+
+
+class LogPlace(NamedTuple):
+    """The directory of a partition log, its topic, partition and topic id."""
+
+    directory: str
+    topic: str
+    partition: int
+    topic_id: uuid.UUID
+
+    def __str__(self) -> str:
+        """Return Kafka's name of the partition, "TOPIC-PARTITION"."""
+        return f"{self.topic}-{self.partition}"
+
 
 DEFAULT_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 """The most bytes to which one batch may decompress, unless the topic sets another limit; larger batches are

@@ -5,8 +5,8 @@ advances log_end_offset. No other append can come between these steps. Written d
 `FlushTicket` moves `recovery_point`, and the owner moves `high_watermark`. After a failed write or flush the
 log is offline until `reopen`.
 
-    segments       the files of batches and their indexes   unflushed      what is not durable yet, its tickets
-    producers      sequences, judged in `append`            transactions   open ones, last stable offset
+    segments       the files of batches, their indexes    unflushed      what is not durable yet, its tickets
+    producers      sequences, judged in `append`          transactions   open ones, last stable offset
     record_states  what records ask for: names and delays
 
 Measures and look-ups read the indexes and a few batch headers, never record data. An offset before the log
@@ -29,19 +29,17 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from seqgate.log.config import LogPlace
 from seqgate.log.durability.unflushed import LogStart, Unflushed
 from seqgate.log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed, refuse
 from seqgate.log.files.durable_files import NoRoom
 from seqgate.log.files.file_names import PARTITION_METADATA
 from seqgate.log.files.storage import NO_DESCRIPTORS
 from seqgate.log.format.batch_validation import check_batch
-from seqgate.log.format.end_marker import build_end_marker
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
-from seqgate.log.format.records import iterate_records
+from seqgate.log.format.records import build_end_marker, iterate_records
 from seqgate.log.log_lists import LogLists
-from seqgate.log.place import LogPlace
-from seqgate.log.recovery.load import clean_stop, is_as, load_log, new_log, new_metadata
-from seqgate.log.recovery.recovering import Recovery
+from seqgate.log.recovery.load import Recovery, clean_stop, is_as, load_log, new_log, new_metadata
 from seqgate.log.segments.reader import SegmentList
 from seqgate.log.segments.scan import Appended, ReadResult
 from seqgate.log.segments.segment import Segment

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
 from seqgate.log.directory.identity import check_ownership, take_identity, write_version
 from seqgate.log.directory.partition_deletion import DELETE_SUFFIX, STRAY_SUFFIX, rename_away
 from seqgate.log.directory.stored_logs import (
@@ -28,11 +27,13 @@ from seqgate.log.directory.stored_logs import (
 )
 from seqgate.log.errors import StorageFailed
 from seqgate.log.files.checkpoints import (
+    CLEANER_OFFSETS,
     CorruptCheckpoint,
     decode_offsets,
     decode_partition_metadata,
     encode_offsets,
     encode_partition_metadata,
+    read_cleaned_offsets,
 )
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS, read_cleaned_offsets
 from seqgate.log.directory.partition_deletion import DELETE_SUFFIX
 from seqgate.log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
@@ -38,10 +37,12 @@ from seqgate.log.directory.stored_logs import (
 from seqgate.log.durability.durability import LocalDurability
 from seqgate.log.errors import StorageFailed
 from seqgate.log.files.checkpoints import (
+    CLEANER_OFFSETS,
     CorruptCheckpoint,
     decode_offsets,
     decode_partition_metadata,
     encode_offsets,
+    read_cleaned_offsets,
 )
 from seqgate.log.files.disk import FileEntry
 from seqgate.log.files.durable_files import empty, remove_tree

@@ -19,15 +19,21 @@ from seqgate.seq_validator.entry import (
     following,
     last_of,
 )
-from seqgate.seq_validator.limit import ProducerLimit
 from seqgate.seq_validator.refused import LATER_BATCHES, RefusalLimit, RefusedBatches, RefusedBefore
-from seqgate.seq_validator.rule import judge_known
+from seqgate.seq_validator.rule import (
+    ACCEPTED,
+    Accepted,
+    Duplicate,
+    Rejected,
+    RejectionReason,
+    Verdict,
+    judge_known,
+)
 from seqgate.seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
 from seqgate.seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
 from seqgate.seq_validator.snapshot import CorruptSnapshot
 from seqgate.seq_validator.snapshot import newer_version as newer_snapshot_version
-from seqgate.seq_validator.table import DEFAULT_RETAINED_BATCHES, ProducerTable
-from seqgate.seq_validator.verdict import ACCEPTED, Accepted, Duplicate, Rejected, RejectionReason, Verdict
+from seqgate.seq_validator.table import DEFAULT_RETAINED_BATCHES, ProducerLimit, ProducerTable
 
 __all__ = [
     "ACCEPTED",

@@ -6,11 +6,12 @@ a gateway. So its compiled module is loaded alone.
 
 from __future__ import annotations
 
+import struct
 import sys
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from crc32c import crc32c
@@ -35,3 +36,74 @@ if not TYPE_CHECKING:
     crc32c = _load_alone().crc32c
 
 __all__ = ["crc32c"]
+
+
+_PREFIX: Final = struct.Struct(">4sh")
+_CRC: Final = struct.Struct(">I")
+CRC_BYTES: Final = _CRC.size
+
+
+class Envelope(NamedTuple):
+    """One kind of snapshot of this package: it begins with its magic and version (int16), and ends with the
+    CRC-32C (uint32) of all bytes before. `what` is its name in error messages, `corrupt` the error that
+    damaged bytes raise.
+    """
+
+    magic: bytes
+    first_version: int
+    version: int
+    head_bytes: int
+    """The length of magic, version and the fixed fields after them."""
+    what: str
+    corrupt: type[Exception]
+
+    def seal(self, body: bytes) -> bytes:
+        """Return `body`, which begins with magic and version, with its checksum appended."""
+        return body + _CRC.pack(crc32c(body))
+
+    def check(self, data: bytes) -> None:
+        """Raise `corrupt` when the bytes are cut, damaged, of another kind, or of a version that this program
+        can't read.
+        """
+        if len(data) < self.head_bytes + CRC_BYTES:
+            raise self.corrupt(
+                f"The {self.what} is cut short: it has {len(data)} bytes, "
+                f"and the shortest has {self.head_bytes + CRC_BYTES}."
+            )
+        magic, version = _PREFIX.unpack_from(data)
+        if magic != self.magic:
+            raise self.corrupt(f"This is no {self.what}: it begins with {magic!r}, not {self.magic!r}.")
+        # Another version may use another checksum. So the version is checked first.
+        if not self.first_version <= version <= self.version:
+            raise self.corrupt(
+                f"The {self.what} has version {version}; "
+                f"this program reads versions {self.first_version} to {self.version}."
+            )
+        expected, actual = _checksums(data)
+        if actual != expected:
+            raise self.corrupt(
+                f"The {self.what} is damaged: its CRC-32C is {actual:#010x}, not {expected:#010x}."
+            )
+
+    def newer_version(self, data: bytes) -> int | None:
+        """Return the version of a snapshot that a later release wrote; None for any other or damaged
+        snapshot.
+
+        Every version begins with the magic and the version number, and ends with the CRC-32C of all bytes
+        before.
+        """
+        if len(data) < _PREFIX.size + CRC_BYTES:
+            return None
+        magic, version = _PREFIX.unpack_from(data)
+        expected, actual = _checksums(data)
+        return int(version) if magic == self.magic and version > self.version and actual == expected else None
+
+    def miscounted(self) -> Exception:
+        """Return the error for a snapshot whose counts do not match its length."""
+        return self.corrupt(f"The {self.what} is damaged: its counts do not match its length.")
+
+
+def _checksums(data: bytes) -> tuple[int, int]:
+    """Return the checksum that the snapshot states, and the checksum of its bytes."""
+    (expected,) = _CRC.unpack_from(data, len(data) - CRC_BYTES)
+    return int(expected), crc32c(memoryview(data)[:-CRC_BYTES])

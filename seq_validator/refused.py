@@ -31,7 +31,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.seq_validator.entry import MAX_SEQUENCE
-from seqgate.seq_validator.verdict import Rejected, RejectionReason
+from seqgate.seq_validator.rule import Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

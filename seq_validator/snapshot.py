@@ -16,8 +16,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from seqgate.seq_validator.checksum import CRC_BYTES, Envelope
 from seqgate.seq_validator.entry import NO_OFFSET, NO_TIMESTAMP, ProducerEntry, RetainedBatch, following
-from seqgate.seq_validator.envelope import CRC_BYTES, Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,8 +11,7 @@ from kio.serial import entity_reader
 
 from seqgate.gateway.protocol.messages import is_flexible, response_type
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.log.format.end_marker import read_end_marker
-from seqgate.log.format.records import iterate_records
+from seqgate.log.format.records import iterate_records, read_end_marker
 
 _CHUNK_BYTES: Final = 1 << 20
 

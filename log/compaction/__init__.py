@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from seqgate.log.compaction.cleaned_transactions import read_cleaned_offsets, write_cleaned_offsets
 from seqgate.log.compaction.job import (
     Cleanable,
     CleanedSegment,
@@ -20,6 +19,7 @@ from seqgate.log.compaction.job import (
     encode_job,
 )
 from seqgate.log.compaction.swap import delete_cleaned
+from seqgate.log.files.checkpoints import read_cleaned_offsets, write_cleaned_offsets
 
 __all__ = [
     "Cleanable",

@@ -40,6 +40,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import heapq
 import mmap
 import os
 import secrets
@@ -47,12 +48,11 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seqgate.log.compaction.cleaned_transactions import CleanedTransactions
 from seqgate.log.compaction.job import (
     CleanedSegment,
     CleaningFailed,
@@ -83,8 +83,8 @@ from seqgate.log.format.batch_validation import (
     rewritten_batch,
     stored_records,
 )
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.segment import Segment
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
 
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from seqgate.log.compaction.job import CleaningJob, JobSegment
+    from seqgate.log.format.records import EndMarker
 
 
 _SECTION_OF_ONE_WRITE: Final = 256 * 1024
@@ -533,6 +534,69 @@ class Throttle:
         ahead_s = self._done / self._bytes_per_s - (self._clock() - self._started)
         if ahead_s > 0:
             self._sleep(ahead_s)
+
+
+class CleanedTransactions:
+    """The transactions at one place of a log, while its batches are read in order from the log's start: the
+    transactions that are open at this place, and the aborted ones that are announced for later batches.
+
+    Aborted records are dropped, and a marker stays while it has records left.
+    Source: Kafka's `CleanedTransactionMetadata` (KIP-98).
+    """
+
+    __slots__ = ("_aborted", "_announced", "_committed", "_seen")
+
+    def __init__(self) -> None:
+        self._announced: list[AbortedTransaction] = []
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()
+        """The producers whose aborted transaction still has batches in the log."""
+        self._committed: set[int] = set()
+
+    def announce(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Announce aborted transactions before their first batch comes. Announcing one twice is no error."""
+        for transaction in aborted:
+            heapq.heappush(self._announced, transaction)
+
+    def is_aborted(self, producer_id: int, last_offset: int, *, is_transactional: bool) -> bool:
+        """Take in a batch of records that ends at `last_offset`. Return whether the batch was aborted."""
+        self._begin(last_offset)
+        if not is_transactional:
+            return False
+        if producer_id in self._aborted:
+            self._seen.add(producer_id)
+            return True
+        self._committed.add(producer_id)
+        return False
+
+    def end(
+        self, producer_id: int, offset: int, marker: EndMarker | None
+    ) -> tuple[bool, AbortedTransaction | None]:
+        """Take in a control batch. Return whether its transaction has no batches left, and the index entry
+        that must stay.
+
+        `marker` is None for a batch that an earlier cleaning emptied. The entry belongs into the transaction
+        index of the marker's segment.
+        """
+        self._begin(offset)
+        if marker is None:
+            return True, None
+        if marker.is_commit:
+            was_seen = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not was_seen, None
+        transaction = self._aborted.pop(producer_id, None)
+        if transaction is not None and producer_id in self._seen:
+            self._seen.discard(producer_id)
+            return False, transaction
+        return True, None
+
+    def _begin(self, offset: int) -> None:
+        announced = self._announced
+        while announced and announced[0].first_offset <= offset:
+            transaction = heapq.heappop(announced)
+            if transaction.last_offset >= offset:
+                self._aborted.setdefault(transaction.producer_id, transaction)
 
 
 LastOfProducer = tuple[int, int]

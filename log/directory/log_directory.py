@@ -17,11 +17,10 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seqgate.log.config import LogConfig
+from seqgate.log.config import LogConfig, LogPlace
 from seqgate.log.directory.identity import check_ownership, take_identity
-from seqgate.log.directory.known_damage import DirectoryShare, whole
 from seqgate.log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from seqgate.log.directory.recovery_points import RecoveryPoints
 from seqgate.log.directory.stored_logs import (
@@ -44,8 +43,7 @@ from seqgate.log.files.file_names import DELETED_SUFFIX, PARTITION_METADATA, par
 from seqgate.log.files.storage import Storage
 from seqgate.log.log_lists import LogLists
 from seqgate.log.partition_log import PartitionLog
-from seqgate.log.place import LogPlace
-from seqgate.log.recovery.recovering import Recovery
+from seqgate.log.recovery.load import Recovery
 from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
@@ -53,12 +51,44 @@ if TYPE_CHECKING:
     from seqgate.log.durability.unflushed import FlushTicket
     from seqgate.log.files.disk import FileSystemFlush
     from seqgate.log.recovery.load import CleanStop
+    from seqgate.log.segments.damage import CutBytes, DamagedRange
 
 logger = logging.getLogger(__name__)
 
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`; the rest go with the next call."""
 _UNKNOWN: Final = StoredLog(None, None, 0)
+
+
+class DirectoryShare(NamedTuple):
+    """The share of a data directory that one process has, all of it or the partitions of one of several
+    workers: the partitions that it opens, and the directory of its own files: its lock, checkpoints, clean
+    stop and damage.
+
+    No other process opens, creates or removes the directory of a partition with a name that this one uses:
+    who serves partitions of a new topic under an old name sees to that. Only a process that `takes_leftovers`
+    deletes what an earlier process left to be deleted. `others_delete`: processes run that have renamed some
+    of that themselves, and delete it after a delay.
+    """
+
+    files: Path
+    owns: Callable[[str, int], bool]
+    takes_leftovers: bool
+    others_delete: bool = False
+    is_whole: bool = False
+    tells_of: str | None = None
+    """The directory with the files of a process that answers no commands: this one lists what was cut off
+    there.
+    """
+
+    def due_ms(self, now_ms: int, config: LogConfig) -> int:
+        """Return when leftovers may be deleted."""
+        return now_ms + config.file_delete_delay_ms if self.others_delete else 0
+
+
+def _whole(path: Path) -> DirectoryShare:
+    """Return the share of the one process that has the whole data directory."""
+    return DirectoryShare(path, lambda _topic, _partition: True, takes_leftovers=True, is_whole=True)
 
 
 class LogDirectory:
@@ -75,7 +105,7 @@ class LogDirectory:
         now_ms: Callable[[], int],
         share: DirectoryShare | None = None,
     ) -> None:
-        self.path, self.share = path, share or whole(path)
+        self.path, self.share = path, share or _whole(path)
         self.files = str(self.share.files)
         self.environment = environment
         self.lists: LogLists[PartitionLog] = LogLists()
@@ -386,6 +416,33 @@ class LogDirectory:
         """
         return self.environment.delete_due(now_ms, FILES_PER_STEP)
 
+    # --- known damage
+
+    def known_damage(self) -> Iterator[tuple[str, int, DamagedRange]]:
+        """Yield (topic, partition, damaged range) of all known damage, without ranges that were deleted
+        since.
+        """
+        for path, ranges in sorted(self.environment.damage.all().items()):
+            key = parse_partition_directory(path.rpartition("/")[2])
+            log = None if key is None else self.opened(*key)
+            if key is None or (log is None and key not in self.stored()):
+                continue
+            for found in ranges:
+                if log is None or (
+                    found.segment_base_offset in log.segments.bases
+                    and found.end_offset > log.log_start_offset
+                ):
+                    yield (*key, found)
+
+    def known_cut_bytes(self) -> Iterator[tuple[str, int, CutBytes]]:
+        """Yield (topic, partition, cut bytes) of all files of cut bytes that nobody has deleted since."""
+        storage = self.environment.storage
+        for path, files in sorted(self.environment.damage.cut().items()):
+            key = parse_partition_directory(path.rpartition("/")[2])
+            for found in files:
+                if key is not None and storage.exists(f"{path}/{found.file_name}"):
+                    yield (*key, found)
+
     # --- checkpoints and the close
 
     def checkpoint(self) -> None:
@@ -504,9 +561,8 @@ def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | No
 def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:
     return None if ticket is None else log.environment.durability.commit([ticket])[0]
 
-
-# Opens the stored logs of a data directory: reads their topic ids, and loads the logs; a thread recovers some
-# of them first.
+    # Opens the stored logs of a data directory: reads their topic ids, and loads the logs; a thread recovers some
+    # of them first.
 
 
 class Opening:

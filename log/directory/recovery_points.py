@@ -12,9 +12,8 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from seqgate.log.directory.stored_logs import RECOVERY_POINTS
-from seqgate.log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
+from seqgate.log.files.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, decode_offsets, encode_offsets
 from seqgate.log.files.file_names import parse_partition_directory
 
 if TYPE_CHECKING:

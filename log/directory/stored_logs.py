@@ -20,9 +20,13 @@ from zlib import crc32
 
 import msgspec
 
-from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from seqgate.log.errors import IncompatibleFormat
-from seqgate.log.files.checkpoints import CorruptCheckpoint, check_checkpoint, decode_partition_metadata
+from seqgate.log.files.checkpoints import (
+    CLEANER_OFFSETS,
+    CorruptCheckpoint,
+    check_checkpoint,
+    decode_partition_metadata,
+)
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from seqgate.log.files.sparse_disk import META
 from seqgate.log.recovery.load import CleanStop

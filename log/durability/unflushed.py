@@ -1,12 +1,12 @@
 """Tracks the part of a partition log that is not durable yet, and makes the tickets that flush this part.
 
 Where rounds of a durability overlap, tickets become objects, and no byte belongs into two objects. So each
-ticket takes only bytes that no other ticket has, and a log that comes back after an outage must have every byte
-that a ticket took. Otherwise its next batches would get offsets that objects use already.
+ticket takes only bytes that no other ticket has, and a log that comes back after an outage must have every
+byte that a ticket took. Otherwise its next batches would get offsets that objects use already.
 
-A ticket carries captures of derived state, which the log makes on the event loop. The flush persists the log's
-data first, then writes the captures as side files. So no crash leaves a side file that describes batches that
-the log does not have.
+A ticket carries captures of derived state, which the log makes on the event loop. The flush persists the
+log's data first, then writes the captures as side files. So no crash leaves a side file that describes
+batches that the log does not have.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from seqgate.log.files.file_names import LOG_START_OFFSET
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from seqgate.log.config import LogPlace
     from seqgate.log.durability.durability import Durability
     from seqgate.log.files.durable_files import DurableFiles
     from seqgate.log.files.storage import DataFile, Storage
-    from seqgate.log.place import LogPlace
     from seqgate.log.segments.reader import SegmentList
 
 
@@ -60,9 +60,9 @@ class FlushTicket:
     """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data,
     files, directories, captures.
 
-    Committing the ticket (`seqgate.log.durability.durability`) touches no log state. The data files are pinned, so
-    neither the limit of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation`
-    changes nothing when it completes, because the log was reloaded since.
+    Committing the ticket (`seqgate.log.durability.durability`) touches no log state. The data files are
+    pinned, so neither the limit of open files nor a deletion closes them meanwhile. A ticket of an earlier
+    `generation` changes nothing when it completes, because the log was reloaded since.
     """
 
     place: LogPlace
@@ -540,8 +540,8 @@ class DurableEnds:
 
 
 class LogStart:
-    """The file with the log start offset of one partition, in Kafka's checkpoint format. The offset in it only
-    moves forward.
+    """The file with the log start offset of one partition, in Kafka's checkpoint format. The offset in it
+    only moves forward.
 
     Kafka keeps the log start offsets of all partitions in one file and writes that file once a minute. Here
     each offset is durable before the first segment below it is removed.

@@ -8,14 +8,20 @@ offset` lines. `leader-epoch-checkpoint`: version 0, count, then `leader_epoch s
 from __future__ import annotations
 
 import base64
+import logging
 import uuid
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from seqgate.log.errors import IncompatibleFormat
+from seqgate.log.files.file_names import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from seqgate.log.files.storage import Storage
+
+_logger = logging.getLogger(__name__)
 
 _VERSION: Final = 0
 _NAMES_FROM_START: Final = "deduplication_start: 0"
@@ -120,3 +126,32 @@ def _decode(content: bytes, name: str) -> list[str]:
     if len(lines) - 2 != int(lines[1]):
         raise CorruptCheckpoint(f"{name} says {lines[1]} lines and has {len(lines) - 2}.")
     return lines[2:]
+
+
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+"""The file of a data directory with the offset up to which each partition was compacted, in Kafka's format.
+Losing it only costs time: a partition without an entry is cleaned again. Source: Kafka's `LogCleanerManager`.
+"""
+
+
+def read_cleaned_offsets(storage: Storage, root: str) -> dict[tuple[str, int], int]:
+    """Return the offsets by topic and partition; none if the file is missing or unreadable. Raises
+    IncompatibleFormat.
+    """
+    path = f"{root}/{CLEANER_OFFSETS}"
+    if not storage.exists(path):
+        return {}
+    try:
+        return decode_offsets(storage.read_file(path), path)
+    except (CorruptCheckpoint, OSError) as error:
+        _logger.warning("%s: every compacted topic counts as dirty", error)
+        return {}
+
+
+def write_cleaned_offsets(storage: Storage, root: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Write the file without a flush; log an error."""
+    path = f"{root}/{CLEANER_OFFSETS}"
+    try:
+        replace(storage, path, encode_offsets(offsets))
+    except OSError as error:
+        _logger.warning("%s can't be written: %s", path, error)

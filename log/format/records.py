@@ -3,15 +3,21 @@
 A record is: length varint, attributes int8, timestamp_delta varint, offset_delta varint, key and value each
 as a varint length (-1 is null) and bytes, headers as a varint count of (key, nullable value). Varints are
 zigzag.
+
+The marker that ends a transaction in a partition is a control record. Key: version int16 (0), type int16 (0
+abort, 1 commit). Value: version int16 (0), coordinator_epoch int32. The batch around the record has the
+transactional and the control flag, and no sequence. Source: Kafka's `ControlRecordType`,
+`EndTransactionMarker` (KIP-98).
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.config import DEFAULT_DECOMPRESSED_BYTES
-from seqgate.log.errors import InvalidRecord
+from seqgate.log.errors import InvalidRecord, LogError
 from seqgate.log.format import compression
 from seqgate.log.format.record_batch import (
     CONTROL_FLAG,
@@ -31,6 +37,8 @@ from seqgate.log.format.record_batch import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from seqgate.log.format.record_batch import Buffer
+
 _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
@@ -44,6 +52,11 @@ _VARINT_MAX_BYTES = 5
 _VARLONG_MAX_BYTES = 10
 _NULL: Final = b"\x01"
 """The length of a null key or value, -1, as a varint."""
+_ABORT_MARKER: Final = 0
+_COMMIT_MARKER: Final = 1
+_MARKER_VERSION: Final = 0
+_MARKER_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")
 
 
 class Record(NamedTuple):
@@ -298,3 +311,44 @@ def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     for name, value in headers:
         pieces += (_sized(name.encode()), _sized(value))
     return b"".join(pieces)
+
+
+class EndMarker(NamedTuple):
+    """The content of a marker."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def build_end_marker(
+    producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+) -> bytes:
+    """Return the batch of one marker, at offset 0."""
+    record = NewRecord(
+        _MARKER_VALUE.pack(_MARKER_VERSION, coordinator_epoch),
+        key=_MARKER_KEY.pack(_MARKER_VERSION, _COMMIT_MARKER if commit else _ABORT_MARKER),
+        timestamp=now_ms,
+    )
+    return build_batch(
+        [record],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def read_end_marker(batch: Buffer) -> EndMarker | None:
+    """Return the marker in a control batch; None when the batch holds no marker that this version knows."""
+    try:
+        record = next(iter(iterate_records(batch)), None)
+    except LogError:
+        return None
+    if record is None or record.key is None or record.value is None:
+        return None
+    if len(record.key) < _MARKER_KEY.size or len(record.value) < _MARKER_VALUE.size:
+        return None
+    control_type = _MARKER_KEY.unpack_from(record.key)[1]
+    if control_type not in {_ABORT_MARKER, _COMMIT_MARKER}:
+        return None
+    return EndMarker(control_type == _COMMIT_MARKER, _MARKER_VALUE.unpack_from(record.value)[1])

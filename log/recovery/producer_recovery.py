@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.damage import NO_TRANSACTION, DamagedRange
 from seqgate.log.state.producer_snapshots import restore_newest, write_snapshot
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import TRANSACTION_INDEX_SUFFIX
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import crc_matches
+from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.damage import DamagedRange
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
 from seqgate.log.state.producer_snapshots import restore_newest
@@ -237,7 +237,7 @@ class _Follower:
                     self._first_offsets[batch.producer_id] = batch.base_offset
                     self._ongoing.begin(batch.producer_id, batch.base_offset)
         except CorruptRecord as error:
-            _logger.error("aborted transactions may be missing: %s", error)
+            _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400 - needs no traceback
 
     def _pass(
         self,

@@ -49,9 +49,9 @@ from seqgate.log.files.file_names import (
     offsets_of,
 )
 from seqgate.log.format.batch_validation import check_countable
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.named_records import NameHeaders, named_records
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
+from seqgate.log.format.records import read_end_marker
 from seqgate.seq_validator.names import (
     NO_PRODUCER,
     CorruptNames,
@@ -65,12 +65,11 @@ from seqgate.seq_validator.names import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from seqgate.log.config import LogConfig
+    from seqgate.log.config import LogConfig, LogPlace
     from seqgate.log.durability.unflushed import Capture
     from seqgate.log.files.durable_files import DurableFiles
     from seqgate.log.files.storage import Storage
     from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.place import LogPlace
     from seqgate.log.state.transactions import Transactions
     from seqgate.seq_validator.names import NameAdvance, NamedRecord, TopicNames
 

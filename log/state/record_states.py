@@ -34,12 +34,11 @@ from seqgate.seq_validator.names import NameRejectionReason, NamesRejected
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from seqgate.log.config import LogConfig
+    from seqgate.log.config import LogConfig, LogPlace
     from seqgate.log.durability.unflushed import Unflushed
     from seqgate.log.environment import LogEnvironment
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.log_lists import LogLists
-    from seqgate.log.place import LogPlace
     from seqgate.log.state.delays import DelayedRecords, DueTimes
     from seqgate.log.state.names import DerivedState
     from seqgate.log.state.transactions import Transactions

@@ -18,8 +18,8 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import CONTROL_FLAG
+from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.transaction_index import AbortedTransaction
 from seqgate.seq_validator import NO_TRANSACTION
 

@@ -11,6 +11,7 @@ from seqgate.seq_validator.names.entry import (
     NO_NAME_EPOCH,
     NO_OFFSET,
     NO_SEQUENCE_ID,
+    CorruptNames,
     NameAdvance,
     NamedRecord,
     NameRejectionReason,
@@ -19,13 +20,18 @@ from seqgate.seq_validator.names.entry import (
     NameState,
     NamesVerdict,
 )
-from seqgate.seq_validator.names.limit import NameBudget, TopicNames
-from seqgate.seq_validator.names.snapshot import VERSION as NAMES_VERSION
-from seqgate.seq_validator.names.snapshot import CorruptNames
-from seqgate.seq_validator.names.snapshot import decode as decode_names
-from seqgate.seq_validator.names.snapshot import encode as encode_names
-from seqgate.seq_validator.names.snapshot import newer_version as newer_names_version
-from seqgate.seq_validator.names.table import NO_PRODUCER, NameTable, WrittenName, advances_of
+from seqgate.seq_validator.names.entry import VERSION as NAMES_VERSION
+from seqgate.seq_validator.names.entry import decode as decode_names
+from seqgate.seq_validator.names.entry import encode as encode_names
+from seqgate.seq_validator.names.entry import newer_version as newer_names_version
+from seqgate.seq_validator.names.table import (
+    NO_PRODUCER,
+    NameBudget,
+    NameTable,
+    TopicNames,
+    WrittenName,
+    advances_of,
+)
 
 __all__ = [
     "MAX_SEQUENCE_ID",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seqgate.log import IncompatibleFormat, LogError, PartitionLog, known_damage
+from seqgate.log import IncompatibleFormat, LogError, PartitionLog
 from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from seqgate.log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
 from seqgate.log.format.record_batch import whole_batches
@@ -137,7 +137,7 @@ def test_in_checkpoints(suffix: str, stop: str, part: int) -> None:
             # a recovery point that the flip has raised moves the log end there: no offset is used twice
             assert again.log.log_end_offset >= life.promises.durable_end_offset
             assert again.log.log_start_offset in {9, again.log.segments.segments[0].base_offset}
-            if not list(known_damage(again.directory) if again.directory else ()):
+            if not list(again.directory.known_damage() if again.directory else ()):
                 read_everything(again.log, again.promises.written)
         except (IncompatibleFormat, UnicodeDecodeError):
             pass
@@ -182,7 +182,7 @@ def test_in_records(stop: str, part: int) -> None:
             again.flush()
             assert disk.content(path)[:durable] == flipped, "the start must not cut any bytes"
             damaged += len(spoiled)
-            known += len(list(known_damage(again.directory) if again.directory else ()))
+            known += len(list(again.directory.known_damage() if again.directory else ()))
             again.stop()
             again.open()
             assert not_as_written(again.log, sound) == spoiled

@@ -13,11 +13,10 @@ import pytest
 
 from seqgate.log import LogConfig, PartitionLog, StorageFailed
 from seqgate.log.cleaning import Cleaning, begin_swap
-from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
 from seqgate.log.compaction.job import CleanedSegment
 from seqgate.log.compaction.swap import delete_cleaned
 from seqgate.log.directory.stored_logs import RECOVERY_POINTS
-from seqgate.log.files.checkpoints import encode_offsets
+from seqgate.log.files.checkpoints import CLEANER_OFFSETS, encode_offsets
 from seqgate.log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from seqgate.log.format.record_batch import HEADER_BYTES
 from tests.faults.crash_images import Image, images, left_by_power_cut

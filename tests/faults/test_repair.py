@@ -4,7 +4,7 @@ are damaged or given up.
 
 from __future__ import annotations
 
-from seqgate.log import LogDirectory, Storage, known_damage
+from seqgate.log import LogDirectory, Storage
 from seqgate.log.directory.damage_scan import scan_directory
 from seqgate.log.directory.identity import give_up
 from seqgate.log.directory.stored_logs import LOCK
@@ -58,7 +58,7 @@ def check(disk: SimulatedDisk, sound: dict[int, bytes], *, clean: bool) -> None:
     assert log.log_end_offset == 36
     for offset, batch in sound.items():
         assert bytes(log.read(offset, 1, upper_bound=36).records[: len(batch)]) == batch
-    known = list(known_damage(life.directory) if life.directory else ())
+    known = list(life.directory.known_damage() if life.directory else ())
     assert not clean or not known
     life.stop()
 

@@ -19,10 +19,9 @@ from seqgate.gateway.runtime.coordinators.shards import decoded
 from seqgate.log.config import LogConfig
 from seqgate.log.errors import IncompatibleFormat, LogError
 from seqgate.log.format.batch_validation import check_batch, plain_records, rewritten_batch, stored_records
-from seqgate.log.format.due_times import due_values, parse_due_ms
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
-from seqgate.log.format.records import Record, iterate_records
+from seqgate.log.format.records import Record, iterate_records, read_end_marker
+from seqgate.log.state.delays import due_values, parse_due_ms
 from seqgate.seq_validator import ProducerTable
 from tests.fuzzing.changes import changed, extreme
 from tests.fuzzing.target import Breach, Run

@@ -43,11 +43,10 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefuse
 from seqgate.gateway.coordinator.transaction.rules import InvalidPattern, transaction_filter
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files import checkpoints
-from seqgate.log.format.due_times import parse_due_ms
 from seqgate.log.format.record_batch import parse_header
 from seqgate.log.segments.transaction_index import TransactionIndex
 from seqgate.log.state import delays
-from seqgate.log.state.delays import Hold
+from seqgate.log.state.delays import Hold, parse_due_ms
 from seqgate.pid_allocator import StoreWentBack
 from seqgate.pid_allocator.seen_file import load_seen
 from seqgate.seq_validator import CorruptSnapshot, ProducerTable

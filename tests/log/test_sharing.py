@@ -18,13 +18,14 @@ from seqgate.log import (
     Storage,
     StorageFailed,
 )
-from seqgate.log.compaction.cleaned_transactions import (
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, stopped_logs
+from seqgate.log.files.checkpoints import (
     CLEANER_OFFSETS,
+    decode_offsets,
+    encode_offsets,
     read_cleaned_offsets,
     write_cleaned_offsets,
 )
-from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, stopped_logs
-from seqgate.log.files.checkpoints import decode_offsets, encode_offsets
 from seqgate.log.files.disk import SystemDisk
 from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
 from seqgate.log.segments.damage import DAMAGED_BATCHES, DamagedRange, DamageRegister

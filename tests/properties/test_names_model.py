@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from seqgate.log.format.end_marker import EndMarker
+from seqgate.log.format.records import EndMarker
 from seqgate.log.state.names import Names
 from seqgate.seq_validator.names import NameTable, TopicNames
 from seqgate.seq_validator.names.entry import NameEntry

@@ -22,7 +22,6 @@ from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import NodeServices, Services
 from seqgate.gateway.security.certificates import age_warning
-from seqgate.log import known_cut_bytes, known_damage
 
 
 def status(gateway: LiveGateway, _: StatusRequest) -> Status:
@@ -47,8 +46,8 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         min_free_bytes=services.upkeep.disk_room.min_free_bytes,
         disk_refusals=services.upkeep.disk_room.refused_batches,
         offline_partitions=_offline(services.partitions.registry),
-        damaged=[damaged_row(*found) for found in known_damage(services.partitions.log_directory)],
-        cut=[cut_row(*found) for found in known_cut_bytes(services.partitions.log_directory)],
+        damaged=[damaged_row(*found) for found in services.partitions.log_directory.known_damage()],
+        cut=[cut_row(*found) for found in services.partitions.log_directory.known_cut_bytes()],
         connections=traffic.connections,
         refused_connections=traffic.refused_connections,
         requests=traffic.requests,

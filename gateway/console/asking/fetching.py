@@ -20,9 +20,8 @@ from kio.static.primitive import i8, i32, i32Timedelta, i64
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
 from seqgate.gateway.console.asking.topics import TopicPlaces
 from seqgate.log import CorruptRecord, LogError
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import MAGIC, BatchHeader, crc_matches, whole_batches
-from seqgate.log.format.records import iterate_records
+from seqgate.log.format.records import iterate_records, read_end_marker
 
 TIMEOUT_S: Final = 20.0
 PLAIN_BYTES: Final = 128 << 20

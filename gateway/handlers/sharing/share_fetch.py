@@ -56,8 +56,8 @@ from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.log import NEVER_DUE, FileRegion, LogError, PartitionLog
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import BatchHeader, whole_batches
+from seqgate.log.format.records import read_end_marker
 
 API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2

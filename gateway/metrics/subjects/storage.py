@@ -7,7 +7,6 @@ from typing import Final
 from seqgate.gateway.admin.status.live import bucket_state
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
-from seqgate.log import known_cut_bytes, known_damage
 
 APPEND: Final = histogram(
     "seqgate_append_duration_seconds",
@@ -72,8 +71,8 @@ def _read(sources: Sources) -> Samples:
         yield FREE.at(room.free_bytes)
     yield SHORT.at(room.is_disk_short)
     yield DISK_REFUSALS.at(room.refused_batches)
-    yield DAMAGED.at(sum(1 for _ in known_damage(partitions.log_directory)))
-    yield CUT.at(sum(1 for _ in known_cut_bytes(partitions.log_directory)))
+    yield DAMAGED.at(sum(1 for _ in partitions.log_directory.known_damage()))
+    yield CUT.at(sum(1 for _ in partitions.log_directory.known_cut_bytes()))
     yield COLD_BLOCKS.at(partitions.cold_reads.blocks_read)
     yield COLD_WAITING.at(partitions.cold_reads.blocks_waiting)
     yield RECOMPRESSED.at(partitions.recompressor.batches)

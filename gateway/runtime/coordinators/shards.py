@@ -53,9 +53,8 @@ from seqgate.gateway.runtime.partitions.partition import Partition, remove
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 from seqgate.log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge, retention
-from seqgate.log.format.end_marker import read_end_marker
 from seqgate.log.format.record_batch import BatchHeader
-from seqgate.log.format.records import Record, build_batch, iterate_records
+from seqgate.log.format.records import Record, build_batch, iterate_records, read_end_marker
 
 logger = logging.getLogger(__name__)
 

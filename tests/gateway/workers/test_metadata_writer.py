@@ -15,7 +15,6 @@ from seqgate.log import (
     LogDirectory,
     Storage,
     StorageFailed,
-    known_cut_bytes,
 )
 from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from seqgate.log.files.disk import SystemDisk
@@ -177,7 +176,7 @@ def test_what_is_cut_off_behind_a_damaged_batch_is_listed_by_a_worker(tmp_path: 
     own = tmp_path / "workers" / "1"
     share = DirectoryShare(own, lambda *_: False, takes_leftovers=False, tells_of=str(tmp_path))
     directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, share=share)
-    [(name, partition, found)] = known_cut_bytes(directory)
+    [(name, partition, found)] = directory.known_cut_bytes()
     assert (name, partition, found.first_offset, found.last_offset) == ("__cluster_metadata", 0, 2, 2)
     directory.close()
     register = DamageRegister()

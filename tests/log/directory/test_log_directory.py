@@ -17,7 +17,6 @@ from seqgate.log import (
     PartitionLog,
     Storage,
     StorageFailed,
-    known_damage,
     retention,
 )
 from seqgate.log.directory import recovery_points
@@ -172,7 +171,7 @@ class TestRecoveryPoints:
         directory = open_directory(tmp_path)
         log = get(directory)
         assert (log.log_start_offset, log.log_end_offset) == (0, 12)
-        [(topic, partition, found)] = known_damage(directory)
+        [(topic, partition, found)] = directory.known_damage()
         assert (topic, partition, found.first_offset, found.end_offset) == ("flights", 0, 10, 12)
 
     def test_of_a_deleted_topic_does_not_vouch_for_its_successor(self, tmp_path: Path) -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.log.format.end_marker import EndMarker, build_end_marker, read_end_marker
-from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.format.records import EndMarker, NewRecord, build_batch, build_end_marker, read_end_marker
 
 
 @pytest.mark.parametrize("commit", [True, False])

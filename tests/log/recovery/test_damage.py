@@ -22,7 +22,6 @@ from seqgate.log import (
     OutOfOrderSequence,
     PartitionLog,
     Storage,
-    known_damage,
 )
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
@@ -304,10 +303,10 @@ class TestRegister:
         path.write_bytes(flipped(path.read_bytes(), 8 * 70))
         (tmp_path / DAMAGED_BATCHES).write_bytes(b"{")
         directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL)
-        [(topic, partition, found)] = known_damage(directory)
+        [(topic, partition, found)] = directory.known_damage()
         assert (topic, partition, found.first_offset, found.end_offset) == ("flights", 0, 0, 1)
         directory.delete("flights", 0)
-        assert list(known_damage(directory)) == []
+        assert list(directory.known_damage()) == []
         directory.close()
 
     def test_a_new_log_has_no_damage_of_a_deleted_one(self, tmp_path: Path) -> None:
@@ -323,13 +322,13 @@ class TestRegister:
         for _ in range(3):
             log.append(batch(), now_ms=NOW_MS)
         flush(log)
-        assert list(known_damage(directory)) == []
+        assert list(directory.known_damage()) == []
         directory.close()
         directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL)
         log = directory.get("flights", 0)
         assert log is not None
         assert log.log_end_offset == 3
-        assert list(known_damage(directory)) == []
+        assert list(directory.known_damage()) == []
         directory.close()
 
     def test_it_refuses_what_a_later_release_wrote(self, tmp_path: Path) -> None:

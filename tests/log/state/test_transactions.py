@@ -14,9 +14,8 @@ from seqgate.log import (
     PartitionLog,
     TransactionCoordinatorFenced,
 )
-from seqgate.log.format.end_marker import build_end_marker
 from seqgate.log.format.record_batch import parse_header
-from seqgate.log.format.records import iterate_records
+from seqgate.log.format.records import build_end_marker, iterate_records
 from seqgate.log.recovery.load import CleanStop
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.seq_validator.names import NameTable, decode_names, encode_names, newer_names_version
-from seqgate.seq_validator.names.snapshot import CorruptNames
+from seqgate.seq_validator.names.entry import CorruptNames
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 held = st.lists(st.tuples(int64, int64), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqgate.log.compaction.cleaned_transactions import CleanedTransactions
-from seqgate.log.compaction.cleaner import KeptRecords
+from seqgate.log.compaction.cleaner import CleanedTransactions, KeptRecords
 from tests.simulation.planted.fault import Change, fault_in
 
 

@@ -13,7 +13,7 @@ from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.upkeep.compaction import CompactionCounts, CompactionProgress
 from seqgate.log import Storage
 from seqgate.log.compaction import CleaningFinished
-from seqgate.log.compaction.cleaned_transactions import CLEANER_OFFSETS
+from seqgate.log.files.checkpoints import CLEANER_OFFSETS
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqgate.gateway.runtime.partitions.recompressor import recompressed
 from seqgate.log import (
     CorruptRecord,
     InvalidRecord,
@@ -18,7 +19,6 @@ from seqgate.log import (
     UnsupportedCompressionType,
 )
 from seqgate.log.format.compression import CODEC_IDS, GZIP, LZ4, NONE, SNAPPY, ZSTD, Compression, compress
-from seqgate.log.format.recompression import recompressed
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
 from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, Record, decompress, read_batches, records

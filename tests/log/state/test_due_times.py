@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from seqgate.log.errors import LogError
 from seqgate.log.format import records
-from seqgate.log.format.due_times import due_values, parse_due_ms
 from seqgate.log.format.record_batch import parse_header
 from seqgate.log.format.records import NewRecord, build_batch
+from seqgate.log.state.delays import due_values, parse_due_ms
 from tests.support.batches import CODECS, Batch, Record
 
 LIMIT = 1 << 20
