@@ -45,8 +45,7 @@ from seqgate.log.files.page_cache import NotCached, Place
 from seqgate.log.files.storage import Storage
 from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.load import Recovery
-from seqgate.log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
-from seqgate.log.retention import RemovalTicket
+from seqgate.log.retention import DeletedSegment, DeletionReason, RemovalTicket
 from seqgate.log.segments.damage import CutBytes, DamagedRange
 from seqgate.log.segments.scan import (
     Appended,
@@ -55,7 +54,7 @@ from seqgate.log.segments.scan import (
     ReadResult,
     TimestampAndOffset,
 )
-from seqgate.log.state.delays import NEVER_DUE
+from seqgate.log.state.delays import NEVER_DUE, NOT_HELD
 from seqgate.log.state.transactions import OpenTransaction
 
 __all__ = [

@@ -14,7 +14,6 @@ from seqgate.log.compaction.job import cleanable as decide_cleanable
 from seqgate.log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
 from seqgate.log.errors import StorageFailed
 from seqgate.log.files.file_names import LOG_SUFFIX
-from seqgate.log.removal.retention_rules import remove_segments
 from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:
@@ -169,7 +168,8 @@ def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
         abandon_swap(log, ticket)
         raise StorageFailed(f"a cleaned segment of {log.place} can't be opened: {error}") from error
     try:
-        remove_segments(environment, old, now_ms + log.config.file_delete_delay_ms)
+        for segment in old:
+            segment.remove(now_ms + log.config.file_delete_delay_ms)
     except OSError as error:
         environment.storage.descriptors.unpin(new.file)
         log.fail(f"a cleaned segment could not take its place: {error}", error)

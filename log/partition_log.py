@@ -32,9 +32,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from seqgate.log.config import LogPlace
 from seqgate.log.durability.unflushed import LogStart, Unflushed
 from seqgate.log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed, refuse
-from seqgate.log.files.durable_files import NoRoom
 from seqgate.log.files.file_names import PARTITION_METADATA
-from seqgate.log.files.storage import NO_DESCRIPTORS
+from seqgate.log.files.storage import NO_DESCRIPTORS, NoRoom
 from seqgate.log.format.batch_validation import check_batch
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
 from seqgate.log.format.records import build_end_marker, iterate_records

@@ -28,7 +28,6 @@ from seqgate.log.directory.stored_logs import (
 from seqgate.log.durability.durability import LocalDurability
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.checkpoints import encode_offsets, encode_partition_metadata
-from seqgate.log.files.durable_files import empty, remove_tree
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from seqgate.log.files.page_cache import SegmentKey
 from seqgate.log.files.sparse_disk import META
@@ -180,7 +179,7 @@ class StagedPartitions:
         self._durable_below.pop((topic_id, partition), None)
         self._staged.discard((topic_id, partition))
         if self._storage.exists(path):
-            remove_tree(self._storage, path)
+            self._storage.remove_tree(path)
 
     def _directory(self, topic_id: uuid.UUID, partition: int) -> str:
         path = str(self._root / f"{STAGING}-{topic_id.hex}-{partition}")
@@ -226,7 +225,7 @@ class RebuiltDirectory:
         try:
             # First and durably: a directory of records without this file is taken for one that no bucket has.
             LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
-            empty(storage, str(path), kept={LOCK, BUCKET_SESSION})
+            storage.empty(str(path), kept={LOCK, BUCKET_SESSION})
         except BaseException:
             directory.abandon()
             raise

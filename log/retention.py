@@ -7,27 +7,25 @@ reasons.
 
 After a crash between two steps, the next start finishes the removal or leaves the log as it was. Source of
 the rules: Kafka's `UnifiedLog`.
+
+`segments_to_delete` decides from facts alone which segments to delete, and why. Kafka's
+`UnifiedLog.deleteOldSegments` removes segments below the log start offset, then by size, then by age, in three
+passes. One pass decides the same, because each rule removes from the front only.
 """
 
 from __future__ import annotations
 
 import logging
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.durability.unflushed import LogStart, LogStartCapture
 from seqgate.log.errors import OffsetOutOfRange
-from seqgate.log.removal.retention_rules import (
-    DeletedSegment,
-    DeletionReason,
-    RetentionDecision,
-    SegmentFacts,
-    remove_segments,
-    segments_to_delete,
-)
+from seqgate.log.state.delays import NOT_HELD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from seqgate.log.durability.unflushed import FlushTicket
     from seqgate.log.partition_log import PartitionLog
@@ -38,6 +36,94 @@ SEGMENTS_AT_ONCE: Final = 50
 up other work.
 """
 _ALL_BYTES: Final = 1 << 62
+
+
+class SegmentFacts(NamedTuple):
+    """The facts about one segment that the decision needs; `end_offset` is exclusive.
+
+    `largest_timestamp` is the largest timestamp of the records in ms; without timestamps, the file's
+    modification time.
+    """
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    largest_timestamp: int
+    is_active: bool = False
+
+
+class DeletionReason(StrEnum):
+    """The rule by which a segment is removed."""
+
+    LOG_START_OFFSET = "log start offset"
+    RETENTION_BYTES = "retention.bytes"
+    RETENTION_MS = "retention.ms"
+
+
+class DeletedSegment(NamedTuple):
+    """A removed segment, and the rule that removed it. `end_offset` is exclusive."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    reason: DeletionReason
+
+
+class RetentionDecision(NamedTuple):
+    """The oldest segments to remove, each with the rule, and the reason why the next segment stays although a
+    rule applies.
+
+    `kept_because` is empty when no rule applies to the next segment.
+    """
+
+    doomed: list[tuple[SegmentFacts, DeletionReason]]
+    kept_because: str
+
+
+def segments_to_delete(
+    segments: Iterable[SegmentFacts],
+    *,
+    size_bytes: int,
+    now_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+    log_start_offset: int,
+    high_watermark: int,
+    held_from: int = NOT_HELD,
+) -> RetentionDecision:
+    """Decide which of the oldest segments of a log of `size_bytes` to remove. A limit below 0 keeps segments
+    for ever.
+
+    `segments` come oldest first and are consumed only as far as needed. Segments are removed from the front
+    and below the high watermark only. The active segment is removed by size or age only, and never while
+    empty. A segment that reaches beyond `held_from` is removed only because of the log start offset, which
+    somebody moved on purpose.
+    """
+    doomed: list[tuple[SegmentFacts, DeletionReason]] = []
+    kept_because = ""
+    excess_bytes = size_bytes - retention_bytes
+    for segment in segments:
+        if segment.is_active and not segment.size_bytes:
+            break
+        if not segment.is_active and segment.end_offset <= log_start_offset:
+            reason = DeletionReason.LOG_START_OFFSET
+        elif retention_bytes >= 0 and excess_bytes >= segment.size_bytes:
+            reason = DeletionReason.RETENTION_BYTES
+        elif 0 <= retention_ms < now_ms - segment.largest_timestamp:
+            reason = DeletionReason.RETENTION_MS
+        else:
+            if retention_ms >= 0 and segment.largest_timestamp > now_ms:
+                kept_because = f"its newest record has timestamp {segment.largest_timestamp}, in the future"
+            break
+        if segment.end_offset > high_watermark:
+            kept_because = "it reaches beyond the high watermark"
+            break
+        if reason is not DeletionReason.LOG_START_OFFSET and segment.end_offset > held_from:
+            kept_because = f"delayed records from offset {held_from} on must be kept"
+            break
+        excess_bytes -= segment.size_bytes
+        doomed.append((segment, reason))
+    return RetentionDecision(doomed, kept_because)
 
 
 class RemovalTicket(NamedTuple):
@@ -213,7 +299,8 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
         return []
     gone = segments.drop_first(count)
     try:
-        remove_segments(log.environment, gone, now_ms + log.config.file_delete_delay_ms)
+        for segment in gone:
+            segment.remove(now_ms + log.config.file_delete_delay_ms)
     except OSError as error:
         log.fail(f"a segment could not be removed: {error}", error)
     return [

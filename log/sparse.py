@@ -26,8 +26,7 @@ from seqgate.log.files.sparse_disk import Source, SparseDisk
 from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
 
 __all__ = [
     "BLOCK_BYTES",

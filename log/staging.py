@@ -45,7 +45,6 @@ from seqgate.log.files.checkpoints import (
     read_cleaned_offsets,
 )
 from seqgate.log.files.disk import FileEntry
-from seqgate.log.files.durable_files import empty, remove_tree
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DEDUPLICATION_START,
@@ -93,11 +92,9 @@ __all__ = [
     "copy_file",
     "data_path",
     "digest",
-    "empty",
     "read_properties",
     "read_staged",
     "remove_staging",
-    "remove_tree",
     "stage",
     "stage_stopped",
 ]
@@ -256,7 +253,7 @@ def remove_staging(storage: Storage, root: str) -> None:
     """
     path = f"{root}/{STAGING}"
     if storage.exists(path):
-        remove_tree(storage, path)
+        storage.remove_tree(path)
 
 
 def _begin(storage: Storage, root: str) -> str:
@@ -315,13 +312,13 @@ def _link_partition(storage: Storage, finder: _Finder, cut: LogCut, target: str)
             for name, source in _wanted(files, cut).items():
                 _link(storage, f"{directory}/{source}", f"{target}/{name}")
         except FileNotFoundError:
-            remove_tree(storage, target)
+            storage.remove_tree(target)
             continue
         if finder.directory_of(cut) == directory:
             _write_log_start(storage, cut, target)
             return _grown(files, cut)
         # The topic was deleted meanwhile, and some of the links may lead to files of a new topic.
-        remove_tree(storage, target)
+        storage.remove_tree(target)
     raise StorageFailed(
         f"the files of {cut.topic}-{cut.partition} change faster than the backup can begin; try again"
     )

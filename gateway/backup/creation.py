@@ -14,7 +14,7 @@ from seqgate.gateway.backup.repository import (
     encode,
 )
 from seqgate.log import LocalDurability
-from seqgate.log.staging import META, FileEntry, Flush, copy_file, data_path, read_properties, remove_tree
+from seqgate.log.staging import META, FileEntry, Flush, copy_file, data_path, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ def create(
         path = repository.complete(name)
     except BaseException:
         if storage.exists(target):
-            remove_tree(storage, target)
+            storage.remove_tree(target)
         raise
     removed = [] if keep is None else repository.remove_oldest(keep, manifest)
     return Created(path, manifest, removed)

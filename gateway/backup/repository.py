@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from seqgate.log import DirectoryLocked, LocalDurability, Storage
-from seqgate.log.staging import META, Flush, copy_file, digest, empty, remove_tree
+from seqgate.log.staging import META, Flush, copy_file, digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ class Repository:
     def begin(self, name: str) -> str:
         """Remove what was never finished, and return the empty directory of a new backup."""
         for other in self.partial():
-            remove_tree(self.storage, f"{self.path}/{other}")
+            self.storage.remove_tree(f"{self.path}/{other}")
         path = f"{self.path}/{name}{PARTIAL}"
         self.storage.make_directory(path)
         self.storage.make_directory(f"{path}/{DATA}")
@@ -120,7 +120,7 @@ class Repository:
         for name in removed:
             # A name that says so keeps a half deleted backup from being taken for a whole one.
             self.storage.rename(f"{self.path}/{name}", f"{self.path}/{name}{PARTIAL}")
-            remove_tree(self.storage, f"{self.path}/{name}{PARTIAL}")
+            self.storage.remove_tree(f"{self.path}/{name}{PARTIAL}")
         return removed
 
     def _directories(self) -> Iterator[str]:
@@ -205,7 +205,7 @@ def restore(
         _copy(storage, f"{backup}/{DATA}", manifest, data_dir, changed, pace, prepare)
     except BaseException:
         with suppress(OSError):
-            empty(storage, data_dir)
+            storage.empty(data_dir)
         raise
 
 

@@ -46,8 +46,7 @@ from seqgate.log.segments.indexes import SegmentIndexes
 if TYPE_CHECKING:
     from seqgate.log.compaction.job import CleanedSegment
     from seqgate.log.environment import LogEnvironment
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.segments.segment import Segment
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqgate.log.directory.damage_scan import DamagedPartition
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
     from seqgate.log.segments.damage import DamagedRange
 
 

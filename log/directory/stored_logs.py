@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seqgate.log.config import LogConfig
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
 
 _logger = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ import errno
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from seqgate.log.files.durable_files import DurableFiles, NoRoom
 from seqgate.log.files.file_names import PARTITION_METADATA
 from seqgate.log.files.page_cache import Place
+from seqgate.log.files.storage import DurableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,15 +139,7 @@ class LocalDurability:
         """Write and fsync a temporary file next to the old one, then rename it over the old one and fsync the
         directory. Raises OSError, NoRoom.
         """
-        temporary = path + ".tmp"
-        try:
-            self._storage.write_file(temporary, content)
-            self._storage.fsync_path(temporary)
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise NoRoom(error.errno, error.strerror, error.filename) from error
-            raise
-        self._storage.rename(temporary, path)
+        self._storage.replace(path, content, self._storage.fsync_path)
         self._storage.fsync_directory(os.path.dirname(path))  # noqa: PTH120 - paths are plain strings here
 
     def ensure(self, path: str, content: bytes) -> None:
@@ -253,14 +245,7 @@ class CachedDurability:
         """Write a temporary file next to the old one, then rename it over the old one. Raises OSError,
         NoRoom.
         """
-        temporary = path + ".tmp"
-        try:
-            self._storage.write_file(temporary, content)
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise NoRoom(error.errno, error.strerror, error.filename) from error
-            raise
-        self._storage.rename(temporary, path)
+        self._storage.replace(path, content)
 
     def ensure(self, path: str, content: bytes) -> None:
         """Do nothing: the file was read as `content`, and need not survive a crash."""

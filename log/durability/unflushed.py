@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from seqgate.log.config import LogPlace
     from seqgate.log.durability.durability import Durability
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import DataFile, Storage
+    from seqgate.log.files.storage import DataFile, DurableFiles, Storage
     from seqgate.log.segments.reader import SegmentList
 
 

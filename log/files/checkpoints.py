@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from seqgate.log.errors import IncompatibleFormat
-from seqgate.log.files.file_names import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -152,6 +151,6 @@ def write_cleaned_offsets(storage: Storage, root: str, offsets: Mapping[tuple[st
     """Write the file without a flush; log an error."""
     path = f"{root}/{CLEANER_OFFSETS}"
     try:
-        replace(storage, path, encode_offsets(offsets))
+        storage.replace(path, encode_offsets(offsets))
     except OSError as error:
         _logger.warning("%s can't be written: %s", path, error)

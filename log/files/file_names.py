@@ -1,9 +1,4 @@
-"""Names of partition directories and of the files in them: Kafka's, with base offsets of 20 digits.
-
-Replaces a small file, so that a reader or a crash of the process finds its old content or its new one.
-
-Nothing is durable before a flush; `DurableFiles.replace` replaces durably.
-"""
+"""Names of partition directories and of the files in them: Kafka's, with base offsets of 20 digits."""
 
 from __future__ import annotations
 
@@ -12,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from seqgate.log.files.storage import Storage
 
 
 LOG_SUFFIX: Final = ".log"
@@ -71,10 +64,3 @@ def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
     """Return the offsets of all file names made by `offset_name` with this suffix, ascending."""
     parsed = (parse_offset_name(name) for name in names)
     return sorted(found[0] for found in parsed if found and found[1] == suffix)
-
-
-def replace(storage: Storage, path: str, content: bytes) -> str:
-    """Write a temporary file and rename it. Return the path, not durable yet. Raises OSError."""
-    storage.write_file(path + TEMPORARY_SUFFIX, content)
-    storage.rename(path + TEMPORARY_SUFFIX, path)
-    return path

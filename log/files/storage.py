@@ -18,17 +18,17 @@ import contextlib
 import errno
 import os
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from seqgate.log.errors import DirectoryLocked
 from seqgate.log.files import page_cache
 from seqgate.log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
-from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
 from seqgate.log.files.page_cache import NotCached, Place
 from seqgate.log.files.sparse_disk import SparseDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from seqgate.log.files.disk import Disk, FileEntry
     from seqgate.log.format.record_batch import Buffer
@@ -311,6 +311,25 @@ class Storage:
         finally:
             self._disk.close(descriptor)
 
+    def replace(self, path: str, content: bytes, written: Callable[[str], None] | None = None) -> str:
+        """Write a temporary file and rename it over the file, so that a reader or a crash of the process finds
+        the old content or the new one. Return the path. Raises NoRoom.
+
+        Nothing is durable before a flush. `written` is called with the path of the temporary file before the
+        rename; `DurableFiles.replace` replaces durably.
+        """
+        temporary = path + TEMPORARY_SUFFIX
+        try:
+            self.write_file(temporary, content)
+            if written is not None:
+                written(temporary)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise NoRoom(error.errno, error.strerror, error.filename) from error
+            raise
+        self.rename(temporary, path)
+        return path
+
     def fsync_path(self, path: str) -> None:
         """Make a file written by `write_file` durable. Only `seqgate.log.durability` calls the fsyncs, and decides
         whether to.
@@ -367,6 +386,21 @@ class Storage:
     def delete_directory(self, path: str) -> None:
         """Delete an empty directory."""
         self._disk.rmdir(path)
+
+    def empty(self, path: str, kept: Collection[str] = ()) -> None:
+        """Delete all that a directory holds, but for these names."""
+        for entry in self.entries(path):
+            if entry.name in kept:
+                continue
+            if entry.is_directory:
+                self.remove_tree(f"{path}/{entry.name}")
+            else:
+                self.delete(f"{path}/{entry.name}")
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory with everything in it."""
+        self.empty(path)
+        self.delete_directory(path)
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in the directory, unordered."""
@@ -632,3 +666,38 @@ def _close_all(close: Callable[[int], None], files: dict[DataFile, None]) -> Non
         with contextlib.suppress(OSError):
             close(file.descriptor)
         file.descriptor = CLOSED
+
+
+class NoRoom(OSError):
+    """The disk has no room for the new content of a file. The file has its old content still, and nothing is
+    in doubt.
+    """
+
+
+class DurableFiles(Protocol):
+    """Persists files and names. Any thread may call, but no method belongs on the event loop. All methods
+    raise OSError. `seqgate.log.durability.durability` implements it.
+
+    A start, a repair and the process that compacts call them for files that no ticket carries. They say what
+    must be durable and in which order. The durability decides whether the local disk must know: another one may
+    keep the truth elsewhere.
+    """
+
+    def sync(
+        self,
+        *,
+        data: Iterable[DataFile] = (),
+        paths: Iterable[str] = (),
+        directories: Iterable[str] = (),
+    ) -> None:
+        """Persist the bytes of the open data files, then of the files at `paths`, then the names in the
+        directories.
+        """
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Replace the file's content atomically and durably: a crash leaves the old content or the new.
+        Raises NoRoom.
+        """
+
+    def ensure(self, path: str, content: bytes) -> None:
+        """Make sure that a file which was read as `content` is durable with that content."""

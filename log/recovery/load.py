@@ -65,8 +65,7 @@ if TYPE_CHECKING:
 
     from seqgate.log.config import LogConfig, LogPlace
     from seqgate.log.environment import LogEnvironment
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
     from seqgate.log.segments.damage import DamagedRange
 
 _logger = logging.getLogger(__name__)

@@ -21,13 +21,11 @@ from zlib import crc32
 import msgspec
 
 from seqgate.log.errors import IncompatibleFormat
-from seqgate.log.files.file_names import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
 
 _logger = logging.getLogger(__name__)
 
@@ -246,4 +244,4 @@ class DamageRegister:
         if is_durable:
             self._durable.replace(self._path, content)
         else:
-            replace(self._storage, self._path, content)
+            self._storage.replace(self._path, content)

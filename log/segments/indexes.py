@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from seqgate.log.files.durable_files import DurableFiles
+    from seqgate.log.files.storage import DurableFiles
 
 _logger = logging.getLogger(__name__)
 

@@ -15,12 +15,13 @@ from zlib import crc32
 
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
-    replace,
 )
 from seqgate.log.files.page_cache import NotCached
 from seqgate.log.files.storage import DataFile
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from seqgate.log.config import LogConfig
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.deletion_queue import DeletionQueue
+    from seqgate.log.files.storage import DurableFiles, Storage
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.segments.damage import DamageRegister
     from seqgate.log.segments.indexes import IndexCache, RebuiltIndexes
@@ -183,7 +184,7 @@ class Segment:
         # A load that finds no offset index rebuilds both.
         if may_omit and not are_needed(storage, self.size_bytes, self.path(OFFSET_INDEX_SUFFIX)):
             return []
-        return [replace(storage, path, entries) for path, entries in self._index_files().items()]
+        return [storage.replace(path, entries) for path, entries in self._index_files().items()]
 
     def _index_files(self) -> dict[str, bytes]:
         return {self.path(suffix): entries for suffix, entries in self._offset_and_time_entries().items()}
@@ -207,6 +208,21 @@ class Segment:
         if aborted is not None:
             contents[TRANSACTION_INDEX_SUFFIX] = aborted
         return contents
+
+    def remove(self, due_ms: int) -> None:
+        """Rename the files to `*.deleted`, and queue them for deletion from `due_ms` on, as Kafka's
+        `LocalLog.deleteSegmentFiles` does. Raises OSError.
+
+        A crash may leave such files behind; loading the log deletes them.
+        """
+        environment = self._environment
+        environment.storage.descriptors.retire(self.file, for_readers=True)
+        environment.forget_indexes(self.file.path)
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            with contextlib.suppress(FileNotFoundError):
+                environment.storage.rename(path, path + DELETED_SUFFIX)
+                environment.deletions.add(path + DELETED_SUFFIX, due_ms)
 
     def become_closed(self) -> None:
         """Hand the indexes to the caches, as no more batches will be appended."""
@@ -693,7 +709,7 @@ class SegmentAborts:
         """Write the index if it is kept in memory. Return its path, if any; the caller persists it."""
         if self._held is None:
             return []
-        return [replace(self._environment.storage, self._path(), bytes(self._held.entries))]
+        return [self._environment.storage.replace(self._path(), bytes(self._held.entries))]
 
 
 # The port through which segments use the objects that all segments of the process share, such as the storage.
@@ -708,6 +724,7 @@ class SegmentEnvironment(Protocol):
     index_cache: IndexCache[SegmentIndexes]
     transaction_index_cache: IndexCache[TransactionIndex]
     rebuilt_indexes: RebuiltIndexes
+    deletions: DeletionQueue
     damage: DamageRegister
 
     @property

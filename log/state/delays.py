@@ -54,14 +54,12 @@ from seqgate.log.format.records import (
     read_varint,
     read_varlong,
 )
-from seqgate.log.removal.retention_rules import NOT_HELD
 from seqgate.log.state.transactions import OffsetRanges
 from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from seqgate.log.config import LogConfig, LogPlace
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
     from seqgate.log.format.record_batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
@@ -154,6 +152,10 @@ def _read(
 
 REPLAY_BYTES: Final = 1 << 20
 """Bytes of the log that one read of a replay takes; the next read continues after them."""
+
+
+NOT_HELD: Final = 2**63 - 1
+"""The value of `PartitionLog.held_from` while no records are held."""
 
 
 class DueTimes(NamedTuple):

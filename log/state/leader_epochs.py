@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from seqgate.log.files.checkpoints import encode_leader_epochs
-from seqgate.log.files.file_names import LEADER_EPOCHS, replace
+from seqgate.log.files.file_names import LEADER_EPOCHS
 
 if TYPE_CHECKING:
     from seqgate.log.files.storage import Storage
@@ -98,7 +98,7 @@ class LeaderEpochFile:
         """
         self._epochs.assign(leader_epoch, base_offset)
         self.latest = self._epochs.latest
-        return replace(self._storage, self._path, encode_leader_epochs(self._epochs.entries()))
+        return self._storage.replace(self._path, encode_leader_epochs(self._epochs.entries()))
 
     def truncate_start(self, log_start_offset: int) -> None:
         """Forget leader epochs that ended before the log start offset. The file changes when it is written

@@ -67,8 +67,7 @@ if TYPE_CHECKING:
 
     from seqgate.log.config import LogConfig, LogPlace
     from seqgate.log.durability.unflushed import Capture
-    from seqgate.log.files.durable_files import DurableFiles
-    from seqgate.log.files.storage import Storage
+    from seqgate.log.files.storage import DurableFiles, Storage
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.state.transactions import Transactions
     from seqgate.seq_validator.names import NameAdvance, NamedRecord, TopicNames

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of, replace
+from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of
 from seqgate.seq_validator import CorruptSnapshot, ProducerTable
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def write_snapshot(
     """
     storage = environment.storage
     name = offset_name(log_end_offset, SNAPSHOT_SUFFIX)
-    path = replace(storage, f"{directory}/{name}", producers.snapshot(log_end_offset))
+    path = storage.replace(f"{directory}/{name}", producers.snapshot(log_end_offset))
     if storage.keeps_deleted:
         return path
     offsets = snapshot_offsets(storage.list_directory(directory))

@@ -9,8 +9,7 @@ import pytest
 
 from seqgate.log import CachedDurability, FlushTicket, Storage, retention
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.files.durable_files import NoRoom
-from seqgate.log.files.storage import DataFile
+from seqgate.log.files.storage import DataFile, NoRoom
 from tests.log.support import NOW_MS, fill, open_log
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from seqgate.log import CorruptRecord, Storage
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.removal.retention_rules import remove_segments
 from seqgate.log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, fill, open_log
 
@@ -74,7 +73,7 @@ class TestIndexes:
         environment = LogEnvironment()
         segment = closed_segment(directory, environment=environment)
         segment.indexes()
-        remove_segments(environment, [segment], NOW_MS)
+        segment.remove(NOW_MS)
         environment.rebuilt_indexes.write(environment.durability)
         assert not path.exists()
 

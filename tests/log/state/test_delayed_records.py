@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from seqgate.log.environment import DelayedLimit
-from seqgate.log.removal.retention_rules import NOT_HELD
-from seqgate.log.state.delays import NEVER_DUE, RELEASED_AT_ONCE, DelayedRecords
+from seqgate.log.state.delays import NEVER_DUE, NOT_HELD, RELEASED_AT_ONCE, DelayedRecords
 
 HOLD_MS = 600
 STEP_MS = HOLD_MS // 60

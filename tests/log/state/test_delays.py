@@ -16,8 +16,7 @@ from seqgate.log.errors import DelayedLimitReached, InvalidRecord
 from seqgate.log.files.file_names import DELAYED_RECORDS
 from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.log.recovery.load import CleanStop
-from seqgate.log.removal.retention_rules import NOT_HELD
-from seqgate.log.state.delays import Delays
+from seqgate.log.state.delays import NOT_HELD, Delays
 from tests.log.support import (
     NOW_MS,
     append_end_marker,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgate.log.removal.retention_rules import (
+from seqgate.log.retention import (
     NOT_HELD,
     DeletionReason,
     RetentionDecision,

@@ -1,1 +1,0 @@
-"""Decides which segments retention removes, and removes segments."""
