@@ -11,9 +11,18 @@ from seqgate.seq_validator import Rejected, RejectionReason, Verdict
 
 
 class LogError(Exception):
-    """A refusal by a partition log. The answer to the client carries `kafka_error_code`."""
+    """A refusal by a partition log. The answer to the client carries `kafka_error_code`.
+
+    `record_errors` lists (number of the record in the batch, what is wrong) where single records break a rule
+    and can be decoded.
+    """
 
     kafka_error_code: ClassVar[int] = -1
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        """Take the message, and the errors of single records."""
+        super().__init__(message)
+        self.record_errors = record_errors
 
 
 class OffsetOutOfRange(LogError):
@@ -41,18 +50,9 @@ class RecordBatchTooLarge(LogError):
 
 
 class InvalidTimestamp(LogError):
-    """A timestamp is further from the clock than the topic allows.
-
-    `record_errors` lists (number of the record in the batch, what is wrong); empty where the records can't be
-    decoded.
-    """
+    """A timestamp is further from the clock than the topic allows."""
 
     kafka_error_code = 32
-
-    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
-        """Take the message, and the errors of single records."""
-        super().__init__(message)
-        self.record_errors = record_errors
 
 
 class DelayedLimitReached(LogError):
@@ -136,18 +136,9 @@ class UnsupportedCompressionType(LogError):
 
 
 class InvalidRecord(LogError):
-    """The content of a well-formed batch breaks a rule.
-
-    `record_errors` lists (number of the record in the batch, what is wrong) where single records break the
-    rule.
-    """
+    """The content of a well-formed batch breaks a rule."""
 
     kafka_error_code = 87
-
-    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
-        """Take the message, and the errors of single records."""
-        super().__init__(message)
-        self.record_errors = record_errors
 
 
 class DecompressionLimitReached(InvalidRecord):

@@ -491,8 +491,8 @@ class PartitionLog:
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """Complete a ticket that succeeded: its data is durable."""
-        self.unflushed.take_back(ticket)
         if self.offline_because is not None:
+            self.unflushed.take_back(ticket)
             self.unflushed.confirm(ticket)
         elif self.unflushed.complete(ticket):
             if ticket.begin_offset < ticket.end_offset:

@@ -363,21 +363,23 @@ class Unflushed:
             self._storage.descriptors.unpin(file)
 
     def complete(self, ticket: FlushTicket) -> bool:
-        """Move the durable end after a successful ticket. Return False if the log was reloaded since the
-        ticket was made.
+        """Move the durable end after a successful ticket, and take the ticket back. Return False if the log
+        was reloaded since the ticket was made.
         """
-        if ticket.generation != self.generation:
+        is_current = ticket.generation == self.generation
+        if is_current:
+            self.first_flush_pending = False
+            self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
+            self._ends.moves += 1
+            self._flushed = ticket.active_base_offset, ticket.end_position
+        else:
             self.confirm(ticket)
-            return False
-        self.first_flush_pending = False
-        self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
-        self._ends.moves += 1
-        self._flushed = ticket.active_base_offset, ticket.end_position
-        return True
+        self.take_back(ticket)
+        return is_current
 
     def confirm(self, ticket: FlushTicket) -> None:
-        """Move the durable end though the log is offline or was reloaded: an object has the records. Does
-        nothing where the local disk alone has them.
+        """Move the durable end, without taking the ticket back, though the log is offline or was reloaded: an
+        object has the records. Does nothing where the local disk alone has them.
         """
         if self._sent is not None:
             self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)

@@ -41,12 +41,22 @@ _TIME_BYTES: Final = TIME_ENTRY.size
 class SegmentIndexes:
     """Both indexes of a segment as bytes. Offsets are relative to the segment's base_offset."""
 
-    __slots__ = ("offset_entries", "time_entries")
+    __slots__ = ("needed_bytes", "offset_entries", "time_entries")
 
     def __init__(self, offset_entries: bytes = b"", time_entries: bytes = b"") -> None:
         """Take the content of the two files."""
         self.offset_entries = bytearray(offset_entries)
         self.time_entries = bytearray(time_entries)
+        self.needed_bytes = 0
+        """The limit `segment.index.bytes` that has room for another entry in both indexes, and for a last one in
+        the time index.
+        """
+        self._count()
+
+    def _count(self) -> None:
+        self.needed_bytes = max(
+            len(self.offset_entries) + _OFFSET_BYTES, len(self.time_entries) + 2 * _TIME_BYTES
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -56,6 +66,7 @@ class SegmentIndexes:
     def add_offset(self, relative_offset: int, position: int) -> None:
         """Add an entry: the batch at `position` ends with `relative_offset`."""
         self.offset_entries += OFFSET_ENTRY.pack(relative_offset, position)
+        self._count()
 
     def add_time(self, timestamp_ms: int, relative_offset: int) -> None:
         """Add the largest timestamp so far. Ignores -1 and a timestamp that is not larger than the last
@@ -64,6 +75,7 @@ class SegmentIndexes:
         last = self.last_time()
         if timestamp_ms > (last[0] if last is not None else -1):
             self.time_entries += TIME_ENTRY.pack(timestamp_ms, relative_offset)
+            self._count()
 
     def last_time(self) -> tuple[int, int] | None:
         """Return the newest (timestamp, relative_offset); None without entries."""
@@ -112,15 +124,6 @@ class SegmentIndexes:
         entries = self.offset_entries
         numbers = _numbers(entries, OFFSET_ENTRY)
         return self._entry(bisect_right(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)) - 1)
-
-    def is_full(self, limit_bytes: int) -> bool:
-        """Return whether an index has reached `segment.index.bytes`. The time index keeps room for one last
-        entry.
-        """
-        return (
-            len(self.offset_entries) > limit_bytes - _OFFSET_BYTES
-            or len(self.time_entries) > limit_bytes - 2 * _TIME_BYTES
-        )
 
     def is_sane(self, size_bytes: int) -> bool:
         """Return whether the entries ascend and point into a segment of `size_bytes`."""

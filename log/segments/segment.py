@@ -127,7 +127,7 @@ class Segment:
         indexes = self._indexes
         if indexes is None:
             indexes = self.indexes()
-        return waited_ms > after_ms or indexes.is_full(config.segment_index_bytes)
+        return waited_ms > after_ms or indexes.needed_bytes > config.segment_index_bytes
 
     def time_to_roll_ms(self, config: LogConfig, now_ms: int) -> int:
         """Return from when on (ms) to close the segment even without appends. A time in the future may still
@@ -161,8 +161,8 @@ class Segment:
     def appended(self, batch: BatchHeader, last_offset: int, interval_bytes: int) -> None:
         """Add a batch that was written at the end to the size, the timestamps and the indexes."""
         size_bytes = batch.size_bytes
-        max_timestamp = batch.max_timestamp
-        if max_timestamp > self.max_timestamp:
+        max_timestamp, known = batch.max_timestamp, self._max_timestamp
+        if max_timestamp > (self.max_timestamp if known is None else known):
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if not self.size_bytes:

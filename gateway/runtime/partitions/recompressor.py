@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogConfig, LogError, RecordTooLarge, StorageFailed
@@ -27,24 +27,14 @@ Outcome = bytes | LogError
 """The batch in its new codec, or the error that refuses the batch."""
 
 
-class _Job:
+class _Job(NamedTuple):
     """One batch to recompress."""
 
-    __slots__ = ("compression", "config", "now_ms", "records", "then")
-
-    def __init__(
-        self,
-        records: memoryview,
-        compression: Compression,
-        config: LogConfig,
-        now_ms: int,
-        then: Callable[[Outcome], None],
-    ) -> None:
-        self.records = records
-        self.compression = compression
-        self.config = config
-        self.now_ms = now_ms
-        self.then = then
+    records: memoryview
+    compression: Compression
+    config: LogConfig
+    now_ms: int
+    then: Callable[[Outcome], None]
 
 
 class Recompressor:

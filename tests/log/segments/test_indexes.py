@@ -70,10 +70,8 @@ def test_kafkas_bytes() -> None:
 
 def test_full_keeps_room_for_the_last_time_entry() -> None:
     indexes = filled()
-    assert not indexes.is_full(144)
-    assert indexes.is_full(143)
-    assert SegmentIndexes(bytes(80)).is_full(87)
-    assert not SegmentIndexes(bytes(80)).is_full(88)
+    assert indexes.needed_bytes == 144
+    assert SegmentIndexes(bytes(80)).needed_bytes == 88
 
 
 class TestSanity:
