@@ -31,7 +31,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.protocol.frames import (
     MAX_ITEMS,
@@ -42,7 +44,13 @@ from seqgate.gateway.protocol.frames import (
     skip_tagged_fields,
     text_of,
 )
-from seqgate.gateway.protocol.primitives import NodeEndpoint, string, tagged_node_endpoints, unsigned_varint
+from seqgate.gateway.protocol.primitives import (
+    NodeEndpoint,
+    compact_string,
+    string,
+    tagged_node_endpoints,
+    unsigned_varint,
+)
 from seqgate.gateway.protocol.schema import Read
 from seqgate.log import FileRegion
 
@@ -81,6 +89,25 @@ class FetchRow(NamedTuple):
     """The node id of the gateway that the client should read from instead (KIP-392); -1 for this one."""
 
 
+REFUSED: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.topic_authorization_failed,
+    }
+)
+"""The errors of partitions that are unknown or denied: nothing is read of them."""
+
+
+def error_row(index: int, error: ErrorCode) -> FetchRow:
+    """Return the row of a partition that can't be read.
+
+    As in Kafka, a partition that is unknown or denied has an empty list of aborted transactions, any other a
+    null.
+    """
+    return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")
+
+
 TopicRows = tuple[str | bytes, Sequence[FetchRow]]
 """The topic name or the 16 bytes of the topic id, and the rows of the topic."""
 
@@ -94,36 +121,14 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Piece]:
     """Return the frame of a Fetch answer, as pieces in the order of their bytes."""
-    pieces: list[Piece] = []
-    flexible = version >= 12
     head = bytearray(8)
-    if flexible:
+    if version >= 12:
         head.append(0)
     head += _TOP_V7.pack(0, error_code, session_id) if version >= 7 else _TOP_V4.pack(0)
-    head += unsigned_varint(len(topics) + 1) if flexible else _INT32.pack(len(topics))
-    for topic, rows in topics:
-        if isinstance(topic, bytes):
-            head += topic
-        else:
-            raw = topic.encode()
-            head += (unsigned_varint(len(raw) + 1) + raw) if flexible else string(topic)
-        head += unsigned_varint(len(rows) + 1) if flexible else _INT32.pack(len(rows))
-        for row in rows:
-            if flexible:
-                _flexible_row(row, head)
-            else:
-                _legacy_row(version, row, head)
-            if len(row.records):
-                pieces.append(bytes(head))
-                pieces.append(row.records)
-                head = bytearray()
-            if flexible:
-                head += _row_tags(row) if row.diverging_epoch or row.current_leader else b"\0"
-        if flexible:
-            head.append(0)
-    if flexible:
-        head += tagged_node_endpoints(node_endpoints)
-    pieces.append(bytes(head))
+    if version >= 12:
+        pieces = _flexible_pieces(head, topics, node_endpoints)
+    else:
+        pieces = _legacy_pieces(version, head, topics)
     size = sum(map(len, pieces)) - 4
     first = pieces[0]
     assert isinstance(first, bytes)
@@ -131,22 +136,59 @@ def encode_fetch_response(
     return pieces
 
 
-def _flexible_row(row: FetchRow, head: bytearray) -> None:
-    head += _ROW_V5.pack(*row[:5])
-    aborted = row.aborted_transactions
-    if aborted is None:
+def _flexible_pieces(
+    head: bytearray, topics: Sequence[TopicRows], node_endpoints: Sequence[NodeEndpoint]
+) -> list[Piece]:
+    pieces: list[Piece] = []
+    head += unsigned_varint(len(topics) + 1)
+    for topic, rows in topics:
+        head += topic if isinstance(topic, bytes) else compact_string(topic)
+        head += unsigned_varint(len(rows) + 1)
+        for row in rows:
+            head += _ROW_V5.pack(*row[:5])
+            aborted = row.aborted_transactions
+            if aborted is None:
+                head.append(0)
+            else:
+                head += unsigned_varint(len(aborted) + 1)
+                for producer_id, first_offset in aborted:
+                    head += _ABORTED.pack(producer_id, first_offset) + b"\0"
+            head += _INT32.pack(row.preferred_read_replica)
+            head += unsigned_varint(len(row.records) + 1)
+            if len(row.records):
+                pieces += (bytes(head), row.records)
+                head = bytearray()
+            head += _row_tags(row) if row.diverging_epoch or row.current_leader else b"\0"
         head.append(0)
-    else:
-        head += unsigned_varint(len(aborted) + 1)
-        for producer_id, first_offset in aborted:
-            head += _ABORTED.pack(producer_id, first_offset) + b"\0"
-    head += _preferred(row)
-    head += unsigned_varint(len(row.records) + 1)
+    head += tagged_node_endpoints(node_endpoints)
+    pieces.append(bytes(head))
+    return pieces
 
 
-def _preferred(row: FetchRow) -> bytes:
-    replica = row.preferred_read_replica
-    return _NONE if replica < 0 else _INT32.pack(replica)
+def _legacy_pieces(version: int, head: bytearray, topics: Sequence[TopicRows]) -> list[Piece]:
+    pieces: list[Piece] = []
+    head += _INT32.pack(len(topics))
+    for topic, rows in topics:
+        assert isinstance(topic, str)
+        head += string(topic)
+        head += _INT32.pack(len(rows))
+        for row in rows:
+            head += _ROW_V5.pack(*row[:5]) if version >= 5 else _ROW_V4.pack(*row[:4])
+            aborted = row.aborted_transactions
+            if aborted is None:
+                head += _NONE
+            else:
+                head += _INT32.pack(len(aborted))
+                for producer_id, first_offset in aborted:
+                    head += _ABORTED.pack(producer_id, first_offset)
+            if version >= 11:
+                head += _INT32.pack(row.preferred_read_replica)
+            head += _INT32.pack(len(row.records))
+            if len(row.records):
+                pieces += (bytes(head), row.records)
+                head = bytearray()
+    pieces.append(bytes(head))
+    return pieces
 
 
 def _row_tags(row: FetchRow) -> bytes:
@@ -159,20 +201,6 @@ def _row_tags(row: FetchRow) -> bytes:
         tags += b"\1\x09" + _TWO_INT32.pack(*row.current_leader) + b"\0"
         count += 1
     return bytes((count,)) + bytes(tags)
-
-
-def _legacy_row(version: int, row: FetchRow, head: bytearray) -> None:
-    head += _ROW_V5.pack(*row[:5]) if version >= 5 else _ROW_V4.pack(*row[:4])
-    aborted = row.aborted_transactions
-    if aborted is None:
-        head += b"\xff\xff\xff\xff"
-    else:
-        head += _INT32.pack(len(aborted))
-        for producer_id, first_offset in aborted:
-            head += _ABORTED.pack(producer_id, first_offset)
-    if version >= 11:
-        head += _preferred(row)
-    head += _INT32.pack(len(row.records))
 
 
 TopicKey = str | bytes

@@ -29,7 +29,11 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     node = context.node
     endpoint_type = request.endpoint_type if context.api_version >= 1 else _BROKERS
     if endpoint_type != _BROKERS:
-        return _refused(module.DescribeClusterResponse, endpoint_type)
+        code, text = ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}"
+        if endpoint_type == _CONTROLLERS:
+            code = ErrorCode.mismatched_endpoint_type
+            text = "The request asks for controllers, but this endpoint serves brokers."
+        return _answer(module, error_code=code, error_message=text)
     with_fenced = context.api_version >= FIRST_WITH_FENCED and request.include_fenced_brokers
     brokers = tuple(
         build(
@@ -44,10 +48,8 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
         if with_fenced or not broker.is_fenced
     )
     asked = request.include_cluster_authorized_operations
-    return build(
-        module.DescribeClusterResponse,
-        error_code=ErrorCode.none,
-        endpoint_type=_BROKERS,
+    return _answer(
+        module,
         cluster_id=node.cluster_id,
         controller_id=node.brokers.controller_id,
         brokers=brokers,
@@ -55,23 +57,16 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     )
 
 
-def _refused(response_type: Any, endpoint_type: int) -> Any:
-    if endpoint_type == _CONTROLLERS:
-        code = ErrorCode.mismatched_endpoint_type
-        text = "The request asks for controllers, but this endpoint serves brokers."
-    else:
-        code = ErrorCode.unsupported_endpoint_type
-        text = f"Unsupported endpoint type {endpoint_type}"
-    return build(
-        response_type,
-        error_code=code,
-        error_message=text,
-        endpoint_type=_BROKERS,
-        cluster_id="",
-        controller_id=-1,
-        brokers=(),
-        cluster_authorized_operations=NOT_ASKED,
-    )
+def _answer(module: Any, **fields: Any) -> Any:
+    nothing = {
+        "error_code": ErrorCode.none,
+        "endpoint_type": _BROKERS,
+        "cluster_id": "",
+        "controller_id": -1,
+        "brokers": (),
+        "cluster_authorized_operations": NOT_ASKED,
+    }
+    return build(module.DescribeClusterResponse, **nothing | fields)
 
 
 API = Api(60, "DescribeCluster", 0, 2, api.node, handle=handle)

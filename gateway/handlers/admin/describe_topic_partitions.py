@@ -8,6 +8,7 @@ DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse.
 
 from __future__ import annotations
 
+import uuid
 from types import ModuleType
 from typing import Any, Final
 
@@ -37,7 +38,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     cursor = request.cursor
     names = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
-        return _refused(module, request)
+        # a cursor outside the list or before the first partition
+        topics = [_answered(module, topic.name, ErrorCode.invalid_request) for topic in request.topics]
+        return build(module.DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=None)
     by_name = context.services.topics.metadata_log.image.topics_by_name
     start = "" if cursor is None else cursor.topic_name
     left = max(min(MAX_PARTITIONS_PER_PAGE, request.response_partition_limit), 1)
@@ -64,7 +67,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             break
         left -= max(end - first, 0)
     if names:
-        topics += [_denied(module, name) for name in sorted(denied)]
+        topics += [_answered(module, name, ErrorCode.topic_authorization_failed) for name in sorted(denied)]
     return build(module.DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=next_cursor)
 
 
@@ -87,59 +90,33 @@ def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicIm
                 offline_replicas=state.offline_replicas,
             )
         )
-    return build(
-        module.DescribeTopicPartitionsResponseTopic,
-        error_code=ErrorCode.none,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=tuple(partitions),
-        topic_authorized_operations=topic_operations(context, topic.name),
-    )
+    operations = topic_operations(context, topic.name)
+    return _answered(module, topic.name, ErrorCode.none, operations, topic.topic_id, tuple(partitions))
 
 
 def _unknown(context: RequestContext[Services], module: ModuleType, name: str) -> Any:
-    known_name = name_complaint(name) is None
+    is_valid = name_complaint(name) is None
+    error = ErrorCode.unknown_topic_or_partition if is_valid else ErrorCode.invalid_topic_exception
+    return _answered(module, name, error, topic_operations(context, name))
+
+
+def _answered(
+    module: ModuleType,
+    name: str,
+    error: ErrorCode,
+    operations: int = NOT_ASKED,
+    topic_id: uuid.UUID | None = None,
+    partitions: tuple[Any, ...] = (),
+) -> Any:
+    is_told = error not in {ErrorCode.topic_authorization_failed, ErrorCode.invalid_request}
     return build(
         module.DescribeTopicPartitionsResponseTopic,
-        error_code=ErrorCode.unknown_topic_or_partition if known_name else ErrorCode.invalid_topic_exception,
+        error_code=error,
         name=name,
-        topic_id=None,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=(),
-        topic_authorized_operations=topic_operations(context, name),
-    )
-
-
-def _denied(module: ModuleType, name: str) -> Any:
-    return build(
-        module.DescribeTopicPartitionsResponseTopic,
-        error_code=ErrorCode.topic_authorization_failed,
-        name=name,
-        topic_id=None,
-        is_internal=False,
-        partitions=(),
-        topic_authorized_operations=NOT_ASKED,
-    )
-
-
-def _refused(module: ModuleType, request: Any) -> Any:
-    """Refuse a cursor outside the list or before the first partition: every topic gets INVALID_REQUEST."""
-    return build(
-        module.DescribeTopicPartitionsResponse,
-        topics=tuple(
-            build(
-                module.DescribeTopicPartitionsResponseTopic,
-                error_code=ErrorCode.invalid_request,
-                name=topic.name,
-                topic_id=None,
-                is_internal=False,
-                partitions=(),
-                topic_authorized_operations=NOT_ASKED,
-            )
-            for topic in request.topics
-        ),
-        next_cursor=None,
+        topic_id=topic_id,
+        is_internal=is_told and name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=operations,
     )
 
 

@@ -24,9 +24,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.leaders import partition_state
-from seqgate.gateway.handlers.answering.named_twice import places_to_answer
+from seqgate.gateway.handlers.answering.limits import TimeLimit, places_to_answer
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 from seqgate.gateway.metadata.image import MetadataImage

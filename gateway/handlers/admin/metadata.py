@@ -51,7 +51,7 @@ from seqgate.gateway.metadata.image import (
     name_complaint,
 )
 from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from seqgate.gateway.protocol.messages import build, written
+from seqgate.gateway.protocol.messages import build, response_module, written
 from seqgate.gateway.protocol.schema import Written
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
@@ -69,7 +69,7 @@ INDEX_IN_ROW: Final = slice(2, 6)
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer from the image, and start the creation of unknown topics."""
-    module = context.response_module
+    module = response_module(context.api_key, context.api_version)
     if context.api_version < 12 and request.topics and context.api_version >= 10:
         refused = [topic for topic in request.topics if topic.name is None or topic.topic_id is not None]
     else:
@@ -146,12 +146,11 @@ async def _topics(context: RequestContext[Services], module: ModuleType, request
         return _topics_by_id(context, module, ids, found, denied_ids, operations_asked)
     names = dict.fromkeys(topic.name for topic in request.topics)
     denied = await refused_topics(context, Operation.DESCRIBE, names)
-    creates = context.node.config.bool("auto.create.topics.enable") and (
-        context.api_version < 4 or request.allow_auto_topic_creation
-    )
-    named = _Named.of(image, names, denied, creates=creates)
-    if named.unknown and creates and not has_on_cluster(context, Operation.CREATE):
-        named.not_created = await refused_topics(context, Operation.CREATE, named.unknown)
+    named = _Named.of(image, names, denied)
+    if named.unknown and (context.api_version < 4 or request.allow_auto_topic_creation):
+        named.creates = context.node.config.bool("auto.create.topics.enable")
+        if named.creates and not has_on_cluster(context, Operation.CREATE):
+            named.not_created = await refused_topics(context, Operation.CREATE, named.unknown)
     return _topics_by_name(context, module, named, operations_asked)
 
 
@@ -166,15 +165,13 @@ class _Named:
     unknown: list[str]
     denied: list[str]
     """The names of topics that the client may not describe."""
-    creates: bool
+    creates: bool = False
     """Whether the request creates unknown topics."""
     not_created: AbstractSet[str] = NOTHING
     """The unknown names of topics that the request would create, but that the client may not create."""
 
     @classmethod
-    def of(
-        cls, image: MetadataImage, names: Mapping[str, None], denied: AbstractSet[str], *, creates: bool
-    ) -> _Named:
+    def of(cls, image: MetadataImage, names: Mapping[str, None], denied: AbstractSet[str]) -> _Named:
         found, unknown = [], []
         for name in names:
             if name in denied:
@@ -184,7 +181,7 @@ class _Named:
                 unknown.append(name)
             else:
                 found.append(topic)
-        return cls(found, unknown, sorted(denied), creates)
+        return cls(found, unknown, sorted(denied))
 
 
 def _topics_by_id(

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.answering.api import RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.records import topic_id_text
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 NAMES_IN_A_LINE = 20
 """The most changed resources that a log line names; the line counts the others."""
 
-logger = logging.getLogger(UNLIMITED)
+_changes = logging.getLogger(UNLIMITED)
 
 
 def log_change(context: RequestContext[Any], action: str, things: Sequence[object]) -> None:
@@ -38,7 +39,7 @@ def log_change(context: RequestContext[Any], action: str, things: Sequence[objec
     names = [str(thing) for thing in things[:NAMES_IN_A_LINE]]
     listed = ", ".join(names) + (f" and {more} more" if more > 0 else "")
     context.node.audit.changed(context.requester(), action.rstrip(":"), names, others=max(more, 0))
-    logger.info(
+    _changes.info(
         "%s %s, by %s at %s (client %r)",
         action,
         listed,

@@ -7,18 +7,19 @@ topology.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.handlers.answering.api import RequestContext
-from seqgate.gateway.handlers.answering.named_twice import answer_each
+from seqgate.gateway.handlers.answering.limits import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
-from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation
@@ -39,23 +40,24 @@ class GroupDescription(NamedTuple):
     topology: Any = None
 
 
+_NOTHING: Final = GroupDescription("", 0, 0, "", ())
+
+
 async def describe_each(
     context: RequestContext[Any],
     request: Any,
-    api_key: int,
     find: Callable[[str], G | None],
     describe: Callable[[Any, G], GroupDescription],
     topics_of: Callable[[GroupDescription], Iterable[str]],
     hidden_message: str = HIDDEN_TOPICS,
 ) -> Any:
-    """Answer a Describe request of `api_key`: look each group up with `find`, and describe it with
-    `describe`.
+    """Answer a Describe request: look each group up with `find`, and describe it with `describe`.
 
     `describe` gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE
     on the group, and on every topic of its description, which `topics_of` returns; the error for a topic has
     `hidden_message`.
     """
-    module = response_module(api_key, context.api_version)
+    module = context.response_module
 
     def answer(group_id: str) -> Any:
         if not context.may_group(Operation.DESCRIBE, group_id):
@@ -77,10 +79,10 @@ async def describe_each(
         operations = (
             group_operations(context, group_id) if request.include_authorized_operations else NOT_ASKED
         )
-        return _present(module, group_id, description, operations)
+        return _described(module, group_id, description, operations)
 
     groups = await answer_each(request.group_ids, answer)
-    return build(response_type(api_key, context.api_version), groups=groups)
+    return build(response_type(context.api_key, context.api_version), groups=groups)
 
 
 def assigned_topics(*assignments: Any) -> Iterable[str]:
@@ -90,11 +92,18 @@ def assigned_topics(*assignments: Any) -> Iterable[str]:
             yield topic.topic_name
 
 
-def _present(module: Any, group_id: str, description: GroupDescription, operations: int) -> Any:
+def _described(
+    module: Any,
+    group_id: str,
+    description: GroupDescription,
+    operations: int = NOT_ASKED,
+    error: ErrorCode = ErrorCode.none,
+    message: str | None = None,
+) -> Any:
     return build(
         module.DescribedGroup,
-        error_code=ErrorCode.none,
-        error_message=None,
+        error_code=error,
+        error_message=message,
         group_id=group_id,
         group_state=description.state,
         group_epoch=description.group_epoch,
@@ -107,19 +116,7 @@ def _present(module: Any, group_id: str, description: GroupDescription, operatio
 
 
 def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None = None) -> Any:
-    return build(
-        module.DescribedGroup,
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        topology=None,
-        members=(),
-        authorized_operations=NOT_ASKED,
-    )
+    return _described(module, group_id, _NOTHING, error=error, message=message)
 
 
 # Encodes the assignments of members of consumer and share groups.
@@ -151,32 +148,49 @@ def named_assignment(module: Any, places: Iterable[Place], topics: Topics) -> An
     return build(module.Assignment, topic_partitions=found)
 
 
-# The answers to ConsumerGroupHeartbeat and ShareGroupHeartbeat, which have the same fields.
+# The heartbeats of the three kinds of groups.
 
 NO_TIME: Final = timedelta(0)
+Refuse = Callable[[RequestContext[Any], ErrorCode, str | None], Any]
 
 
-def accepted(api_key: int, version: int, reply: HeartbeatReply, interval_ms: int) -> Any:
-    """Return the answer to an accepted heartbeat; a negative epoch means that the member has left.
+async def answer_heartbeat(
+    context: RequestContext[Any], request: Any, beat: Awaitable[Any], refuse: Refuse
+) -> Any:
+    """Answer with the result of `beat`, which may raise HeartbeatRefused and Unavailable, and with a refusal
+    if it raises.
+    """
+    try:
+        return await beat
+    except HeartbeatRefused as error:
+        log_refused(request.group_id, request.member_id, error)
+        return refuse(context, error.error_code, str(error))
+    except Unavailable as error:
+        return refuse(context, error.error_code, None)
+
+
+def accepted(context: RequestContext[Any], reply: HeartbeatReply, interval_ms: int) -> Any:
+    """Return the answer to an accepted heartbeat of a consumer or share group; a negative epoch means that
+    the member has left.
 
     The assignment is left out when the member has it already.
     """
     assigned = reply.assignment
     return build(
-        response_type(api_key, version),
+        response_type(context.api_key, context.api_version),
         error_code=ErrorCode.none,
         error_message=None,
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval=timedelta(milliseconds=interval_ms) if reply.member_epoch >= 0 else NO_TIME,
-        assignment=None if assigned is None else assignment(response_module(api_key, version), assigned),
+        assignment=None if assigned is None else assignment(context.response_module, assigned),
     )
 
 
-def refused(api_key: int, version: int, error: ErrorCode, message: str | None) -> Any:
-    """Return the answer to a refused heartbeat."""
+def refused(context: RequestContext[Any], error: ErrorCode, message: str | None = None) -> Any:
+    """Return the answer to a refused heartbeat of a consumer or share group."""
     return build(
-        response_type(api_key, version),
+        response_type(context.api_key, context.api_version),
         error_code=error,
         error_message=message,
         member_id=None,

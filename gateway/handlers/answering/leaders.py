@@ -37,7 +37,7 @@ def partition_state(
 ) -> PartitionState:
     """Return the state of a partition; one without a usable log has no leader, as with Kafka's failed disks."""
     brokers = context.node.brokers
-    if brokers.leads(image) and _is_unusable(topic, index):
+    if brokers.leads(image) and (topic is None or topic.is_unusable(index)):
         leader = NO_LEADER
         offline: tuple[int, ...] = (context.node.node_id,)
     else:
@@ -51,13 +51,6 @@ def partition_state(
         brokers.isr_of(image),
         offline,
     )
-
-
-def _is_unusable(topic: TopicPartitions | None, index: int) -> bool:
-    if topic is None or not topic.has(index) or index in topic.failed:
-        return True
-    partition = topic.peek(index)
-    return partition is not None and partition.log.offline
 
 
 def name_leaders(

@@ -16,6 +16,11 @@ LeaveGroup (key 13, versions 0–5): remove members; from v3 on several at once,
 id.
 
 Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
+
+DescribeGroups (key 15, versions 0–6): describe the state, protocol and members of classic groups.
+
+A group that does not exist is reported as Dead, from v6 on with GROUP_ID_NOT_FOUND.
+Source: Kafka's GroupMetadataManager.describeGroups.
 """
 
 from __future__ import annotations
@@ -25,18 +30,19 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from seqgate.gateway.coordinator.group.classic_rebalance import Join
 from seqgate.gateway.coordinator.group.events import JoinReply, SyncReply
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.rights import sight
-from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
+from seqgate.gateway.handlers.answering.limits import answer_each
+from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations, sight
+from seqgate.gateway.protocol.messages import build, milliseconds, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
 
-JOIN_GROUP_API_KEY: Final = 11
 FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
 FIRST_REQUIRING_MEMBER_ID: Final = 4
 JOIN_GROUP_FIRST_WITH_INSTANCE_ID: Final = 5
@@ -49,7 +55,7 @@ async def handle_join_group(context: RequestContext[CoordinatorServices], reques
     """Pass the request to the coordinator, and wait for its answer."""
     version = context.api_version
     if not context.may_group(Operation.READ, request.group_id):
-        return _response(version, JoinReply(error_code=ErrorCode.group_authorization_failed))
+        return _response(context, JoinReply(error_code=ErrorCode.group_authorization_failed))
     session_timeout_ms = milliseconds(request.session_timeout)
     instance_id = request.group_instance_id if version >= JOIN_GROUP_FIRST_WITH_INSTANCE_ID else None
     join = Join(
@@ -75,11 +81,11 @@ async def handle_join_group(context: RequestContext[CoordinatorServices], reques
         reply = await context.services.groups.join(request.group_id, join)
     except Unavailable as error:
         reply = JoinReply(error_code=error.error_code, member_id=request.member_id)
-    return _response(version, reply)
+    return _response(context, reply)
 
 
-def _response(version: int, reply: JoinReply) -> Any:
-    module = response_module(JOIN_GROUP_API_KEY, version)
+def _response(context: RequestContext[CoordinatorServices], reply: JoinReply) -> Any:
+    version, module = context.api_version, context.response_module
     members = tuple(
         build(
             module.JoinGroupResponseMember,
@@ -103,17 +109,15 @@ def _response(version: int, reply: JoinReply) -> Any:
     )
 
 
-SYNC_GROUP_API_KEY: Final = 14
 SYNC_GROUP_FIRST_WITH_INSTANCE_ID: Final = 3
 FIRST_WITH_PROTOCOL: Final = 5
 
 
 async def handle_sync_group(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for the member's assignment."""
-    version = context.api_version
     reply = await _sync(context, request)
     return build(
-        response_type(SYNC_GROUP_API_KEY, version),
+        response_type(context.api_key, context.api_version),
         error_code=reply.error_code,
         protocol_type=reply.protocol_type,
         protocol_name=reply.protocol_name,
@@ -143,10 +147,9 @@ async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> S
         return SyncReply(error_code=error.error_code)
 
 
-SYNC_GROUP_API = Api(SYNC_GROUP_API_KEY, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync_group)
+SYNC_GROUP_API = Api(14, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync_group)
 
 
-HEARTBEAT_API_KEY: Final = 12
 HEARTBEAT_FIRST_WITH_INSTANCE_ID: Final = 3
 
 
@@ -155,7 +158,8 @@ async def handle_heartbeat(context: RequestContext[CoordinatorServices], request
     version = context.api_version
     if not context.may_group(Operation.READ, request.group_id):
         return build(
-            response_type(HEARTBEAT_API_KEY, version), error_code=ErrorCode.group_authorization_failed
+            response_type(context.api_key, context.api_version),
+            error_code=ErrorCode.group_authorization_failed,
         )
     member = Committer(
         group_id=request.group_id,
@@ -167,15 +171,12 @@ async def handle_heartbeat(context: RequestContext[CoordinatorServices], request
         error_code = context.services.groups.heartbeat(member)
     except Unavailable as error:
         error_code = error.error_code
-    return build(response_type(HEARTBEAT_API_KEY, version), error_code=error_code)
+    return build(response_type(context.api_key, context.api_version), error_code=error_code)
 
 
-HEARTBEAT_API = Api(
-    HEARTBEAT_API_KEY, "Heartbeat", 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True
-)
+HEARTBEAT_API = Api(12, "Heartbeat", 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True)
 
 
-LEAVE_GROUP_API_KEY: Final = 13
 FIRST_BATCHED_VERSION: Final = 3
 LEAVE_GROUP_FIRST_WITH_REASON: Final = 5
 
@@ -183,7 +184,7 @@ LEAVE_GROUP_FIRST_WITH_REASON: Final = 5
 async def handle_leave_group(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Remove the members; before v3 the one member's error is the error of the request."""
     version = context.api_version
-    module = response_module(LEAVE_GROUP_API_KEY, version)
+    module = context.response_module
     if not context.may_group(Operation.READ, request.group_id):
         return build(module.LeaveGroupResponse, error_code=ErrorCode.group_authorization_failed, members=())
     if version < FIRST_BATCHED_VERSION:
@@ -213,7 +214,70 @@ async def handle_leave_group(context: RequestContext[CoordinatorServices], reque
     return build(module.LeaveGroupResponse, error_code=ErrorCode.none, members=members)
 
 
-LEAVE_GROUP_API = Api(LEAVE_GROUP_API_KEY, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave_group)
+FIRST_WITH_OPERATIONS: Final = 3
+FIRST_WITH_NOT_FOUND: Final = 6
 
 
-JOIN_GROUP_API = Api(JOIN_GROUP_API_KEY, "JoinGroup", 0, 9, api.coordinators, handle=handle_join_group)
+async def handle_describe_groups(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Describe each group of the request."""
+    module = context.response_module
+    asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
+    groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))
+    return build(module.DescribeGroupsResponse, groups=groups)
+
+
+def _describe(
+    context: RequestContext[CoordinatorServices], module: Any, group_id: str, operations_asked: bool
+) -> Any:
+    error, message = ErrorCode.none, None
+    group: ClassicGroup | None = None
+    if not context.may_group(Operation.DESCRIBE, group_id):
+        error = ErrorCode.group_authorization_failed
+    else:
+        try:
+            group = context.services.groups.find(group_id)
+        except Unavailable as unavailable:
+            error = unavailable.error_code
+        else:
+            if group is None and context.api_version >= FIRST_WITH_NOT_FOUND:
+                error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
+    is_stable = group is not None and group.state is GroupState.STABLE
+    dead = GroupState.DEAD.value if error in {ErrorCode.none, ErrorCode.group_id_not_found} else ""
+    return build(
+        module.DescribedGroup,
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=dead if group is None else group.state.value,
+        protocol_type="" if group is None else group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if group is not None and is_stable else "",
+        members=()
+        if group is None
+        else tuple(_member(module, group, member, is_stable) for member in group.members.values()),
+        authorized_operations=group_operations(context, group_id)
+        if operations_asked and error is ErrorCode.none
+        else NOT_ASKED,
+    )
+
+
+def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -> Any:
+    return build(
+        module.DescribedGroupMember,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+        member_assignment=member.assignment,
+    )
+
+
+DESCRIBE_GROUPS_API = Api(
+    15, "DescribeGroups", 0, 6, api.coordinators, handle=handle_describe_groups, may_be_given_up=True
+)
+
+
+LEAVE_GROUP_API = Api(13, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave_group)
+
+
+JOIN_GROUP_API = Api(11, "JoinGroup", 0, 9, api.coordinators, handle=handle_join_group)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
-from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, check
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, check
 from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -27,6 +27,7 @@ from seqgate.gateway.handlers.answering.described_group import (
     GroupDescription,
     Topics,
     accepted,
+    answer_heartbeat,
     assigned_topics,
     describe_each,
     named_assignment,
@@ -34,12 +35,9 @@ from seqgate.gateway.handlers.answering.described_group import (
 )
 from seqgate.gateway.handlers.answering.rights import describes_all, sight
 from seqgate.gateway.protocol.messages import build, milliseconds
-from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 
-CONSUMER_GROUP_DESCRIBE_API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
@@ -60,7 +58,6 @@ async def handle_consumer_group_describe(context: RequestContext[Services], requ
     return await describe_each(
         context,
         request,
-        CONSUMER_GROUP_DESCRIBE_API_KEY,
         context.services.coordinators.groups.find_consumer_group,
         describe,
         _topics_of,
@@ -89,28 +86,24 @@ def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, topics: T
     )
 
 
-CONSUMER_GROUP_HEARTBEAT_API_KEY: Final = 68
 FIRST_WITH_REGEX: Final = 1
 
 
 async def handle_consumer_group_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
-    version = context.api_version
+    return await answer_heartbeat(context, request, _beat(context, request), refused)
+
+
+async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     if not context.may_group(Operation.READ, request.group_id):
-        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.group_authorization_failed, None)
+        return refused(context, ErrorCode.group_authorization_failed)
     if not await describes_all(context, request.subscribed_topic_names or ()):
-        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.topic_authorization_failed, None)
+        return refused(context, ErrorCode.topic_authorization_failed)
     heartbeat = _heartbeat(context, request)
-    try:
-        check(heartbeat)
-        reply = await context.services.groups.consumer_heartbeat(heartbeat)
-    except HeartbeatRefused as error:
-        log_refused(heartbeat.group_id, heartbeat.member_id, error)
-        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, error.error_code, str(error))
-    except Unavailable as error:
-        return refused(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, error.error_code, None)
+    check(heartbeat)
+    reply = await context.services.groups.consumer_heartbeat(heartbeat)
     interval_ms = context.services.group_configs.consumer_limits(request.group_id).heartbeat_interval_ms
-    return accepted(CONSUMER_GROUP_HEARTBEAT_API_KEY, version, reply, interval_ms)
+    return accepted(context, reply, interval_ms)
 
 
 def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Heartbeat:
@@ -143,7 +136,7 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
 
 
 CONSUMER_GROUP_HEARTBEAT_API = Api(
-    CONSUMER_GROUP_HEARTBEAT_API_KEY,
+    68,
     "ConsumerGroupHeartbeat",
     0,
     1,
@@ -154,7 +147,7 @@ CONSUMER_GROUP_HEARTBEAT_API = Api(
 
 
 CONSUMER_GROUP_DESCRIBE_API = Api(
-    CONSUMER_GROUP_DESCRIBE_API_KEY,
+    69,
     "ConsumerGroupDescribe",
     0,
     1,

@@ -23,13 +23,12 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_names
 from seqgate.gateway.metadata.records import topic_id_from_text
-from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.protocol.messages import build, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 
-API_KEY: Final = 10
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
@@ -67,8 +66,8 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         answer = _located(context, key_type, request.key, error, message)
         if answer["error_code"] is ErrorCode.none:
             answer["error_message"] = NO_ERROR
-        return build(response_type(API_KEY, version), **answer)
-    module = response_module(API_KEY, version)
+        return build(response_type(context.api_key, context.api_version), **answer)
+    module = context.response_module
     coordinators = tuple(
         [
             _coordinator(
@@ -154,4 +153,4 @@ def _coordinator_of(services: CoordinatorServices, key_type: int, key: str) -> i
     return services.shares.shards.leader_of(place.spread_text())
 
 
-API = Api(API_KEY, "FindCoordinator", 0, 6, api.coordinators, handle=handle, is_eager=True)
+API = Api(10, "FindCoordinator", 0, 6, api.coordinators, handle=handle, is_eager=True)

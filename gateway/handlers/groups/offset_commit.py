@@ -7,10 +7,17 @@ Source: Kafka's KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commi
 The fast path for repeats: OffsetCommits that equal an earlier one except for correlation id, offsets and
 leader epochs.
 
-A consumer commits the same partitions again and again. The gateway remembers for each shape of such requests
-the sender, the group, the partitions, and the bytes of the answer. The commit itself is judged by the same
-code as any other commit. With an authorizer, each repeat asks for its rights anew, because clients with other
-rights may send the same request.
+A consumer commits the same partitions again and again, and its commits differ only in correlation id, offsets
+and leader epochs. The gateway decodes the first such request, and remembers its shape: the sender, the group,
+the partitions, and the bytes of the answer. A later request of the same shape is compared with it byte for
+byte, and its numbers are taken out, by one `struct` call. The commit itself is judged by the same code as any
+other commit. With an authorizer, each repeat asks for its rights anew, because clients with other rights may
+send the same request. After its api key, version and correlation id a request is
+
+    v6, v7   client_id | group_id | generation | member_id ‖ group_instance_id (v7) | topics
+    v8–v10   client_id | 0 | group_id | generation | member_id ‖ group_instance_id | topics | 0
+
+where ‖ marks the end of the prefix that finds the shape. Source: Kafka's OffsetCommitRequest.json.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -39,29 +47,28 @@ from seqgate.gateway.handlers.answering.api import (
     Peer,
     RequestContext,
 )
+from seqgate.gateway.handlers.answering.limits import metadata_fits
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.frames import FIXED_HEADER_BYTES
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.protocol.offset_commit_codec import (
-    FIRST_VERSION,
-    PREFIX_START,
-    CommitShape,
+    FIRST_FLEXIBLE,
+    FIRST_WITH_LEADER_EPOCH,
     OffsetCommitRequest,
     PartitionOffset,
     TopicErrors,
     TopicKey,
     encode_offset_commit_response,
     offset_commit_reader,
-    prefix_end,
 )
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
 from seqgate.gateway.runtime.coordinators.shards import Unavailable, error_code_of
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
-from seqgate.gateway.runtime.services import NodeServices, Services
+from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Access, Operation, ResourceType
 
 logger = logging.getLogger(__name__)
 
-API_KEY: Final = 8
 _LAST_TIME_MS: Final = 2**63 - 1
 
 
@@ -164,7 +171,7 @@ async def handle(context: RequestContext[Services], request: OffsetCommitRequest
             )
         except Unavailable as unavailable:
             error = unavailable.error_code
-    return _response(context.api_version, found.rows(known_error(context.api_version, error)))
+    return _response(context, found.rows(known_error(context.api_version, error)))
 
 
 def _sort(
@@ -252,9 +259,9 @@ def _encoded(context: RequestContext[Services], found: _Sorted, error: ErrorCode
     return encode_offset_commit_response(context.api_version, context.correlation_id, rows)
 
 
-def _response(version: int, answered: Iterable[TopicErrors]) -> Any:
+def _response(context: RequestContext[Services], answered: Iterable[TopicErrors]) -> Any:
     """Return the answer as kio's entity: a thread encodes it."""
-    module = response_module(API_KEY, version)
+    module = context.response_module
     topics = tuple(
         build(
             module.OffsetCommitResponseTopic,
@@ -273,6 +280,10 @@ def _response(version: int, answered: Iterable[TopicErrors]) -> Any:
     return build(module.OffsetCommitResponse, topics=topics)
 
 
+FIRST_VERSION: Final = FIRST_WITH_LEADER_EPOCH
+"""The first version whose requests name leader epochs. Older requests are always decoded."""
+PREFIX_START: Final = 8
+_NUMBERS_BYTES: Final = 12
 MAX_SHAPES: Final = 2048
 """Shapes remembered for each version. One more empties the table."""
 MAX_FRAME_BYTES: Final = 1024
@@ -281,6 +292,48 @@ MAX_CHANGES: Final = 8
 """Shapes remembered for each sender. If a sender uses more shapes, all its later requests are decoded."""
 
 _new_tuple = tuple.__new__
+
+
+def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
+    """Return the end of the prefix of a request whose texts are short. Raises IndexError.
+
+    For any other request the result is meaningless: its prefix is then found, if at all, with a shape that
+    differs.
+    """
+    body = FIXED_HEADER_BYTES
+    if client_id_bytes > 0:
+        body += client_id_bytes
+    if api_version >= FIRST_FLEXIBLE:
+        generation = body + 1 + frame[body + 1]
+        return generation + 4 + frame[generation + 4]
+    member = body + 2 + (frame[body] << 8 | frame[body + 1]) + 4
+    return member + 2 + (frame[member] << 8 | frame[member + 1])
+
+
+class CommitShape:
+    """All bytes of a request after its correlation id but the offsets and leader epochs."""
+
+    __slots__ = ("_constant", "_size_bytes", "_unpack")
+
+    def __init__(self, frame: bytes, positions: Sequence[int]) -> None:
+        """Take the shape of a frame, given the positions of its offsets, in order and at least one."""
+        ends = [PREFIX_START, *(position + _NUMBERS_BYTES for position in positions)]
+        gaps = [position - end for end, position in zip(ends, positions, strict=False)]
+        layout = "".join(f"{gap}sqi" for gap in gaps) + f"{len(frame) - ends[-1]}s"
+        self._size_bytes = len(frame)
+        self._unpack = Struct(f">{layout}").unpack_from
+        self._constant = self._unpack(frame, PREFIX_START)[0::3]
+
+    def numbers(self, frame: memoryview) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Return the offsets and leader epochs of a request of this shape; None for a request of another
+        shape.
+        """
+        if len(frame) != self._size_bytes:
+            return None
+        values = self._unpack(frame, PREFIX_START)
+        if values[0::3] != self._constant:
+            return None
+        return values[1::3], values[2::3]
 
 
 class _Target:
@@ -501,14 +554,6 @@ def known_error(api_version: int, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def metadata_fits(node: NodeServices, metadata: str) -> bool:
-    """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is
-    called.
-    """
-    units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
-    return units <= node.config.int("offset.metadata.max.bytes")
-
-
 # Answers the OffsetCommit of another gateway that moves a group forward
 # (`seqgate.gateway.runtime.coordinators.group_moves`).
 
@@ -558,7 +603,7 @@ async def _move(
 
 
 API = Api(
-    API_KEY,
+    8,
     "OffsetCommit",
     2,
     10,

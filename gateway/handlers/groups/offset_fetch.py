@@ -43,10 +43,10 @@ from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.named_twice import places_to_answer, to_answer
+from seqgate.gateway.handlers.answering.limits import places_to_answer, to_answer
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
-from seqgate.gateway.protocol.messages import build, request_module, request_type, response_module
+from seqgate.gateway.protocol.messages import build, request_module, request_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -63,7 +63,6 @@ from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError
 from seqgate.seq_validator.names import NO_NAME_EPOCH, NameState
 
-API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2
 FIRST_WITH_STABLE: Final = 7
 FIRST_BATCHED_VERSION: Final = 8
@@ -79,7 +78,7 @@ UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Return the offsets of every group of the request."""
     version = context.api_version
-    module = response_module(API_KEY, version)
+    module = context.response_module
     names = NameOffsets(context)
     if version >= FIRST_BATCHED_VERSION:
         stable = _requires_stable(context, request)
@@ -600,4 +599,4 @@ def _request(name: bytes, places: Iterable[TopicPartition], *, require_stable: b
     return build(request_type(_OFFSET_FETCH, _VERSION), groups=(group,), require_stable=require_stable)
 
 
-API = Api(API_KEY, "OffsetFetch", 1, 10, api.everything, handle=handle, is_eager=True, may_be_given_up=True)
+API = Api(9, "OffsetFetch", 1, 10, api.everything, handle=handle, is_eager=True, may_be_given_up=True)

@@ -28,7 +28,6 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.internal_topics import Status, StatusNote
@@ -56,14 +55,17 @@ from seqgate.gateway.coordinator.streams.topology import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
-from seqgate.gateway.handlers.answering.described_group import GroupDescription, describe_each
+from seqgate.gateway.handlers.answering.described_group import (
+    NO_TIME,
+    GroupDescription,
+    answer_heartbeat,
+    describe_each,
+)
 from seqgate.gateway.handlers.answering.rights import describes_all, has_on_cluster
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
 from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
-from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
-from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.protocol.messages import build, milliseconds
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError
@@ -71,7 +73,6 @@ from seqgate.log import LogError
 logger = logging.getLogger(__name__)
 
 
-STREAMS_GROUP_DESCRIBE_API_KEY: Final = 89
 HIDDEN_TOPICS: Final = "The described group uses topics that the client is not authorized to describe."
 
 
@@ -92,7 +93,6 @@ async def handle_streams_group_describe(context: RequestContext[CoordinatorServi
     return await describe_each(
         context,
         request,
-        STREAMS_GROUP_DESCRIBE_API_KEY,
         lambda group_id: groups.shard_of(group_id).streams.groups.get(group_id),
         describe,
         _topics_of,
@@ -191,41 +191,35 @@ def _task_ids(module: Any, tasks: Tasks) -> tuple[Any, ...]:
     )
 
 
-STREAMS_GROUP_HEARTBEAT_API_KEY: Final = 88
-_NO_TIME: Final = timedelta(0)
-
-
 async def handle_streams_group_heartbeat(context: RequestContext[Services], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable.
 
     A client needs READ on the group, and DESCRIBE on every topic of its topology. The internal topics that
     are missing are created for a client that has CREATE on the cluster or on each of these topics.
     """
-    version, groups = context.api_version, context.services.coordinators.groups
+    return await answer_heartbeat(context, request, _beat(context, request), _refused)
+
+
+async def _beat(context: RequestContext[Services], request: Any) -> Any:
+    groups = context.services.coordinators.groups
     if not context.may_group(Operation.READ, request.group_id):
-        return _refused(version, ErrorCode.group_authorization_failed, None)
+        return _refused(context, ErrorCode.group_authorization_failed)
     heartbeat = _heartbeat(context, request)
-    try:
-        if heartbeat.topology is not None:
-            check_extent(heartbeat.topology)
-            _check_names(heartbeat.topology)
-            if not await describes_all(context, heartbeat.topology.named_topics):
-                return _refused(version, ErrorCode.topic_authorization_failed, None)
-        check(heartbeat)
-        await groups.ensure_topic()
-        reply = await groups.run(
-            heartbeat.group_id, lambda shard, effects: shard.members.streams_heartbeat(heartbeat, effects)
-        )
-    except HeartbeatRefused as error:
-        log_refused(heartbeat.group_id, heartbeat.member_id, error)
-        return _refused(version, error.error_code, str(error))
-    except Unavailable as error:
-        return _refused(version, error.error_code, None)
+    if heartbeat.topology is not None:
+        check_extent(heartbeat.topology)
+        _check_names(heartbeat.topology)
+        if not await describes_all(context, heartbeat.topology.named_topics):
+            return _refused(context, ErrorCode.topic_authorization_failed)
+    check(heartbeat)
+    await groups.ensure_topic()
+    reply = await groups.run(
+        heartbeat.group_id, lambda shard, effects: shard.members.streams_heartbeat(heartbeat, effects)
+    )
     if reply.member_epoch < 0:
-        return _answer(version, reply, _NO_TIME)
+        return _answer(context, reply, NO_TIME)
     limits = context.services.coordinators.group_configs.streams_limits(heartbeat.group_id)
     reply = create_missing(context, heartbeat.group_id, reply)
-    return _answer(version, reply, timedelta(milliseconds=limits.heartbeat_interval_ms))
+    return _answer(context, reply, timedelta(milliseconds=limits.heartbeat_interval_ms))
 
 
 def _check_names(topology: Topology) -> None:
@@ -315,17 +309,26 @@ def _topic(topic: Any) -> TopicInfo:
 # --- the answer
 
 
-def _answer(version: int, reply: StreamsReply, interval: timedelta) -> Any:
-    module, tasks = response_module(STREAMS_GROUP_HEARTBEAT_API_KEY, version), reply.tasks
+_NO_REPLY: Final = StreamsReply("", 0)
+
+
+def _answer(
+    context: RequestContext[Services],
+    reply: StreamsReply,
+    interval: timedelta,
+    error: ErrorCode = ErrorCode.none,
+    message: str | None = None,
+) -> Any:
+    module, tasks = context.response_module, reply.tasks
     return build(
-        response_type(STREAMS_GROUP_HEARTBEAT_API_KEY, version),
-        error_code=ErrorCode.none,
-        error_message=None,
+        module.StreamsGroupHeartbeatResponse,
+        error_code=error,
+        error_message=message,
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval=interval,
         acceptable_recovery_lag=0,
-        task_offset_interval=_NO_TIME,
+        task_offset_interval=NO_TIME,
         status=tuple(
             build(module.Status, status_code=int(note.status), status_detail=note.detail)
             for note in reply.notes
@@ -340,23 +343,8 @@ def _answer(version: int, reply: StreamsReply, interval: timedelta) -> Any:
     )
 
 
-def _refused(version: int, error: ErrorCode, message: str | None) -> Any:
-    return build(
-        response_type(STREAMS_GROUP_HEARTBEAT_API_KEY, version),
-        error_code=error,
-        error_message=message,
-        member_id="",
-        member_epoch=0,
-        heartbeat_interval=_NO_TIME,
-        acceptable_recovery_lag=0,
-        task_offset_interval=_NO_TIME,
-        status=(),
-        active_tasks=None,
-        standby_tasks=None,
-        warmup_tasks=None,
-        endpoint_information_epoch=0,
-        partitions_by_user_endpoint=None,
-    )
+def _refused(context: RequestContext[Services], error: ErrorCode, message: str | None = None) -> Any:
+    return _answer(context, _NO_REPLY, NO_TIME, error, message)
 
 
 def _endpoint(module: Any, found: EndpointPartitions) -> Any:
@@ -372,13 +360,7 @@ def _endpoint(module: Any, found: EndpointPartitions) -> Any:
 
 
 STREAMS_GROUP_HEARTBEAT_API = Api(
-    STREAMS_GROUP_HEARTBEAT_API_KEY,
-    "StreamsGroupHeartbeat",
-    0,
-    0,
-    api.everything,
-    handle=handle_streams_group_heartbeat,
-    is_eager=True,
+    88, "StreamsGroupHeartbeat", 0, 0, api.everything, handle=handle_streams_group_heartbeat, is_eager=True
 )
 
 
@@ -484,7 +466,7 @@ def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
 
 
 STREAMS_GROUP_DESCRIBE_API = Api(
-    STREAMS_GROUP_DESCRIBE_API_KEY,
+    89,
     "StreamsGroupDescribe",
     0,
     0,

@@ -18,8 +18,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
+from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.protocol.messages import build

@@ -41,22 +41,16 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from seqgate.gateway.handlers.answering.leaders import name_leaders
-from seqgate.gateway.handlers.records.fetch_partition import (
-    REFUSED,
-    FetchRights,
-    error_of_a_follower,
-    error_row,
-    read_partition,
-    resolve,
-    row_of,
-)
 from seqgate.gateway.protocol.fetch_codec import (
+    REFUSED,
     FetchPosition,
     FetchRequest,
     FetchRow,
     Piece,
+    TopicKey,
     TopicRows,
     encode_fetch_response,
+    error_row,
     fetch_reader,
 )
 from seqgate.gateway.protocol.primitives import NodeEndpoint
@@ -73,7 +67,8 @@ from seqgate.gateway.runtime.partitions.fetch_sessions import (
 )
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices
-from seqgate.log import NotCached, Place
+from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import FileRegion, LogError, NotCached, OffsetOutOfRange, PartitionLog, Place
 
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
@@ -93,6 +88,10 @@ partition for the first time is slow.
 FIRST_WITH_LEADERS: Final = 16
 """The first version whose answers name the leader that the client should ask (KIP-951)."""
 LED_ELSEWHERE: Final = frozenset((int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)))
+SENT_BY_THE_KERNEL_BYTES = 64 << 10
+"""Runs of records of at least this size are sent with sendfile, which then costs less than reading and
+writing them.
+"""
 RowOf = tuple[PartitionKey, FetchRow]
 
 
@@ -167,7 +166,7 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
     if fetch_context is None:
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
     if context.node.access.is_on:
-        fetch_context.rights = FetchRights(context, request)
+        fetch_context.rights = _FetchRights(context, request)
     if request.isolation_level not in ISOLATION_LEVELS and _reads_any(context, fetch_context):
         return _unknown_isolation(context, request)
     limit = context.node.config.int("fetch.max.bytes")
@@ -188,7 +187,7 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
 
 def _reads_any(context: RequestContext[PartitionServices], fetch_context: FetchContext) -> bool:
     """Return whether any partition of the fetch exists and may be read."""
-    return any(resolve(context, fetch_context, key)[1] not in REFUSED for key, _ in fetch_context.wanted())
+    return any(_resolve(context, fetch_context, key)[1] not in REFUSED for key, _ in fetch_context.wanted())
 
 
 def _unknown_isolation(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer:
@@ -416,13 +415,15 @@ def _read_partitions(
     is_deposed = context.services.registry.may_be_led_elsewhere
     replicas = _replicas(context, request, read)
     for key, wanted in fetch_context.wanted():
-        partition, error = resolve(context, fetch_context, key)
+        partition, error = _resolve(context, fetch_context, key)
         if partition is None and error in REFUSED:
             read.refuse(key, error)
             yield
             continue
         if partition is not None and (request.replica_id >= 0 or is_deposed):
-            error = ErrorCode.not_leader_or_follower if is_deposed else error_of_a_follower(partition, wanted)
+            error = (
+                ErrorCode.not_leader_or_follower if is_deposed else _error_of_a_follower(partition, wanted)
+            )
             partition = None
         row = None
         if replicas is not None:
@@ -434,7 +435,7 @@ def _read_partitions(
         else:
             storage.waits = waits
             try:
-                row = read_partition(
+                row = _read_partition(
                     partition,
                     wanted,
                     left,
@@ -444,12 +445,182 @@ def _read_partitions(
             except NotCached as cold:
                 if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
                     read.missing += cold.places
-                row = row_of(partition, b"", [] if committed_only else None, None)
+                row = _row_of(partition, b"", [] if committed_only else None, None)
             finally:
                 storage.waits = True
         left = max(0, left - read.add(key, row, partition))
         yield
 
+
+# One partition of a fetch.
+
+
+def _resolve(
+    context: RequestContext[PartitionServices], fetch_context: FetchContext, key: PartitionKey
+) -> tuple[Partition | None, ErrorCode]:
+    """Return a partition that the client may read; None and the error where it can't be read."""
+    topic_key, index = key
+    if fetch_context.rights is not None and fetch_context.rights.denies(topic_key):
+        return None, ErrorCode.topic_authorization_failed
+    topic = context.services.registry.by_key.get(topic_key)
+    if topic is None:
+        if isinstance(topic_key, bytes):
+            return None, _error_of_a_deleted(context, fetch_context, key)
+        return None, ErrorCode.unknown_topic_or_partition
+    partition = topic.get(index)
+    return partition, ErrorCode.none if partition is not None else topic.error_without(index)
+
+
+def _error_of_a_deleted(
+    context: RequestContext[PartitionServices], fetch_context: FetchContext, key: PartitionKey
+) -> ErrorCode:
+    """Return the error for a topic id that no topic has.
+
+    A fetch session knows the name that the id had. It answers as for this name, and INCONSISTENT_TOPIC_ID if
+    another topic has the name now. Source: Kafka's CachedPartition.maybeResolveUnknownName,
+    KafkaApis.handleFetchRequest, ReplicaManager.readFromLog.
+    """
+    name = fetch_context.known_name(key)
+    if name is None:
+        return ErrorCode.unknown_topic_id
+    if fetch_context.rights is not None and fetch_context.rights.denies(name):
+        return ErrorCode.topic_authorization_failed
+    topic = context.services.registry.by_name.get(name)
+    if topic is None:
+        return ErrorCode.unknown_topic_or_partition
+    return topic.refusal(key[1]) or ErrorCode.inconsistent_topic_id
+
+
+def _error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCode:
+    """Return the error for a fetch with a replica id. No partition has followers.
+
+    Source: Kafka's Partition.followerReplicaOrThrow.
+    """
+    if wanted.current_leader_epoch < 0:
+        return ErrorCode.not_leader_or_follower
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
+    return ErrorCode.unknown_leader_epoch if error is ErrorCode.none else error
+
+
+def _read_partition(
+    partition: Partition,
+    wanted: FetchPosition,
+    left: int,
+    *,
+    min_one_batch: bool,
+    committed_only: bool,
+) -> FetchRow:
+    """Return the row of a partition, with records of at most `left` bytes.
+
+    Where there are records, a limit below 0 gets UNKNOWN_SERVER_ERROR, as from Kafka's LogSegment.read.
+    """
+    # Fetch treats every negative epoch as "no epoch" (FetchRequest.optionalEpoch)
+    if wanted.current_leader_epoch >= 0:
+        error = partition.check_leader_epoch(wanted.current_leader_epoch)
+        if error is not ErrorCode.none:
+            return error_row(partition.index, error)
+    log = partition.log
+    upper_bound = log.last_stable_offset if committed_only else log.high_watermark
+    aborted: list[tuple[int, int]] | None = [] if committed_only else None
+    try:
+        diverging = _diverging_epoch(log, wanted)
+        if diverging is not None:
+            return _row_of(partition, b"", None, diverging)
+        max_bytes = min(wanted.partition_max_bytes, left)
+        region = log.find(
+            wanted.fetch_offset,
+            max(0, max_bytes),
+            upper_bound=upper_bound,
+            min_one_batch=min_one_batch or max_bytes < 0,
+        )
+        if max_bytes < 0 and region is not None:
+            return error_row(partition.index, ErrorCode.unknown_server_error)
+        if committed_only:
+            aborted = log.aborted_in(wanted.fetch_offset, region)
+        records = _records(log, region)
+    except OffsetOutOfRange:
+        return error_row(partition.index, ErrorCode.offset_out_of_range)
+    except LogError as failure:
+        return error_row(partition.index, ErrorCode(failure.kafka_error_code))
+    return _row_of(partition, records, aborted, None)
+
+
+def _records(log: PartitionLog, region: FileRegion | None) -> bytes | FileRegion:
+    """Return the records for the answer: few as bytes, many as a region of the file, which the kernel sends."""
+    if region is None:
+        return b""
+    return region.kept() if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
+
+
+def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int] | None:
+    """Return the epoch and offset at which the reader's log and this log diverge (KIP-595;
+    UnifiedLog.endOffsetForEpoch).
+    """
+    if wanted.last_fetched_epoch < 0:
+        return None
+    leader_epoch, end_offset = log.epochs.end_offset(wanted.last_fetched_epoch, log.log_end_offset)
+    if leader_epoch < 0:
+        raise OffsetOutOfRange(f"no records of leader epoch {wanted.last_fetched_epoch} or before")
+    if leader_epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return leader_epoch, end_offset
+    return None
+
+
+def _row_of(
+    partition: Partition,
+    records: bytes | FileRegion,
+    aborted_transactions: list[tuple[int, int]] | None,
+    diverging: tuple[int, int] | None,
+) -> FetchRow:
+    """Return the row of a partition that was read."""
+    log = partition.log
+    return FetchRow(
+        partition.index,
+        0,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        aborted_transactions,
+        records,
+        diverging,
+    )
+
+
+class _FetchRights:
+    """The right of one fetch to read its topics; exists only where there is an authorizer.
+
+    A consumer needs READ on each topic, a follower CLUSTER_ACTION on the cluster. A topic is asked for once
+    in a request, when it is first read. A right that is taken away while the fetch waits therefore counts
+    from the next fetch on, as in Kafka. Source: Kafka's KafkaApis.handleFetchRequest.
+    """
+
+    __slots__ = ("_context", "_decided", "_is_refused_follower", "_reads_as_follower")
+
+    def __init__(self, context: RequestContext[PartitionServices], request: FetchRequest) -> None:
+        self._context = context
+        self._decided: dict[TopicKey, bool] = {}
+        self._reads_as_follower = request.replica_id >= 0
+        self._is_refused_follower = self._reads_as_follower and not context.may_cluster(
+            Operation.CLUSTER_ACTION
+        )
+
+    def denies(self, key: TopicKey) -> bool:
+        """Return whether the client may not read the topic, whether it exists or not.
+
+        An id that nobody has is not denied to a consumer; it is asked for again once a topic has it.
+        """
+        if self._reads_as_follower:
+            return self._is_refused_follower
+        decided = self._decided.get(key)
+        if decided is None:
+            name = self._context.services.registry.name_of(key)
+            if name is None:
+                return False
+            decided = self._decided[key] = not self._context.may_topic(Operation.READ, name)
+        return decided
+
+
+# The partitions that a fetch reads and those that its answer names, for whole requests and for sessions.
 
 FIRST_SESSION_VERSION = 7
 FIRST_TOPIC_ID_VERSION = 13
@@ -458,7 +629,7 @@ FIRST_TOPIC_ID_VERSION = 13
 class FetchContext:
     """A fetch without a session, or the first of one: every partition that it names is read and answered."""
 
-    rights: FetchRights | None = None
+    rights: _FetchRights | None = None
     """The rights of the client; None where it may read everything."""
 
     def __init__(

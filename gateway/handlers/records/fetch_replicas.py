@@ -26,8 +26,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
 from seqgate.gateway.cluster.reading.bucket_reads import Bounds, BucketReads, Found, Loading, NotConfirmed
 from seqgate.gateway.handlers.answering.api import RequestContext
-from seqgate.gateway.handlers.records.fetch_partition import error_row
-from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow
+from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow, error_row
 from seqgate.gateway.runtime.partitions.fetch_sessions import PartitionKey
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices

@@ -9,7 +9,6 @@ UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -27,24 +26,17 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
     """Return the largest leader epoch up to the requested one, and its end offset."""
     module = context.response_module
     denied = await _denied(context, request)
-    topics = [
-        build(
-            module.OffsetForLeaderTopicResult,
-            topic=topic.topic,
-            partitions=tuple(
-                [
-                    _end_offset(context, module, topic.topic, entry)
-                    async for entry in in_slices(topic.partitions)
-                ]
-            ),
-        )
-        for topic in request.topics
-        if topic.topic not in denied
-    ]
-    for topic in request.topics if denied else ():
-        if topic.topic in denied:
-            rows = [_denied_row(module, entry.partition) async for entry in in_slices(topic.partitions)]
-            topics.append(build(module.OffsetForLeaderTopicResult, topic=topic.topic, partitions=tuple(rows)))
+    # refused topics come last
+    asked = [topic for topic in request.topics if topic.topic not in denied]
+    asked += [topic for topic in request.topics if topic.topic in denied]
+    topics = []
+    for topic in asked:
+        is_denied = topic.topic in denied
+        rows = [
+            _end_offset(context, module, topic.topic, entry, is_denied=is_denied)
+            async for entry in in_slices(topic.partitions)
+        ]
+        topics.append(build(module.OffsetForLeaderTopicResult, topic=topic.topic, partitions=tuple(rows)))
     return build(module.OffsetForLeaderEpochResponse, topics=tuple(topics))
 
 
@@ -55,20 +47,14 @@ async def _denied(context: RequestContext[PartitionServices], request: Any) -> A
     return await refused_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))
 
 
-def _denied_row(module: ModuleType, index: int) -> Any:
-    return build(
-        module.EpochEndOffset,
-        error_code=ErrorCode.topic_authorization_failed,
-        partition=index,
-        leader_epoch=-1,
-        end_offset=-1,
-    )
-
-
-def _end_offset(context: RequestContext[PartitionServices], module: Any, topic: str, entry: Any) -> Any:
-    partition = context.services.registry.get(topic, entry.partition)
+def _end_offset(
+    context: RequestContext[PartitionServices], module: Any, topic: str, entry: Any, *, is_denied: bool
+) -> Any:
+    partition = None if is_denied else context.services.registry.get(topic, entry.partition)
     leader_epoch, end_offset = -1, -1
-    if partition is None:
+    if is_denied:
+        error = ErrorCode.topic_authorization_failed
+    elif partition is None:
         error = context.services.registry.error_without(topic, entry.partition)
     elif context.services.registry.may_be_led_elsewhere:
         error = ErrorCode.not_leader_or_follower

@@ -111,7 +111,7 @@ def begin(
         if context.node.access.is_on:
             refusal = refusal_of_all(request, partial(context.may_transactional_id, Operation.WRITE))
             if refusal is not None:
-                return refuse_or_close(context, request, *refusal)
+                return _refuse_all(context, request, *refusal)
             if len(request.topics) > MANY_PARTITIONS:
                 deferred = _begin_in_slices(context, request)
                 if deferred is not None:
@@ -141,7 +141,7 @@ def append(context: ProduceContext, request: ProduceRequest, refused: Sequence[T
         return appending.answer()
     refusal = refusal_of_all(request)
     if refusal is not None:
-        return refuse_or_close(context, request, *refusal, refused=refused)
+        return _refuse_all(context, request, *refusal, refused=refused)
     now_s = context.node.loop.time
     until_s = now_s() if _takes_long(context, request) else now_s() + LONG_S
     for _ in steps:
@@ -220,7 +220,7 @@ class _Appending:
             rows: list[ProduceRow] = []
             self._topics.append((key, rows))
             while entries:
-                self._append(rows, key, topic, entries.popleft(), now_ms)
+                rows.append(self._append(rows, key, topic, entries.popleft(), now_ms))
                 yield
 
     @property
@@ -268,44 +268,39 @@ class _Appending:
         topic: TopicPartitions | None,
         entry: PartitionRecords,
         now_ms: int,
-    ) -> None:
+    ) -> ProduceRow:
+        """Append one batch now, or leave it to those that are appended late; return its row, the next of
+        `rows`.
+        """
         context, request = self._context, self._request
         if self.refuses and topic is not None and topic.has(entry.partition):
-            self._note_refusal(key, entry.partition, entry.records, REFUSED)
-            rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
-            return
+            return self._refuse(key, entry, REFUSED, _NO_ROOM)
         partition = None if topic is None else topic.get(entry.partition)
-        if partition is None:
-            code = _missing(key, topic, entry.partition)
-            self._note_refusal(key, entry.partition, entry.records, code)
-            rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
-            return
+        if topic is None or partition is None:
+            return self._refuse(key, entry, _missing(key, topic, entry.partition))
         if partition.topic in INTERNAL_TOPICS:
             # the gateway keeps its own state in internal topics (ReplicaManager.appendToLocalLog)
-            rows.append(ProduceRow(entry.partition, _INVALID_TOPIC, -1, -1, -1))
-            return
-        compression = partition.compression
-        if (
-            request.transactional_id
-            and topic is not None
-            and must_ask(context, partition, entry.records, request.transactional_id)
+            return ProduceRow(entry.partition, _INVALID_TOPIC, -1, -1, -1)
+        compression, late = partition.compression, None
+        if request.transactional_id and must_ask(context, partition, entry.records, request.transactional_id):
+            late = self._unverified
+        elif compression is not None and must_recompress(
+            context.api_version, partition, compression.codec, entry.records, now_ms
         ):
-            self._unverified.append(LateBatch(rows, len(rows), key, topic, partition, compression, entry))
-            rows.append(ProduceRow(entry.partition, 0, -1, -1, -1))
-            return
-        if (
-            compression is not None
-            and topic is not None
-            and must_recompress(context.api_version, partition, compression.codec, entry.records, now_ms)
-        ):
-            self._late.append(LateBatch(rows, len(rows), key, topic, partition, compression, entry))
-            rows.append(ProduceRow(entry.partition, 0, -1, -1, -1))
-            return
-        rows.append(self._store(rows, len(rows), key, partition, entry.records, now_ms))
+            late = self._late
+        if late is not None:
+            late.append(LateBatch(rows, len(rows), key, topic, partition, compression, entry))
+            return ProduceRow(entry.partition, 0, -1, -1, -1)
+        return self._store(rows, len(rows), key, partition, entry.records, now_ms)
 
-    def _note_refusal(self, key: str | bytes, index: int, records: memoryview | None, code: int) -> None:
+    def _refuse(
+        self, key: str | bytes, entry: PartitionRecords, code: int, message: str | None = None
+    ) -> ProduceRow:
+        """Return the row of a batch that is refused before its partition was asked; note the refusal."""
         context = self._context
-        Refusals(context.services.refusals, context.peer).note(key, index, records, code)
+        refusals = Refusals(context.services.refusals, context.peer)
+        refusals.note(key, entry.partition, entry.records, code)
+        return ProduceRow(entry.partition, code, -1, -1, -1, message)
 
     def _store(
         self,
@@ -365,8 +360,7 @@ class _Appending:
         topic = context.services.partitions.by_key.get(batch.key)
         if topic is not batch.topic or batch.topic.peek(partition.index) is not partition:
             code = _missing(batch.key, topic if topic is batch.topic else None, partition.index)
-            self._note_refusal(batch.key, partition.index, batch.entry.records, code)
-            batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
+            batch.rows[batch.position] = self._refuse(batch.key, batch.entry, code)
             return
         batch.rows[batch.position] = self._store(
             batch.rows,
@@ -409,8 +403,7 @@ class _Appending:
             batches, self._late = self._late, []
         if not has_room:
             for batch in batches:
-                self._note_refusal(batch.key, batch.partition.index, batch.entry.records, REFUSED)
-                batch.rows[batch.position] = ProduceRow(batch.partition.index, REFUSED, -1, -1, -1, _NO_ROOM)
+                batch.rows[batch.position] = self._refuse(batch.key, batch.entry, REFUSED, _NO_ROOM)
             return self.answer()
         if not is_unverified:
             return Recompression(late, batches, self._append_late, self.answer).begin()
@@ -508,7 +501,7 @@ def _refusal_of_id(
     return ErrorCode.transactional_id_authorization_failed, message
 
 
-def refuse_or_close(
+def _refuse_all(
     context: ProduceContext,
     request: ProduceRequest,
     error: ErrorCode,
@@ -516,23 +509,11 @@ def refuse_or_close(
     *,
     refused: Sequence[TopicRows] = (),
 ) -> Answer:
-    """Refuse the request for all its partitions. Raises CloseConnection under acks=0, which has no answer."""
+    """Return the answer with the error for all partitions of the request, and with the rows of partitions
+    that were refused earlier. Raises CloseConnection under acks=0, which has no answer.
+    """
     if request.acks == 0:
         raise CloseConnection(f"an acks=0 request is refused: {message}")
-    return refuse_all(context, request, error, message, refused=refused)
-
-
-def refuse_all(
-    context: ProduceContext,
-    request: ProduceRequest,
-    error: ErrorCode,
-    message: str | None = None,
-    *,
-    refused: Sequence[TopicRows] = (),
-) -> Answer:
-    """Return the answer with the error for all partitions of the request, and with the rows of partitions
-    that were refused earlier.
-    """
     topics: Topics = [
         (key, [ProduceRow(entry.partition, int(error), -1, -1, -1, message) for entry in entries])
         for key, entries in request.topics

@@ -160,17 +160,12 @@ async def _answer_delete(
 
 
 def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
-    if isinstance(result, ApiError):
-        return build(
-            module.DeleteAclsFilterResult,
-            error_code=result.error_code,
-            error_message=result.message,
-            matching_acls=(),
-        )
+    error = result if isinstance(result, ApiError) else ApiError(ErrorCode.none)
+    deleted = () if isinstance(result, ApiError) else result
     return build(
         module.DeleteAclsFilterResult,
-        error_code=ErrorCode.none,
-        error_message=None,
+        error_code=error.error_code,
+        error_message=error.message,
         matching_acls=tuple(
             build(
                 module.DeleteAclsMatchingAcl,
@@ -184,7 +179,7 @@ def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
                 operation=entry.operation,
                 permission_type=entry.permission,
             )
-            for entry in result
+            for entry in deleted
         ),
     )
 
@@ -200,18 +195,11 @@ async def handle_describe_acls(context: RequestContext[TopicServices], request: 
     await check_codes([request], *FILTER_CODES)
     module = context.response_module
     error = refusal(context, Operation.DESCRIBE)
-    if error is not None:
-        return build(
-            module.DescribeAclsResponse,
-            error_code=error.error_code,
-            error_message=error.message,
-            resources=(),
-        )
-    patterns = await _found_describe(context, filter_of_row(request))
+    patterns = await _found_describe(context, filter_of_row(request) if error is None else error)
     return build(
         module.DescribeAclsResponse,
-        error_code=ErrorCode.none,
-        error_message="",
+        error_code=ErrorCode.none if error is None else error.error_code,
+        error_message="" if error is None else error.message,
         resources=tuple([resource async for resource in in_slices(_resources(module, patterns))]),
     )
 

@@ -64,8 +64,12 @@ def _row(module: Any, parts: Iterable[tuple[str, str | None]], error: ApiError |
         module.EntryData,
         error_code=error.error_code if error else ErrorCode.none,
         error_message=error.message if error else None,
-        entity=tuple(build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in parts),
+        entity=_entity(module, parts),
     )
+
+
+def _entity(module: Any, parts: Iterable[tuple[str, str | None]]) -> tuple[Any, ...]:
+    return tuple(build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in parts)
 
 
 async def _alter(
@@ -106,27 +110,23 @@ async def handle_describe_client_quotas(context: RequestContext[TopicServices], 
         found = describe_client_quotas(
             context.services.metadata_log.image, filters, strict=bool(request.strict)
         )
+    error, entries = ApiError(ErrorCode.none, ""), None
     if isinstance(found, ApiError):
-        return build(
-            module.DescribeClientQuotasResponse,
-            error_code=found.error_code,
-            error_message=found.message,
-            entries=None,
-        )
-    return build(
-        module.DescribeClientQuotasResponse,
-        error_code=ErrorCode.none,
-        error_message="",
-        entries=tuple(
+        error = found
+    else:
+        entries = tuple(
             build(
                 module.EntryData,
-                entity=tuple(
-                    build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in entity
-                ),
+                entity=_entity(module, entity),
                 values=tuple(build(module.ValueData, key=key, value=value) for key, value in values.items()),
             )
             for entity, values in found
-        ),
+        )
+    return build(
+        module.DescribeClientQuotasResponse,
+        error_code=error.error_code,
+        error_message=error.message,
+        entries=entries,
     )
 
 

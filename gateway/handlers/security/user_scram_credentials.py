@@ -76,42 +76,33 @@ async def _alter(
 async def handle_describe_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the mechanisms and iterations of the users that the request names, or of all."""
     module = context.response_module
-    if not context.may_cluster(Operation.DESCRIBE):
-        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        return build(
-            module.DescribeUserScramCredentialsResponse,
-            error_code=refusal.error_code,
-            error_message=refusal.message,
-            results=tuple(_result(module, "", refusal) for _ in request.users or ()),
-        )
-    found = describe_users(
-        context.services.metadata_log.image.users, [user.name for user in request.users or ()]
-    )
+    names = [user.name for user in request.users or ()]
+    error = ApiError(ErrorCode.none, "")
+    if context.may_cluster(Operation.DESCRIBE):
+        found = describe_users(context.services.metadata_log.image.users, names)
+        results = tuple(_result(module, name, outcome) for name, outcome in found)
+    else:
+        error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        results = tuple(_result(module, "", error) for _ in names)
     return build(
         module.DescribeUserScramCredentialsResponse,
-        error_code=ErrorCode.none,
-        error_message="",
-        results=tuple(_result(module, name, outcome) for name, outcome in found),
+        error_code=error.error_code,
+        error_message=error.message,
+        results=results,
     )
 
 
 def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> Any:
-    if isinstance(outcome, ApiError):
-        return build(
-            module.DescribeUserScramCredentialsResult,
-            user=name,
-            error_code=outcome.error_code,
-            error_message=outcome.message,
-            credential_infos=(),
-        )
+    error = outcome if isinstance(outcome, ApiError) else ApiError(ErrorCode.none, "")
+    credentials = {} if isinstance(outcome, ApiError) else outcome
     return build(
         module.DescribeUserScramCredentialsResult,
         user=name,
-        error_code=ErrorCode.none,
-        error_message="",
+        error_code=error.error_code,
+        error_message=error.message,
         credential_infos=tuple(
             build(module.CredentialInfo, mechanism=hashing.value, iterations=credential.iterations)
-            for hashing, credential in sorted(outcome.items())
+            for hashing, credential in sorted(credentials.items())
         ),
     )
 

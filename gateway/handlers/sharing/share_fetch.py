@@ -49,7 +49,7 @@ from seqgate.gateway.handlers.sharing.share_session import (
     refused,
     unreadable,
 )
-from seqgate.gateway.protocol.messages import build, milliseconds, response_module, response_type
+from seqgate.gateway.protocol.messages import build, milliseconds, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareSession
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -59,7 +59,6 @@ from seqgate.log import NEVER_DUE, FileRegion, LogError, PartitionLog
 from seqgate.log.format.record_batch import BatchHeader, whole_batches
 from seqgate.log.format.records import read_end_marker
 
-API_KEY: Final = 78
 FIRST_WITH_STRICT_LIMIT: Final = 2
 RECORD_LIMIT: Final = 1
 DELAYED_READ_BYTES: Final = 1 << 20
@@ -78,7 +77,7 @@ class Row(NamedTuple):
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements, then acquire records, and wait for records when there are none."""
     services = context.services
-    answer_type = response_type(API_KEY, context.api_version)
+    answer_type = response_type(context.api_key, context.api_version)
     try:
         check_request(context, request)
         _check_renewing(context, request)
@@ -343,7 +342,7 @@ async def _wait(
 def _answer(
     context: RequestContext[Services], group_id: str, rows: dict[Place, Row], outcomes: dict[Place, Outcome]
 ) -> Any:
-    module = response_module(API_KEY, context.api_version)
+    module = context.response_module
     partitions = (
         (place, _partition(module, place[1], rows.get(place, Row()), outcomes.get(place, NO_ERROR)))
         for place in dict.fromkeys((*rows, *outcomes))
@@ -471,4 +470,4 @@ def _decided(
         yield header, place
 
 
-API = Api(API_KEY, "ShareFetch", 1, 2, api.everything, handle=handle)
+API = Api(78, "ShareFetch", 1, 2, api.everything, handle=handle)

@@ -16,11 +16,10 @@ Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareG
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from seqgate.gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
 from seqgate.gateway.handlers.answering import api
@@ -29,6 +28,7 @@ from seqgate.gateway.handlers.answering.described_group import (
     GroupDescription,
     Topics,
     accepted,
+    answer_heartbeat,
     assigned_topics,
     describe_each,
     named_assignment,
@@ -36,12 +36,8 @@ from seqgate.gateway.handlers.answering.described_group import (
 )
 from seqgate.gateway.handlers.answering.rights import describes_all
 from seqgate.gateway.protocol.messages import build
-from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
-
-SHARE_GROUP_DESCRIBE_API_KEY: Final = 77
 
 
 async def handle_share_group_describe(context: RequestContext[Services], request: Any) -> Any:
@@ -60,7 +56,6 @@ async def handle_share_group_describe(context: RequestContext[Services], request
     return await describe_each(
         context,
         request,
-        SHARE_GROUP_DESCRIBE_API_KEY,
         context.services.coordinators.shares.group,
         describe,
         _topics_of,
@@ -84,15 +79,15 @@ def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
     )
 
 
-SHARE_GROUP_HEARTBEAT_API_KEY: Final = 76
-
-
 async def handle_share_group_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
-    version, services = context.api_version, context.services
-    names = request.subscribed_topic_names
+    return await answer_heartbeat(context, request, _beat(context, request), refused)
+
+
+async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    services, names = context.services, request.subscribed_topic_names
     if not context.may_group(Operation.READ, request.group_id):
-        return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.group_authorization_failed, None)
+        return refused(context, ErrorCode.group_authorization_failed)
     heartbeat = ShareHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -102,39 +97,21 @@ async def handle_share_group_heartbeat(context: RequestContext[CoordinatorServic
         client_host=f"/{context.peer_host}",
         subscribed_names=None if names is None else tuple(names),
     )
-    try:
-        check_member_id(heartbeat)
-        if not await describes_all(context, names or ()):
-            return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, ErrorCode.topic_authorization_failed, None)
-        check(heartbeat)
-        await services.groups.ensure_topic()
-        await services.shares.ensure_topic()
-        reply = await services.shares.heartbeat(heartbeat)
-    except HeartbeatRefused as error:
-        log_refused(heartbeat.group_id, heartbeat.member_id, error)
-        return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, error.error_code, str(error))
-    except Unavailable as error:
-        return refused(SHARE_GROUP_HEARTBEAT_API_KEY, version, error.error_code, None)
-    interval_ms = services.group_configs.of(request.group_id).share_heartbeat_interval_ms
-    return accepted(SHARE_GROUP_HEARTBEAT_API_KEY, version, reply, interval_ms)
+    check_member_id(heartbeat)
+    if not await describes_all(context, names or ()):
+        return refused(context, ErrorCode.topic_authorization_failed)
+    check(heartbeat)
+    await services.groups.ensure_topic()
+    await services.shares.ensure_topic()
+    reply = await services.shares.heartbeat(heartbeat)
+    return accepted(context, reply, services.group_configs.of(request.group_id).share_heartbeat_interval_ms)
 
 
 SHARE_GROUP_HEARTBEAT_API = Api(
-    SHARE_GROUP_HEARTBEAT_API_KEY,
-    "ShareGroupHeartbeat",
-    1,
-    1,
-    api.coordinators,
-    handle=handle_share_group_heartbeat,
+    76, "ShareGroupHeartbeat", 1, 1, api.coordinators, handle=handle_share_group_heartbeat
 )
 
 
 SHARE_GROUP_DESCRIBE_API = Api(
-    SHARE_GROUP_DESCRIBE_API_KEY,
-    "ShareGroupDescribe",
-    1,
-    1,
-    api.everything,
-    handle=handle_share_group_describe,
-    may_be_given_up=True,
+    77, "ShareGroupDescribe", 1, 1, api.everything, handle=handle_share_group_describe, may_be_given_up=True
 )

@@ -31,9 +31,9 @@ from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
-from seqgate.gateway.handlers.answering.named_twice import to_answer
+from seqgate.gateway.handlers.answering.limits import TimeLimit, to_answer
 from seqgate.gateway.handlers.answering.rights import refused_topics, refused_topics_now
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
@@ -271,9 +271,7 @@ async def _group(context: RequestContext[Services], module: Any, asked: Any) -> 
     except Unavailable as error:
         return _described(module, asked.group_id, (), error.error_code)
     topics = tuple(
-        _hidden_topic(module, name, indexes)
-        if name in hidden
-        else _topic(context, module, name, indexes, progress)
+        _topic(context, module, name, indexes, progress, is_hidden=name in hidden)
         for name, indexes in wanted.items()
         if asked.topics is not None or name not in hidden
     )
@@ -330,8 +328,12 @@ def _topic(
     name: str,
     indexes: list[int],
     progress: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    is_hidden: bool,
 ) -> Any:
-    topic = context.services.partitions.registry.by_name.get(name)
+    """Return the answer for a topic. That for a hidden topic does not tell whether the topic exists."""
+    topic = None if is_hidden else context.services.partitions.registry.by_name.get(name)
+    error = ErrorCode.topic_authorization_failed if is_hidden else ErrorCode.none
     rows = []
     for index in indexes:
         start_offset, lag = progress.get((name, index), (UNKNOWN, UNKNOWN))
@@ -342,8 +344,8 @@ def _topic(
                 start_offset=start_offset,
                 leader_epoch=0,
                 lag=lag,
-                error_code=ErrorCode.none,
-                error_message=None,
+                error_code=error,
+                error_message=MESSAGES.get(error),
             )
         )
     return build(
@@ -351,27 +353,6 @@ def _topic(
         topic_name=name,
         topic_id=None if topic is None else topic.topic_id,
         partitions=tuple(rows),
-    )
-
-
-def _hidden_topic(module: Any, name: str, indexes: list[int]) -> Any:
-    """Return the answer for a topic that the client may not describe, whether or not it exists."""
-    return build(
-        module.DescribeShareGroupOffsetsResponseTopic,
-        topic_name=name,
-        topic_id=None,
-        partitions=tuple(
-            build(
-                module.DescribeShareGroupOffsetsResponsePartition,
-                partition_index=index,
-                start_offset=UNKNOWN,
-                leader_epoch=0,
-                lag=UNKNOWN,
-                error_code=ErrorCode.topic_authorization_failed,
-                error_message=NOT_READABLE,
-            )
-            for index in indexes
-        ),
     )
 
 

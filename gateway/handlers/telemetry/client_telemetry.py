@@ -35,12 +35,11 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_client_instance_id
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.telemetry.telemetry import Push, Telemetry
 from seqgate.gateway.telemetry.subscriptions import ClientDescription
 from seqgate.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
 
-GET_TELEMETRY_SUBSCRIPTIONS_API_KEY: Final = 71
 PACKAGE: Final = "opentelemetry.proto"
 """The package that decodes what clients push; an extra of the installation has it."""
 ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)
@@ -49,9 +48,7 @@ ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 
 async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry], request: Any) -> Any:
     """Return the client's subscription."""
-    response = response_module(
-        GET_TELEMETRY_SUBSCRIPTIONS_API_KEY, context.api_version
-    ).GetTelemetrySubscriptionsResponse
+    response = context.response_module.GetTelemetrySubscriptionsResponse
     client_instance_id = request.client_instance_id or fresh_client_instance_id()
     choice = context.services.subscription(client_of(context, client_instance_id))
     if isinstance(choice, ErrorCode):
@@ -123,7 +120,7 @@ def client_of(context: RequestContext[Telemetry], client_instance_id: uuid.UUID)
 
 
 GET_TELEMETRY_SUBSCRIPTIONS_API = Api(
-    GET_TELEMETRY_SUBSCRIPTIONS_API_KEY,
+    71,
     "GetTelemetrySubscriptions",
     0,
     0,

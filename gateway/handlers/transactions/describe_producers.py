@@ -11,8 +11,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Api, RequestContext, TimeLimit
-from seqgate.gateway.handlers.answering.named_twice import places_to_answer
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.limits import TimeLimit, places_to_answer
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from seqgate.gateway.metadata.image import name_complaint
 from seqgate.gateway.protocol.messages import build
@@ -69,18 +69,12 @@ async def _partition(
                 producers.append(_producer(module, entry))  # noqa: PERF401 - other requests run between two entries
         except TimeoutError:
             error = ApiError(ErrorCode.request_timed_out)
-    if error is not None or partition is None:
-        return build(
-            module.PartitionResponse,
-            partition_index=index,
-            error_code=error.error_code if error else ErrorCode.unknown_topic_or_partition,
-            error_message=error.message if error else None,
-            active_producers=(),
-        )
+            producers.clear()
     return build(
         module.PartitionResponse,
         partition_index=index,
-        error_code=ErrorCode.none,
+        error_code=error.error_code if error else ErrorCode.none,
+        error_message=error.message if error else None,
         active_producers=tuple(producers),
     )
 

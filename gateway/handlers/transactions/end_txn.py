@@ -28,7 +28,6 @@ from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
 
-API_KEY: Final = 26
 FIRST_WITH_FENCED: Final = 2
 FIRST_WITH_EPOCH: Final = 5
 
@@ -54,7 +53,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         except (TransactionRefused, Unavailable) as refused:
             error = error_code_for(refused, version, FIRST_WITH_FENCED)
     return build(
-        response_type(API_KEY, version),
+        response_type(context.api_key, context.api_version),
         error_code=error,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
@@ -108,4 +107,4 @@ def offset_commit_error_code(error: TransactionRefused, api_version: int) -> Err
     return code
 
 
-API = Api(API_KEY, "EndTxn", 0, 5, api.coordinators, handle=handle)
+API = Api(26, "EndTxn", 0, 5, api.coordinators, handle=handle)

@@ -17,21 +17,20 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.limits import metadata_fits
 from seqgate.gateway.handlers.answering.rights import refused_topics
-from seqgate.gateway.handlers.groups.offset_commit import metadata_fits
 from seqgate.gateway.handlers.transactions.end_txn import (
     FIRST_OFFSETS_THAT_ADD,
     offset_commit_error_code,
     refuse_late,
 )
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 
-API_KEY: Final = 28
 FIRST_WITH_LEADER_EPOCH: Final = 2
 FIRST_WITH_LOADING: Final = 2
 FIRST_WITH_MEMBER: Final = 3
@@ -46,7 +45,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         places = (
             (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
         )
-        return _response(context.api_version, request, dict.fromkeys(places, refusal))
+        return _response(context, request, dict.fromkeys(places, refusal))
     hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
     unknown: Errors = {}
     oversize: Errors = {}
@@ -69,7 +68,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     errors = {**dict.fromkeys([*records, *oversize], error), **unknown}
     if error is ErrorCode.none:
         errors |= oversize
-    return _response(context.api_version, request, errors)
+    return _response(context, request, errors)
 
 
 def _refusal(context: RequestContext[Services], request: Any) -> ErrorCode:
@@ -157,8 +156,8 @@ async def _ask_elsewhere(
     return answer
 
 
-def _response(version: int, request: Any, errors: Errors) -> Any:
-    module = response_module(API_KEY, version)
+def _response(context: RequestContext[Services], request: Any, errors: Errors) -> Any:
+    module = context.response_module
     return build(
         module.TxnOffsetCommitResponse,
         topics=tuple(
@@ -180,4 +179,4 @@ def _response(version: int, request: Any, errors: Errors) -> Any:
     )
 
 
-API = Api(API_KEY, "TxnOffsetCommit", 0, 5, api.everything, handle=handle, is_eager=True)
+API = Api(28, "TxnOffsetCommit", 0, 5, api.everything, handle=handle, is_eager=True)

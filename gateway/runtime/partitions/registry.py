@@ -109,6 +109,15 @@ class TopicPartitions:
         """Return the partition if it is open."""
         return self._partitions[index] if self.has(index) else None
 
+    def is_unusable(self, index: int) -> bool:
+        """Return whether a partition can't be read or written: there is none, or it could not be opened, or
+        its log is offline. Opens nothing.
+        """
+        if not 0 <= index < len(self._partitions) or index in self.failed:
+            return True
+        partition = self._partitions[index]
+        return partition is not None and partition.log.offline
+
     def take(self, index: int) -> Partition | None:
         """Return the partition if it is open, and forget it: the next request opens it again if this node
         leads it then.

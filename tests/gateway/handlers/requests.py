@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from seqgate.gateway.handlers.admin import (
-    alter_configs,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_configs,
-    metadata,
+from seqgate.gateway.handlers.admin import metadata
+from seqgate.gateway.handlers.admin.configs import (
+    ALTER_CONFIGS_API,
+    DESCRIBE_CONFIGS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
 )
+from seqgate.gateway.handlers.admin.topics import CREATE_PARTITIONS_API, CREATE_TOPICS_API, DELETE_TOPICS_API
 from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.support import Node
 
@@ -43,7 +42,7 @@ async def create(
         )
         return {"topics": (topic,), "timeout": TIMEOUT, "validate_only": validate_only}
 
-    response = await node.ask(create_topics.API, version, make)
+    response = await node.ask(CREATE_TOPICS_API, version, make)
     return response.topics[0]
 
 
@@ -56,7 +55,7 @@ async def delete(node: Node, *names: str, version: int = 6) -> Any:
         topics = tuple(module.DeleteTopicState(name=name, topic_id=None) for name in names)
         return {"topics": topics, "timeout": TIMEOUT}
 
-    return (await node.ask(delete_topics.API, version, make)).responses
+    return (await node.ask(DELETE_TOPICS_API, version, make)).responses
 
 
 async def grow(node: Node, name: str, count: int, *, version: int = 3) -> Any:
@@ -66,7 +65,7 @@ async def grow(node: Node, name: str, count: int, *, version: int = 3) -> Any:
         topic = module.CreatePartitionsTopic(name=name, count=count, assignments=None)
         return {"topics": (topic,), "timeout": TIMEOUT, "validate_only": False}
 
-    return (await node.ask(create_partitions.API, version, make)).results[0]
+    return (await node.ask(CREATE_PARTITIONS_API, version, make)).results[0]
 
 
 async def describe(
@@ -88,7 +87,7 @@ async def describe(
         )
         return {"resources": (resource,), "include_synonyms": True, "include_documentation": documented}
 
-    return (await node.ask(describe_configs.API, version, make)).results[0]
+    return (await node.ask(DESCRIBE_CONFIGS_API, version, make)).results[0]
 
 
 async def alter(
@@ -106,7 +105,7 @@ async def alter(
         )
         return {"resources": (resource,), "validate_only": False}
 
-    return (await node.ask(alter_configs.INCREMENTAL_ALTER_CONFIGS_API, version, make)).responses[0]
+    return (await node.ask(INCREMENTAL_ALTER_CONFIGS_API, version, make)).responses[0]
 
 
 async def replace(
@@ -121,7 +120,7 @@ async def replace(
         )
         return {"resources": (resource,), "validate_only": False}
 
-    return (await node.ask(alter_configs.ALTER_CONFIGS_API, version, make)).responses[0]
+    return (await node.ask(ALTER_CONFIGS_API, version, make)).responses[0]
 
 
 async def ask_metadata(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.handlers.admin import alter_configs
+from seqgate.gateway.handlers.admin.configs import ALTER_CONFIGS_API, INCREMENTAL_ALTER_CONFIGS_API
 from seqgate.gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
-from seqgate.gateway.handlers.groups import delete_groups
+from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API
 from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.metadata.configs import Operation
 from seqgate.gateway.metadata.image import METADATA_TOPIC
@@ -76,7 +76,7 @@ async def test_changed_configurations_are_logged(tmp_path: Path, caplog: pytest.
             resource = module.AlterConfigsResource(resource_type=2, resource_name="orders", configs=(config,))
             return {"resources": (resource,), "validate_only": False}
 
-        await node.ask(alter_configs.ALTER_CONFIGS_API, 2, replace)
+        await node.ask(ALTER_CONFIGS_API, 2, replace)
         assert lines(caplog) == [
             f"altered the configuration of topic orders (retention.ms=7, all others to their defaults){BY}"
         ]
@@ -114,7 +114,7 @@ async def _alter_incrementally(node: Node) -> None:
         resource = module.AlterConfigsResource(resource_type=2, resource_name="orders", configs=configs)
         return {"resources": (resource,), "validate_only": False}
 
-    answer = await node.ask(alter_configs.INCREMENTAL_ALTER_CONFIGS_API, 1, make)
+    answer = await node.ask(INCREMENTAL_ALTER_CONFIGS_API, 1, make)
     assert [row.error_code for row in answer.responses] == [0]
 
 
@@ -134,7 +134,7 @@ async def test_deleted_records_and_groups_are_logged(
 
         await node.ask(delete_records.API, 2, make)
         assert lines(caplog) == [f"deleted records of orders-0 (before 0){BY}"]
-        await node.ask(delete_groups.API, 2, lambda _: {"groups_names": ("nobody",)})
+        await node.ask(DELETE_GROUPS_API, 2, lambda _: {"groups_names": ("nobody",)})
         assert lines(caplog) == []
 
 
@@ -143,7 +143,7 @@ async def test_a_log_line_names_a_few_changes_and_counts_the_others(
 ) -> None:
     caplog.set_level("INFO")
     async with open_node(tmp_path) as node:
-        context = node.context(delete_groups.API, 2)
+        context = node.context(DELETE_GROUPS_API, 2)
         log_change(context, "deleted group", [str(number) for number in range(NAMES_IN_A_LINE + 3)])
     (line,) = lines(caplog)
     assert line.endswith(f"19 and 3 more{BY}")

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.handlers.admin import alter_configs, describe_configs, list_config_resources
+from seqgate.gateway.handlers.admin.configs import (
+    ALTER_CONFIGS_API,
+    DESCRIBE_CONFIGS_API,
+    INCREMENTAL_ALTER_CONFIGS_API,
+    LIST_CONFIG_RESOURCES_API,
+)
 from seqgate.gateway.metadata.configs import LEVELS
 from seqgate.gateway.runtime.loop import log_output
 from tests.gateway.handlers.requests import alter, create, describe, replace
@@ -29,7 +34,7 @@ def values(result: Any) -> dict[str, str | None]:
 
 
 class TestDescribe:
-    @pytest.mark.parametrize("version", versions(describe_configs.API))
+    @pytest.mark.parametrize("version", versions(DESCRIBE_CONFIGS_API))
     async def test_a_topic_is_described_in_every_version(self, node: Node, version: int) -> None:
         result = await describe(node, TOPIC, "t", ["retention.ms", "none"], version=version)
         (entry,) = result.configs
@@ -113,12 +118,12 @@ class TestDescribe:
             )
             return {"resources": resources}
 
-        response = await node.ask(describe_configs.API, 4, make)
+        response = await node.ask(DESCRIBE_CONFIGS_API, 4, make)
         assert [result.error_code.name for result in response.results] == ["invalid_request"] * 2
 
 
 class TestAlter:
-    @pytest.mark.parametrize("version", versions(alter_configs.INCREMENTAL_ALTER_CONFIGS_API))
+    @pytest.mark.parametrize("version", versions(INCREMENTAL_ALTER_CONFIGS_API))
     async def test_incremental_alterations_in_every_version(self, node: Node, version: int) -> None:
         result = await alter(node, TOPIC, "t", {"flush.messages": "9", "retention.ms": None}, version=version)
         assert result.error_code.name == "none"
@@ -128,7 +133,7 @@ class TestAlter:
         assert partition.flush_messages == 9
         assert partition.log.config.retention_ms == 604800000
 
-    @pytest.mark.parametrize("version", versions(alter_configs.ALTER_CONFIGS_API))
+    @pytest.mark.parametrize("version", versions(ALTER_CONFIGS_API))
     async def test_full_replacements_in_every_version(self, node: Node, version: int) -> None:
         result = await replace(node, TOPIC, "t", {"max.message.bytes": "77"}, version=version)
         assert result.error_code.name == "none"
@@ -177,7 +182,7 @@ async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path
                 resource = module.AlterConfigsResource(resource_type=2, resource_name=name, configs=rows)
                 return {"resources": (resource,), "validate_only": False}
 
-            answer = await node.ask(alter_configs.INCREMENTAL_ALTER_CONFIGS_API, 1, make)
+            answer = await node.ask(INCREMENTAL_ALTER_CONFIGS_API, 1, make)
             assert answer.responses[0].error_code == 0
         partition = node.services.partitions.registry.get(name, 0)
         assert partition is not None
@@ -189,7 +194,7 @@ LOCK = "share.record.lock.duration.ms"
 
 
 class TestGroups:
-    @pytest.mark.parametrize("version", versions(describe_configs.API))
+    @pytest.mark.parametrize("version", versions(DESCRIBE_CONFIGS_API))
     async def test_a_group_that_does_not_exist_is_described_in_every_version(
         self, node: Node, version: int
     ) -> None:
@@ -210,7 +215,7 @@ class TestGroups:
         ]
         assert values(await describe(node, GROUP, "other", [LOCK])) == {LOCK: "30000"}
 
-    @pytest.mark.parametrize("version", versions(alter_configs.ALTER_CONFIGS_API))
+    @pytest.mark.parametrize("version", versions(ALTER_CONFIGS_API))
     async def test_the_configs_of_a_group_are_replaced_in_every_version(
         self, node: Node, version: int
     ) -> None:
@@ -271,7 +276,7 @@ class TestLoggers:
 class TestListResources:
     async def listed(self, node: Node, version: int, *types: int) -> tuple[str, set[tuple[int, str]]]:
         response = await node.ask(
-            list_config_resources.API,
+            LIST_CONFIG_RESOURCES_API,
             version,
             lambda module: {"resource_types": types} if version else {},
         )

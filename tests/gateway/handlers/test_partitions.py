@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from seqgate.gateway.handlers.admin import describe_log_dirs
+from seqgate.gateway.handlers.admin.log_dirs import DESCRIBE_LOG_DIRS_API
 from seqgate.gateway.handlers.records import delete_records, list_offsets
 from seqgate.gateway.handlers.transactions import describe_producers
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -168,7 +168,7 @@ class TestDescribeLogDirs:
             )
             return {"topics": tuple(entries)}
 
-        response = await node.ask(describe_log_dirs.API, version, make)
+        response = await node.ask(DESCRIBE_LOG_DIRS_API, version, make)
         (result,) = response.results
         return result, {
             (topic.name, entry.partition_index): entry.partition_size
@@ -176,7 +176,7 @@ class TestDescribeLogDirs:
             for entry in topic.partitions
         }
 
-    @pytest.mark.parametrize("version", versions(describe_log_dirs.API))
+    @pytest.mark.parametrize("version", versions(DESCRIBE_LOG_DIRS_API))
     async def test_every_version(self, node: Node, version: int, tmp_path: Path) -> None:
         await produce(node)
         result, sizes = await self.sizes(node, None, version)

@@ -19,11 +19,13 @@ from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction.rules import Producer
-from seqgate.gateway.handlers.admin import describe_log_dirs
-from seqgate.gateway.handlers.groups import delete_groups, list_groups, offset_delete
+from seqgate.gateway.handlers.admin.log_dirs import DESCRIBE_LOG_DIRS_API
+from seqgate.gateway.handlers.groups import offset_delete
+from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API, LIST_GROUPS_API
 from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.handlers.sharing import share_group_offsets
-from seqgate.gateway.handlers.transactions import describe_producers, list_transactions
+from seqgate.gateway.handlers.transactions import describe_producers
+from seqgate.gateway.handlers.transactions.transactions import LIST_TRANSACTIONS_API
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
 from seqgate.gateway.runtime.loop import slices
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
@@ -146,12 +148,12 @@ async def delete_records_of_one(node: Node) -> Any:
 
 
 async def delete_group(node: Node) -> Any:
-    answer = await node.ask(delete_groups.API, 2, lambda _: {"groups_names": ("readers",)})
+    answer = await node.ask(DELETE_GROUPS_API, 2, lambda _: {"groups_names": ("readers",)})
     return answer.results[0].error_code
 
 
 async def delete_share_group(node: Node) -> Any:
-    answer = await node.ask(delete_groups.API, 2, lambda _: {"groups_names": ("sharers",)})
+    answer = await node.ask(DELETE_GROUPS_API, 2, lambda _: {"groups_names": ("sharers",)})
     return answer.results[0].error_code
 
 
@@ -252,7 +254,7 @@ async def list_all_groups(node: Node) -> Any:
     def make(_: Any) -> dict[str, Any]:
         return {"states_filter": (), "types_filter": ()}
 
-    answer = await node.ask(list_groups.API, 5, make)
+    answer = await node.ask(LIST_GROUPS_API, 5, make)
     return answer.error_code, len(answer.groups)
 
 
@@ -265,12 +267,12 @@ async def list_all_transactions(node: Node) -> Any:
             "transactional_id_pattern": None,
         }
 
-    answer = await node.ask(list_transactions.API, 2, make)
+    answer = await node.ask(LIST_TRANSACTIONS_API, 2, make)
     return answer.error_code, len(answer.transaction_states)
 
 
 async def describe_directory(node: Node) -> Any:
-    answer = (await node.ask(describe_log_dirs.API, 4, lambda _: {"topics": None})).results[0]
+    answer = (await node.ask(DESCRIBE_LOG_DIRS_API, 4, lambda _: {"topics": None})).results[0]
     return answer.error_code, sum(len(topic.partitions) for topic in answer.topics)
 
 

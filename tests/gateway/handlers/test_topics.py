@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.handlers.admin import create_partitions, create_topics, delete_topics
+from seqgate.gateway.handlers.admin.topics import CREATE_PARTITIONS_API, CREATE_TOPICS_API, DELETE_TOPICS_API
 from tests.gateway.handlers.requests import create, delete, grow
 from tests.gateway.handlers.support import Node, open_node, versions
 
@@ -20,7 +20,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 class TestCreateTopics:
-    @pytest.mark.parametrize("version", versions(create_topics.API))
+    @pytest.mark.parametrize("version", versions(CREATE_TOPICS_API))
     async def test_every_version(self, node: Node, version: int) -> None:
         result = await create(node, "t", 3, version=version)
         assert result.error_code.name == "none"
@@ -54,7 +54,7 @@ class TestCreateTopics:
             )
             return {"topics": (topic,), "timeout": timedelta(milliseconds=milliseconds)}
 
-        response = await node.ask(create_topics.API, 7, make)
+        response = await node.ask(CREATE_TOPICS_API, 7, make)
         assert response.topics[0].error_code.name == "request_timed_out"
         assert node.services.topics.metadata_log.image.topics_by_name == {}
 
@@ -85,7 +85,7 @@ class TestCreateTopics:
 
 
 class TestDeleteTopics:
-    @pytest.mark.parametrize("version", versions(delete_topics.API))
+    @pytest.mark.parametrize("version", versions(DELETE_TOPICS_API))
     async def test_every_version(self, node: Node, version: int) -> None:
         await create(node, "t", 2)
         good, bad = await delete(node, "t", "none", version=version)
@@ -116,7 +116,7 @@ class TestDeleteTopics:
 
 
 class TestCreatePartitions:
-    @pytest.mark.parametrize("version", versions(create_partitions.API))
+    @pytest.mark.parametrize("version", versions(CREATE_PARTITIONS_API))
     async def test_every_version(self, node: Node, version: int) -> None:
         await create(node, "t", 1)
         assert (await grow(node, "t", 3, version=version)).error_code.name == "none"

@@ -12,14 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering.api_versions import api_versions
 from seqgate.gateway.handlers.groups import find_coordinator
-from seqgate.gateway.handlers.transactions import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    describe_transactions,
-    end_txn,
-    init_producer_id,
-    list_transactions,
-    write_txn_markers,
+from seqgate.gateway.handlers.transactions import end_txn, init_producer_id, write_txn_markers
+from seqgate.gateway.handlers.transactions.add_to_txn import ADD_OFFSETS_TO_TXN_API, ADD_PARTITIONS_TO_TXN_API
+from seqgate.gateway.handlers.transactions.transactions import (
+    DESCRIBE_TRANSACTIONS_API,
+    LIST_TRANSACTIONS_API,
 )
 from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.requests import create
@@ -88,7 +85,7 @@ async def add(
         )
         return {"transactions": (transaction,)}
 
-    answer = await node.ask(add_partitions_to_txn.API, version, make)
+    answer = await node.ask(ADD_PARTITIONS_TO_TXN_API, version, make)
     results = (
         answer.results_by_topic_v3_and_below
         if version < 4
@@ -124,7 +121,7 @@ class TestInitProducerId:
 
 
 class TestAddPartitions:
-    @pytest.mark.parametrize("version", versions(add_partitions_to_txn.API))
+    @pytest.mark.parametrize("version", versions(ADD_PARTITIONS_TO_TXN_API))
     async def test_every_version(self, node: Node, client: Client, version: int) -> None:
         assert await add(node, client, version, (TOPIC, 0), (TOPIC, 1)) == [
             (TOPIC, 0, "none"),
@@ -163,7 +160,7 @@ class TestAddPartitions:
 
 
 class TestAddOffsets:
-    @pytest.mark.parametrize("version", versions(add_offsets_to_txn.API))
+    @pytest.mark.parametrize("version", versions(ADD_OFFSETS_TO_TXN_API))
     async def test_every_version(self, node: Node, client: Client, version: int) -> None:
         fields = {
             "transactional_id": NAME,
@@ -171,14 +168,14 @@ class TestAddOffsets:
             "producer_epoch": 0,
             "group_id": "g",
         }
-        answer = await node.ask(add_offsets_to_txn.API, version, lambda _: fields)
+        answer = await node.ask(ADD_OFFSETS_TO_TXN_API, version, lambda _: fields)
         assert answer.error_code is ErrorCode.none
         found = node.services.coordinators.transactions.find(NAME)
         assert found is not None
         assert found.partitions == {("__consumer_offsets", 0)}
-        answer = await node.ask(add_offsets_to_txn.API, version, lambda _: {**fields, "transactional_id": ""})
+        answer = await node.ask(ADD_OFFSETS_TO_TXN_API, version, lambda _: {**fields, "transactional_id": ""})
         assert answer.error_code is ErrorCode.invalid_request
-        answer = await node.ask(add_offsets_to_txn.API, version, lambda _: {**fields, "producer_epoch": 3})
+        answer = await node.ask(ADD_OFFSETS_TO_TXN_API, version, lambda _: {**fields, "producer_epoch": 3})
         fenced = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
         assert answer.error_code is fenced
 
@@ -217,7 +214,7 @@ class TestDescribe:
         other = Client(node, "open")
         await other.begin()
         await other.write("a", 1)
-        answer = await node.ask(describe_transactions.API, 0, lambda _: {"transactional_ids": names})
+        answer = await node.ask(DESCRIBE_TRANSACTIONS_API, 0, lambda _: {"transactional_ids": names})
         rows = [
             (
                 row.error_code.name,
@@ -241,7 +238,7 @@ class TestDescribe:
 class TestList:
     @staticmethod
     async def names(node: Node, version: int = 2, **filters: Any) -> list[str]:
-        answer = await node.ask(list_transactions.API, version, lambda _: {**NO_FILTER, **filters})
+        answer = await node.ask(LIST_TRANSACTIONS_API, version, lambda _: {**NO_FILTER, **filters})
         assert answer.error_code is ErrorCode.none
         return sorted(row.transactional_id for row in answer.transaction_states)
 
@@ -255,7 +252,7 @@ class TestList:
         node.clock.time_ms += 1_000
         return [client.producer.producer_id for client in clients]
 
-    @pytest.mark.parametrize("version", versions(list_transactions.API))
+    @pytest.mark.parametrize("version", versions(LIST_TRANSACTIONS_API))
     async def test_every_version(self, node: Node, ids: list[int], version: int) -> None:
         assert await self.names(node, version) == ["a-idle", "b-idle", "b-open"]
         assert await self.names(node, version, producer_id_filters=tuple(ids[:2])) == ["a-idle", "b-idle"]
@@ -272,11 +269,11 @@ class TestList:
     @pytest.mark.usefixtures("ids")
     async def test_invalid_filters(self, node: Node) -> None:
         fields = {**NO_FILTER, "state_filters": ("ongoing", "Empty", "ongoing")}
-        answer = await node.ask(list_transactions.API, 2, lambda _: fields)
+        answer = await node.ask(LIST_TRANSACTIONS_API, 2, lambda _: fields)
         assert answer.unknown_state_filters == ("ongoing",)
         assert len(answer.transaction_states) == 2
         fields = {**NO_FILTER, "transactional_id_pattern": "(b"}
-        answer = await node.ask(list_transactions.API, 2, lambda _: fields)
+        answer = await node.ask(LIST_TRANSACTIONS_API, 2, lambda _: fields)
         assert answer.error_code is ErrorCode.invalid_regular_expression
 
 

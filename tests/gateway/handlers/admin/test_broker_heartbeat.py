@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.admin import broker_heartbeat
+from seqgate.gateway.handlers.admin import brokers
+from seqgate.gateway.handlers.admin.brokers import BROKER_HEARTBEAT_API
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.runtime.topics import metadata_news
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
@@ -27,7 +28,7 @@ def is_news(_from: int, _to: int, request: object) -> bool:
     return type(request).__name__ == "BrokerHeartbeatRequest"
 
 
-KEY = broker_heartbeat.API.key
+KEY = BROKER_HEARTBEAT_API.key
 PATIENCE_S = 120.0
 
 
@@ -102,7 +103,7 @@ async def test_a_gateway_that_the_news_does_not_reach_delays_no_answer(cluster: 
     assert not cluster.knows(cluster.there, "t")
 
 
-@pytest.mark.parametrize("version", versions(broker_heartbeat.API))
+@pytest.mark.parametrize("version", versions(BROKER_HEARTBEAT_API))
 async def test_the_answer_says_that_the_gateway_has_caught_up(cluster: Cluster, version: int) -> None:
     cluster.network.lose = is_news
     await cluster.create("t")
@@ -115,7 +116,7 @@ async def test_the_answer_says_that_the_gateway_has_caught_up(cluster: Cluster, 
 async def test_an_offset_that_does_not_come_is_not_waited_for(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_heartbeat, "WAIT_S", metadata_news.WAIT_S / 20)
+    monkeypatch.setattr(brokers, "WAIT_S", metadata_news.WAIT_S / 20)
     answer = await cluster.hear(current_metadata_offset=2**40)
     assert (answer["error_code"], answer["is_caught_up"]) == (0, False)
 

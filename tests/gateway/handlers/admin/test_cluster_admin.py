@@ -11,12 +11,12 @@ import pytest
 
 from seqgate.gateway.handlers.admin import (
     alter_partition_reassignments,
-    alter_replica_log_dirs,
     describe_quorum,
     elect_leaders,
-    unregister_broker,
     update_features,
 )
+from seqgate.gateway.handlers.admin.brokers import UNREGISTER_BROKER_API
+from seqgate.gateway.handlers.admin.log_dirs import ALTER_REPLICA_LOG_DIRS_API
 from tests.gateway.handlers.requests import TIMEOUT, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 
@@ -106,7 +106,7 @@ class TestReassignments:
         assert (listed.error_code.name, listed.topics) == ("none", ())
 
 
-@pytest.mark.parametrize("version", versions(alter_replica_log_dirs.API))
+@pytest.mark.parametrize("version", versions(ALTER_REPLICA_LOG_DIRS_API))
 async def test_a_partition_named_twice_moves_to_the_last_directory(
     node: Node, tmp_path: Path, version: int
 ) -> None:
@@ -117,7 +117,7 @@ async def test_a_partition_named_twice_moves_to_the_last_directory(
 
         return {"dirs": (moves("/nowhere", 0, 1), moves(str(tmp_path), 0, 2))}
 
-    response = await node.ask(alter_replica_log_dirs.API, version, make)
+    response = await node.ask(ALTER_REPLICA_LOG_DIRS_API, version, make)
     (topic,) = response.results
     assert [(row.partition_index, row.error_code.name) for row in topic.partitions] == [
         (0, "none"),
@@ -127,10 +127,10 @@ async def test_a_partition_named_twice_moves_to_the_last_directory(
 
 
 async def test_unregistering_this_broker_is_refused(node: Node) -> None:
-    response = await node.ask(unregister_broker.API, 0, lambda _: {"broker_id": 1})
+    response = await node.ask(UNREGISTER_BROKER_API, 0, lambda _: {"broker_id": 1})
     assert response.error_code.name == "invalid_request"
     assert response.error_message.startswith("Broker ID 1 is this gateway")
-    response = await node.ask(unregister_broker.API, 0, lambda _: {"broker_id": 2})
+    response = await node.ask(UNREGISTER_BROKER_API, 0, lambda _: {"broker_id": 2})
     assert response.error_code.name == "broker_id_not_registered"
 
 

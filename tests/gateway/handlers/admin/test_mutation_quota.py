@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seqgate.gateway.handlers.admin import create_topics as create_topics_handler
-from seqgate.gateway.handlers.admin.mutation_quota import EXCEEDED, charge_mutations
+from seqgate.gateway.handlers.admin.topics import CREATE_TOPICS_API, EXCEEDED, charge_mutations
 from seqgate.gateway.handlers.answering.changes import fresh_topic_id
 from seqgate.gateway.metadata.topics import NewTopic, create_topics
 from tests.gateway.handlers.support import open_node
@@ -28,7 +27,7 @@ class TestChargingOnce:
     async def test_each_topic_is_charged_at_the_first_decision(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
             charge: Any = OneCharge()
-            context = node.context(create_topics_handler.API, 7)
+            context = node.context(CREATE_TOPICS_API, 7)
             context.charge = charge
             topics = [(NewTopic(name=name, num_partitions=2), fresh_topic_id()) for name in ("a", "b")]
             decide = charge_mutations(

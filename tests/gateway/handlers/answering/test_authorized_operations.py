@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.handlers.admin import describe_cluster, describe_topic_partitions
-from seqgate.gateway.handlers.groups import describe_groups
+from seqgate.gateway.handlers.groups.classic_group import DESCRIBE_GROUPS_API
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.requests import ask_metadata, create
 from tests.gateway.handlers.rights import Rights
@@ -91,6 +91,6 @@ async def test_describe_topic_partitions(node: Node) -> None:
 async def test_describe_groups(node: Node, monkeypatch: pytest.MonkeyPatch, asked: bool, shown: int) -> None:
     monkeypatch.setattr(node.services.coordinators.groups, "find", lambda _: None)
     answer = await node.ask(
-        describe_groups.API, 3, lambda _: {"groups": ("g",), "include_authorized_operations": asked}
+        DESCRIBE_GROUPS_API, 3, lambda _: {"groups": ("g",), "include_authorized_operations": asked}
     )
     assert answer.groups[0].authorized_operations == shown

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.groups import delete_groups, describe_groups, list_groups, streams_group
+from seqgate.gateway.handlers.groups import streams_group
+from seqgate.gateway.handlers.groups.classic_group import DESCRIBE_GROUPS_API
+from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API, LIST_GROUPS_API
 from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
@@ -182,7 +184,7 @@ async def test_other_apis_list_and_describe_the_streams_group(node: Node) -> Non
     def listing(_: ModuleType) -> dict[str, Any]:
         return {"states_filter": ("not_ready",), "types_filter": ("Streams",)}
 
-    (row,) = (await node.ask(list_groups.API, 5, listing)).groups
+    (row,) = (await node.ask(LIST_GROUPS_API, 5, listing)).groups
     assert (row.group_id, row.protocol_type, row.group_state, row.group_type) == (
         GROUP,
         "streams",
@@ -193,13 +195,13 @@ async def test_other_apis_list_and_describe_the_streams_group(node: Node) -> Non
     def deletion(_: ModuleType) -> dict[str, Any]:
         return {"groups_names": (GROUP,)}
 
-    (result,) = (await node.ask(delete_groups.API, 2, deletion)).results
+    (result,) = (await node.ask(DELETE_GROUPS_API, 2, deletion)).results
     assert result.error_code is ErrorCode.non_empty_group
 
     def describing(_: ModuleType) -> dict[str, Any]:
         return {"groups": (GROUP,), "include_authorized_operations": False}
 
-    (group,) = (await node.ask(describe_groups.API, 6, describing)).groups
+    (group,) = (await node.ask(DESCRIBE_GROUPS_API, 6, describing)).groups
     assert group.error_code is ErrorCode.group_id_not_found
 
 

@@ -15,14 +15,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.transaction.rules import Producer
-from seqgate.gateway.handlers.groups import delete_groups, offset_commit, offset_fetch
-from seqgate.gateway.handlers.transactions import (
-    add_offsets_to_txn,
-    describe_transactions,
-    end_txn,
-    init_producer_id,
-    txn_offset_commit,
-)
+from seqgate.gateway.handlers.groups import offset_commit, offset_fetch
+from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API
+from seqgate.gateway.handlers.transactions import end_txn, init_producer_id, txn_offset_commit
+from seqgate.gateway.handlers.transactions.add_to_txn import ADD_OFFSETS_TO_TXN_API
+from seqgate.gateway.handlers.transactions.transactions import DESCRIBE_TRANSACTIONS_API
 from seqgate.gateway.runtime.coordinators import shards
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
@@ -71,7 +68,7 @@ async def hold(
 ) -> ErrorCode:
     if version < 5:
         added = await node.ask(
-            add_offsets_to_txn.API,
+            ADD_OFFSETS_TO_TXN_API,
             3,
             lambda _: {
                 "transactional_id": transactional_id,
@@ -201,7 +198,7 @@ async def test_deleting_the_group_deletes_pending_offsets(tmp_path: Path) -> Non
     async with node_at(tmp_path) as node:
         producer = await begin(node)
         await hold(node, producer, 10)
-        answer = await node.ask(delete_groups.API, 2, lambda _: {"groups_names": (GROUP,)})
+        answer = await node.ask(DELETE_GROUPS_API, 2, lambda _: {"groups_names": (GROUP,)})
         assert answer.results[0].error_code is ErrorCode.none
         await end(node, producer, commit=True)
         assert await fetch(node) == {0: -1, 1: -1}
@@ -239,7 +236,7 @@ def loaded_log(node: Node) -> Any:
 
 async def is_open(node: Node) -> bool:
     answer = await node.ask(
-        describe_transactions.API, 0, lambda _: {"transactional_ids": (TRANSACTIONAL_ID,)}
+        DESCRIBE_TRANSACTIONS_API, 0, lambda _: {"transactional_ids": (TRANSACTIONAL_ID,)}
     )
     return bool(answer.transaction_states[0].transaction_state == "Ongoing")
 

@@ -6,6 +6,11 @@
 All partitions of a transaction are added, or none: when one does not exist or the client may not write to it,
 the others are not attempted. A client needs WRITE on the transactional id and on each topic, a broker
 CLUSTER_ACTION on the cluster. Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
+
+AddOffsetsToTxn (key 25, versions 0–4): announce that the transaction will commit offsets of a group.
+
+The partition of `__consumer_offsets` that holds the group takes part in the transaction from then on.
+Source: Kafka's KafkaApis.handleAddOffsetsToTxnRequest.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.name_groups import is_name_group
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering import api
@@ -23,12 +29,11 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for, refuse_late
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
-from seqgate.gateway.protocol.messages import build, response_module
+from seqgate.gateway.protocol.messages import build, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
-from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 
-API_KEY: Final = 24
 FIRST_WITH_FENCED: Final = 2
 FIRST_OF_BROKERS: Final = 4
 FIRST_OF_CLIENTS_THAT_ADD_BY_PRODUCE: Final = 5
@@ -36,10 +41,10 @@ FIRST_OF_CLIENTS_THAT_ADD_BY_PRODUCE: Final = 5
 Errors = dict[TopicPartition, ErrorCode]
 
 
-async def handle(context: RequestContext[Services], request: Any) -> Any:
+async def handle_add_partitions_to_txn(context: RequestContext[Services], request: Any) -> Any:
     """Add or verify the partitions durably, transaction by transaction."""
     version = context.api_version
-    module = response_module(API_KEY, version)
+    module = context.response_module
     if version < FIRST_OF_BROKERS:
         producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         topics = request.v3_and_below_topics
@@ -165,4 +170,33 @@ def _results(module: Any, topics: Sequence[Any], errors: Errors) -> tuple[Any, .
     )
 
 
-API = Api(API_KEY, "AddPartitionsToTxn", 0, 5, api.everything, handle=handle)
+async def handle_add_offsets_to_txn(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Add the group's partition to the transaction durably."""
+    version = context.api_version
+    services = context.services
+    error = ErrorCode.none
+    if not context.may_transactional_id(Operation.WRITE, request.transactional_id):
+        error = ErrorCode.transactional_id_authorization_failed
+    elif not context.may_group(Operation.READ, request.group_id):
+        error = ErrorCode.group_authorization_failed
+    elif not request.transactional_id:
+        error = ErrorCode.invalid_request
+    elif is_name_group(request.group_id):
+        error = ErrorCode.invalid_group_id
+    else:
+        producer = Producer(request.producer_id, request.producer_epoch)
+        refuse_late(services.transactions.connections, context.peer, producer)
+        try:
+            await services.groups.ensure_topic()
+            await services.transactions.add_offsets(request.transactional_id, producer, request.group_id, 0)
+        except (TransactionRefused, Unavailable) as refused:
+            error = error_code_for(refused, version, FIRST_WITH_FENCED)
+    return build(response_type(context.api_key, context.api_version), error_code=error)
+
+
+ADD_OFFSETS_TO_TXN_API = Api(25, "AddOffsetsToTxn", 0, 4, api.coordinators, handle=handle_add_offsets_to_txn)
+
+
+ADD_PARTITIONS_TO_TXN_API = Api(
+    24, "AddPartitionsToTxn", 0, 5, api.everything, handle=handle_add_partitions_to_txn
+)

@@ -4,7 +4,7 @@ things.
 
 from __future__ import annotations
 
-from seqgate.gateway.handlers.answering.named_twice import (
+from seqgate.gateway.handlers.answering.limits import (
     REPEATING_MAX_NAMED,
     answer_each,
     places_to_answer,

@@ -13,6 +13,12 @@ In Kafka brokers send this to the controller, to stay unfenced and to ask whethe
 of a gateway's session shows that the gateway lives, so that `want_fence` is refused with INVALID_REQUEST.
 `seqgate cluster drain` asks for another gateway than itself, with the epoch −1: any. ApiVersions names the
 API only where there are several gateways. Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest.
+
+UnregisterBroker (key 64, version 0): remove a gateway that has ended from the cluster.
+
+Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets
+INVALID_REQUEST. The client needs ALTER on the cluster. Source: Kafka's
+ClusterControlManager.unregisterBroker.
 """
 
 from __future__ import annotations
@@ -26,9 +32,10 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import led_by
-from seqgate.gateway.metadata.membership import drain_broker
+from seqgate.gateway.metadata.membership import drain_broker, unregister_broker
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
@@ -38,7 +45,7 @@ _ANY_EPOCH: Final = -1
 """The default of the field."""
 
 
-async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_broker_heartbeat(context: RequestContext[TopicServices], request: Any) -> Any:
     """Catch up with the sender, and say whether this gateway has."""
     if context.node.brokers.is_alone:
         raise CloseConnection("BrokerHeartbeat to a gateway that serves alone")
@@ -104,4 +111,23 @@ def _answer(module: ModuleType, error: ErrorCode) -> Any:
     )
 
 
-API = Api(63, "BrokerHeartbeat", 0, 1, api.topics, handle=handle, is_between_gateways=True)
+async def handle_unregister_broker(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Remove the broker, or refuse: it is unknown, or it runs."""
+    module = context.response_module
+    broker = request.broker_id
+    error = cluster_refusal(context, Operation.ALTER)
+    if error is None and broker == context.node.node_id:
+        text = f"Broker ID {broker} is this gateway; to remove the gateway, stop the gateway."
+        error = ApiError(ErrorCode.invalid_request, text)
+    elif error is None:
+        error = await change_metadata(context, lambda image: unregister_broker(image, broker))
+    error = error or ApiError(ErrorCode.none)
+    return build(module.UnregisterBrokerResponse, error_code=error.error_code, error_message=error.message)
+
+
+UNREGISTER_BROKER_API = Api(64, "UnregisterBroker", 0, 0, api.topics, handle=handle_unregister_broker)
+
+
+BROKER_HEARTBEAT_API = Api(
+    63, "BrokerHeartbeat", 0, 1, api.topics, handle=handle_broker_heartbeat, is_between_gateways=True
+)

@@ -1,0 +1,544 @@
+"""Checks the right to describe or alter the configurations of a resource.
+
+    resource                            right on            refusal
+    topic                               the topic           TOPIC_AUTHORIZATION_FAILED
+    group                               the group           GROUP_AUTHORIZATION_FAILED
+    broker, its loggers, client metrics the cluster         CLUSTER_AUTHORIZATION_FAILED
+
+Source: Kafka's ConfigHelper, ControllerApis.authorizeAlterResource.
+
+DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this
+broker and its loggers.
+
+As in Kafka, a resource type that Kafka does not know refuses the whole request. The right on a resource is
+checked before the resource. Kafka lists the resources that it refuses for their rights last; Seqgate keeps
+the order of the request. Source: Kafka's ConfigHelper.
+
+AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups, client metrics and
+brokers.
+
+A configuration that the request leaves out returns to its default. Kafka's settings that mean nothing here
+are kept without effect, and so are a broker's names that nobody knows. Kafka never answers a request that
+names a resource twice; Seqgate answers INVALID_REQUEST. Source: Kafka's ConfigAdminManager,
+ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
+
+IncrementalAlterConfigs (key 44, versions 0-1): set, delete, append to and subtract from single
+configurations.
+
+Source: KIP-339, Kafka's ConfigAdminManager, ConfigurationControlManager.incrementalAlterConfigs.
+
+Checks altered key stores and trust stores of running listeners before a change of settings, and lets the
+listeners use them after the change.
+
+As in Kafka, naming the present file again reads the file again, although no value changes. Unlike Kafka, the
+gateway reads no file for a client that may not alter the broker. Source: Kafka's ConfigAdminManager,
+DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
+
+ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142).
+
+Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, this broker
+and its loggers are always listed; a group and a subscription are listed only when configurations are set on
+them. The client needs DESCRIBE_CONFIGS on the cluster, which is checked before the types. Source: Kafka's
+KafkaApis.handleListConfigResources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.config.setting import Setting
+from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, listener_of, nearest, without_listener
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
+from seqgate.gateway.handlers.answering.rights import cluster_refusal
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange, alter_configs, proposed_values
+from seqgate.gateway.metadata.configs import Operation as ChangeOperation
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.described import (
+    DescribedConfig,
+    describe_all_brokers,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_loggers,
+    describe_topic,
+)
+from seqgate.gateway.metadata.image import (
+    ALL_BROKERS,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    name_complaint,
+)
+from seqgate.gateway.metadata.producer_ids import node_id_of
+from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.runtime.loop import log_output
+from seqgate.gateway.runtime.services import NodeServices, TopicServices
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.security.certificates import RenewableListener, StoreError
+
+_NO_TOPIC: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+_NO_GROUP: Final = ApiError(ErrorCode.group_authorization_failed, "Group authorization failed.")
+_NO_CLUSTER: Final = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+_ON_THE_CLUSTER: Final = {BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE}
+
+
+def description_refusal(context: RequestContext[Any], resource_type: int, name: str) -> ApiError | None:
+    """Return the error if the client may not describe the configurations of the resource."""
+    return _refusal(context, Operation.DESCRIBE_CONFIGS, resource_type, name)
+
+
+def alteration_refusal(context: RequestContext[Any], resource_type: int, name: str) -> ApiError | None:
+    """Return the error if the client may not alter the configurations of the resource."""
+    return _refusal(context, Operation.ALTER_CONFIGS, resource_type, name)
+
+
+def _refusal(
+    context: RequestContext[Any], operation: Operation, resource_type: int, name: str
+) -> ApiError | None:
+    """Return the error of the resource; None also for a resource type that is no configurable one."""
+    if resource_type == TOPIC_RESOURCE:
+        return None if context.may(operation, ResourceType.TOPIC, name) else _NO_TOPIC
+    if resource_type == GROUP_RESOURCE:
+        return None if context.may(operation, ResourceType.GROUP, name) else _NO_GROUP
+    if resource_type in _ON_THE_CLUSTER:
+        return None if context.may(operation, ResourceType.CLUSTER, CLUSTER_NAME) else _NO_CLUSTER
+    return None
+
+
+_KNOWN_KINDS: Final = {
+    TOPIC_RESOURCE,
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    BROKER_LOGGER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+}
+
+
+async def handle_describe_configs(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Describe each resource, or return its error."""
+    module = context.response_module
+    unknown = [resource for resource in request.resources if resource.resource_type not in _KNOWN_KINDS]
+    refusal = None
+    if unknown:
+        text = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
+        refusal = ApiError(ErrorCode.invalid_request, text)
+    documented = context.api_version >= 3 and request.include_documentation
+
+    def answer(resource: Any) -> Any:
+        denied = description_refusal(context, resource.resource_type, resource.resource_name)
+        found = refusal or denied or _describe(context, resource)
+        error = found if isinstance(found, ApiError) else None
+        entries = () if isinstance(found, ApiError) else found
+        return build(
+            module.DescribeConfigsResult,
+            error_code=error.error_code if error else ErrorCode.none,
+            error_message=error.message if error else "",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(
+                _entry(module, entry, synonyms=request.include_synonyms, documented=documented)
+                for entry in entries
+            ),
+        )
+
+    return build(module.DescribeConfigsResponse, results=await answer_each(request.resources, answer))
+
+
+def _describe(context: RequestContext[TopicServices], resource: Any) -> Iterable[DescribedConfig] | ApiError:
+    names = set(resource.configuration_keys) if resource.configuration_keys else None
+    if resource.resource_type == TOPIC_RESOURCE:
+        return _describe_topic(context, resource.resource_name, names)
+    if resource.resource_type == BROKER_RESOURCE:
+        return _describe_broker(context, resource.resource_name, names)
+    if resource.resource_type == GROUP_RESOURCE:
+        return _describe_group(context, resource.resource_name, names)
+    if resource.resource_type == CLIENT_METRICS_RESOURCE:
+        return _describe_client_metrics(context, resource.resource_name, names)
+    return _describe_loggers(context, resource.resource_name, names)
+
+
+def _describe_topic(
+    context: RequestContext[TopicServices], topic: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    complaint = name_complaint(topic)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    image = context.services.metadata_log.image
+    if topic not in image.topics_by_name:
+        return ApiError(ErrorCode.unknown_topic_or_partition, "")
+    return describe_topic(context.node.config, image.topic_configs(topic), names)
+
+
+def _describe_group(
+    context: RequestContext[TopicServices], group_id: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    if not group_id:
+        return ApiError(ErrorCode.invalid_request, "Group name must not be empty")
+    values = context.services.metadata_log.image.configs(GROUP_RESOURCE, group_id)
+    return describe_group(context.node.config, values, names)
+
+
+def _describe_client_metrics(
+    context: RequestContext[TopicServices], subscription: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    if not subscription:
+        return ApiError(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
+    values = context.services.metadata_log.image.configs(CLIENT_METRICS_RESOURCE, subscription)
+    return describe_client_metrics(values, names)
+
+
+def _describe_broker(
+    context: RequestContext[TopicServices], broker: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    node = context.node
+    if not broker:
+        altered = context.services.metadata_log.image.configs(BROKER_RESOURCE, ALL_BROKERS)
+        return describe_all_brokers(altered, names)
+    asked = node_id_of(broker)
+    if asked is None:
+        text = f"Broker id must be an integer, but it is: {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    if asked != node.node_id:
+        text = f"Unexpected broker id, expected {node.node_id} or empty string, but received {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    return describe_broker(node.config, names)
+
+
+def _describe_loggers(
+    context: RequestContext[TopicServices], broker: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    node_id = context.node.node_id
+    if not broker:
+        return ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
+    asked = node_id_of(broker)
+    if asked is None:
+        text = f"Broker id must be an integer, but it is: {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    if asked != node_id:
+        text = f"Unexpected broker id, expected {node_id} but received {broker}"
+        return ApiError(ErrorCode.invalid_request, text)
+    return describe_loggers(log_output.levels(), names)
+
+
+def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:
+    return build(
+        module.DescribeConfigsResourceResult,
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            build(
+                module.DescribeConfigsSynonym,
+                name=synonym.name,
+                value=synonym.value,
+                source=synonym.source,
+            )
+            for synonym in (entry.synonyms if synonyms else ())
+        ),
+        config_type=entry.type,
+        # Kafka sends the empty documentation of a logger's level whether or not the request asks for
+        # documentation
+        documentation=entry.documentation if documented or not entry.documentation else None,
+    )
+
+
+DESCRIBE_CONFIGS_API = Api(
+    32, "DescribeConfigs", 1, 4, api.topics, handle=handle_describe_configs, may_be_given_up=True
+)
+
+
+_KINDS: Final = {
+    TOPIC_RESOURCE: "topic",
+    BROKER_RESOURCE: "broker",
+    BROKER_LOGGER_RESOURCE: "logger of broker",
+    CLIENT_METRICS_RESOURCE: "client metrics",
+    GROUP_RESOURCE: "group",
+}
+
+
+async def handle_alter_configs(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Replace the configurations of each resource, or only check them when `validate_only` is set."""
+    alterations = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigChange(config.name, config.value) for config in resource.configs],
+            replace=True,
+            denied=alteration_refusal(context, resource.resource_type, resource.resource_name),
+        )
+        for resource in request.resources
+    ]
+    return await answer_alterations(context, request, alterations)
+
+
+async def answer_alterations(
+    context: RequestContext[TopicServices], request: Any, alterations: Sequence[Alteration]
+) -> Any:
+    """Alter the resources and answer each; change nothing when `validate_only` is set."""
+    errors = await _alter(context, alterations, validate_only=request.validate_only)
+    module = context.response_module
+    return build(
+        response_type(context.api_key, context.api_version),
+        responses=tuple(
+            build(
+                module.AlterConfigsResourceResponse,
+                error_code=error.error_code if error else ErrorCode.none,
+                error_message=error.message if error else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ),
+    )
+
+
+async def _alter(
+    context: RequestContext[TopicServices], alterations: Sequence[Alteration], *, validate_only: bool
+) -> Sequence[ApiError | None]:
+    """Alter the resources; return an error for each in order, None for a resource that was altered."""
+    alterations = await refuse_unusable(context, alterations)
+
+    def note(errors: Sequence[ApiError | None]) -> None:
+        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
+        if not validate_only:
+            _set_levels(altered)
+            take(context, altered)
+            log_change(context, "altered the configuration of", list(map(_described, altered)))
+
+    errors = await change_metadata(
+        context,
+        lambda image: alter_configs(
+            image,
+            alterations,
+            config=context.node.config,
+            node_id=context.node.node_id,
+            loggers=log_output.levels(),
+            validate_only=validate_only,
+        ),
+        note=note,
+    )
+    return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
+
+
+def _described(alteration: Alteration) -> str:
+    """Return a resource and its changes for a log line, without the values of secrets and unknown names."""
+    kind = _KINDS.get(alteration.resource_type, f"resource {alteration.resource_type}")
+    changes = [_change(alteration.resource_type, change) for change in alteration.changes]
+    if alteration.replace:
+        changes.append("all others to their defaults")
+    hint = _hint(alteration) if alteration.resource_type == BROKER_RESOURCE else ""
+    return f"{kind} {alteration.resource_name or 'default'} ({', '.join(changes)}{hint})"
+
+
+def _change(resource_type: int, change: ConfigChange) -> str:
+    if change.operation == ChangeOperation.DELETE:
+        return f"{change.name} to its default"
+    value, remark = change.value, ""
+    if resource_type in {TOPIC_RESOURCE, BROKER_RESOURCE}:
+        setting = _setting(resource_type, change.name)
+        if setting is None or setting.sensitive:
+            value = "[hidden]"
+        if setting is None or setting.without_effect:
+            remark = f" ({'unknown, ' if setting is None else ''}kept without effect)"
+    sign = {ChangeOperation.APPEND: "+=", ChangeOperation.SUBTRACT: "-="}.get(
+        ChangeOperation(change.operation), "="
+    )
+    return f"{change.name}{sign}{value}{remark}"
+
+
+def _setting(resource_type: int, name: str) -> Setting | None:
+    if resource_type == TOPIC_RESOURCE:
+        return BY_TOPIC_NAME.get(name)
+    from seqgate.gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - it has a large table
+
+    return broker_setting(name)
+
+
+def _hint(alteration: Alteration) -> str:
+    """Return what the first unknown name that is set may stand for.
+
+    The look-up takes 20 ms. So no other name has a hint.
+    """
+    for change in alteration.changes:
+        if change.operation != ChangeOperation.DELETE and _setting(BROKER_RESOURCE, change.name) is None:
+            near = nearest(change.name, BY_NAME)
+            return f"; the valid name nearest to {change.name} is {near}" if near else ""
+    return ""
+
+
+def _set_levels(alterations: Iterable[Alteration]) -> None:
+    for alteration in alterations:
+        if alteration.resource_type == BROKER_LOGGER_RESOURCE:
+            for change in alteration.changes:
+                log_output.set_level(
+                    change.name, change.value if change.operation == ChangeOperation.SET else None
+                )
+
+
+async def handle_incremental_alter_configs(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Carry out the operations on each resource, or only check them when `validate_only` is set."""
+    alterations = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs],
+            denied=alteration_refusal(context, resource.resource_type, resource.resource_name),
+        )
+        for resource in request.resources
+    ]
+    return await answer_alterations(context, request, alterations)
+
+
+INCREMENTAL_ALTER_CONFIGS_API = Api(
+    44, "IncrementalAlterConfigs", 0, 1, api.topics, handle=handle_incremental_alter_configs
+)
+
+
+async def refuse_unusable(
+    context: RequestContext[TopicServices], alterations: Sequence[Alteration]
+) -> Sequence[Alteration]:
+    """Return the alterations, and mark those as denied that name a store which their listener can't use."""
+    checked = list(alterations)
+    for index, alteration in enumerate(alterations):
+        refusal = await _refusal_of_change(context, alteration)
+        if refusal is not None:
+            checked[index] = replace(alteration, denied=refusal)
+    return checked
+
+
+def take(context: RequestContext[TopicServices], alterations: Sequence[Alteration]) -> None:
+    """Let the listeners use the stores of these alterations, which are durable."""
+    for alteration in alterations:
+        for listener in _listeners(context, alteration).values():
+            listener.take_checked()
+
+
+async def _refusal_of_change(
+    context: RequestContext[TopicServices], alteration: Alteration
+) -> ApiError | None:
+    listeners = _listeners(context, alteration)
+    if not listeners or _is_refused_anyway(context, alteration):
+        return None
+    image = context.services.metadata_log.image
+    values = proposed_values(image, alteration)
+    if isinstance(values, ApiError):
+        return values
+    proposed = context.node.config.with_dynamic(
+        {name: value for name, value in values.items() if value is not None}
+    )
+    limit = TimeLimit(context)
+    for name, listener in listeners.items():
+        try:
+            await limit.run(listener.check(proposed), f"listener {name}")
+        except StoreError as error:
+            text = f"The stores of listener {name} can't be altered: {error}"
+            return ApiError(ErrorCode.invalid_request, text)
+        except TimeoutError:
+            text = f"The stores of listener {name} can't be read in time; nothing has changed."
+            return ApiError(ErrorCode.request_timed_out, text)
+    return None
+
+
+def _is_refused_anyway(context: RequestContext[TopicServices], alteration: Alteration) -> bool:
+    """Return whether the alteration is refused for another reason, so that its stores need not be read."""
+    node: NodeServices = context.node
+    decision = alter_configs(
+        context.services.metadata_log.image,
+        [alteration],
+        config=node.config,
+        node_id=node.node_id,
+        validate_only=True,
+    )
+    return decision.answer[0] is not None
+
+
+def _listeners(
+    context: RequestContext[TopicServices], alteration: Alteration
+) -> dict[str, RenewableListener]:
+    """Return the running listeners whose stores the alteration names, by their names."""
+    if alteration.resource_type != BROKER_RESOURCE:
+        return {}
+    names = {change.name for change in alteration.changes}
+    if alteration.replace:
+        names.update(context.services.metadata_log.image.configs(BROKER_RESOURCE, alteration.resource_name))
+    found: dict[str, RenewableListener] = {}
+    for name in sorted(names):
+        general = BY_NAME.get(without_listener(name))
+        listener_name = listener_of(name)
+        if listener_name is None or general is None or not general.dynamic_on_listener:
+            continue
+        listener = context.node.tls_listeners.get(listener_name)
+        if listener is not None:
+            found[listener_name] = listener
+    return found
+
+
+ALTER_CONFIGS_API = Api(33, "AlterConfigs", 0, 2, api.topics, handle=handle_alter_configs)
+
+
+FIRST_WITH_TYPES: Final = 1
+
+
+def _groups(context: RequestContext[TopicServices]) -> Collection[str]:
+    return context.services.metadata_log.image.configured(GROUP_RESOURCE)
+
+
+def _brokers(context: RequestContext[TopicServices]) -> Collection[str]:
+    return (str(context.node.node_id),)
+
+
+def _topics(context: RequestContext[TopicServices]) -> Collection[str]:
+    return context.services.metadata_log.image.topics_by_name
+
+
+def _client_metrics(context: RequestContext[TopicServices]) -> Collection[str]:
+    return context.services.metadata_log.image.configured(CLIENT_METRICS_RESOURCE)
+
+
+_NAMES: Final[Mapping[int, Callable[[RequestContext[TopicServices]], Collection[str]]]] = {
+    GROUP_RESOURCE: _groups,
+    CLIENT_METRICS_RESOURCE: _client_metrics,
+    BROKER_LOGGER_RESOURCE: _brokers,
+    BROKER_RESOURCE: _brokers,
+    TOPIC_RESOURCE: _topics,
+}
+
+
+async def handle_list_config_resources(context: RequestContext[TopicServices], request: Any) -> Any:
+    """List the resources of the types in the request, or of all types when it names none."""
+    module = context.response_module
+    denied = cluster_refusal(context, Operation.DESCRIBE_CONFIGS)
+    if denied is not None:
+        return build(module.ListConfigResourcesResponse, error_code=denied.error_code, config_resources=())
+    if context.api_version < FIRST_WITH_TYPES:
+        asked = {CLIENT_METRICS_RESOURCE}
+    else:
+        asked = set(request.resource_types) or set(_NAMES)
+    if asked - set(_NAMES):
+        return build(
+            module.ListConfigResourcesResponse, error_code=ErrorCode.unsupported_version, config_resources=()
+        )
+    resources = tuple(
+        build(module.ConfigResource, resource_name=name, resource_type=resource_type)
+        for resource_type, names in _NAMES.items()
+        if resource_type in asked
+        for name in names(context)
+    )
+    return build(module.ListConfigResourcesResponse, error_code=ErrorCode.none, config_resources=resources)
+
+
+LIST_CONFIG_RESOURCES_API = Api(
+    74, "ListConfigResources", 0, 1, api.topics, handle=handle_list_config_resources
+)

@@ -1,0 +1,128 @@
+"""ListGroups (key 16, versions 0–5): list this node's groups, filtered by state (v4) and by type (v5).
+
+Source: Kafka's GroupMetadataManager.listGroups, KIP-518, KIP-848.
+
+DeleteGroups (key 42, versions 0–2): delete empty groups with all their offsets.
+
+Source: Kafka's GroupCoordinatorService.deleteGroups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.coordinator.group.any_group import all_groups
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import log_change
+from seqgate.gateway.handlers.answering.limits import TimeLimit
+from seqgate.gateway.handlers.answering.rights import has_on_cluster, refused_names
+from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
+
+FIRST_WITH_STATES: Final = 4
+FIRST_WITH_TYPES: Final = 5
+
+
+async def handle_list_groups(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """List the groups that the client may describe, all of them with DESCRIBE on the cluster.
+
+    Filters ignore case. The state filter ignores spaces around a state and underscores in it.
+    """
+    version = context.api_version
+    module = context.response_module
+    states = (
+        {state.strip().lower().replace("_", "") for state in request.states_filter}
+        if version >= FIRST_WITH_STATES
+        else set()
+    )
+    types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
+    shows_all = has_on_cluster(context, Operation.DESCRIBE)
+    groups: list[Any] = []
+    error = ErrorCode.none
+    try:
+        async for group_id, protocol_type, state, kind in TimeLimit(context).each(_all_groups(context)):
+            if (
+                (not states or state.lower() in states)
+                and (not types or kind.lower() in types)
+                and (shows_all or context.could(Operation.DESCRIBE, ResourceType.GROUP, group_id))
+            ):
+                groups.append(
+                    build(
+                        module.ListedGroup,
+                        group_id=group_id,
+                        protocol_type=protocol_type,
+                        group_state=state,
+                        group_type=kind,
+                    )
+                )
+    except TimeoutError:
+        error = ErrorCode.request_timed_out
+        groups.clear()
+    return build(module.ListGroupsResponse, error_code=error, groups=tuple(groups))
+
+
+def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (group id, protocol type, state, type) of every group."""
+    for shard in context.services.groups.loaded_shards():
+        for group in list(all_groups(shard)):
+            yield group.group_id, group.protocol[0], group.state_text, group.type
+
+
+async def handle_delete_groups(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Delete the groups one after another; each gets its own result, and a repeated group only one."""
+    module = context.response_module
+    results, deleted = [], []
+    limit = TimeLimit(context)
+    named = dict.fromkeys(request.groups_names)
+    refused = await refused_names(context, Operation.DELETE, ResourceType.GROUP, named)
+    for group_id in named:
+        if group_id in refused:
+            continue
+        try:
+            error = await limit.run(
+                _delete(context, group_id), group_id, late=partial(_note_late, context, group_id)
+            )
+        except TimeoutError:
+            error = ErrorCode.request_timed_out
+        results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
+        if error is ErrorCode.none:
+            deleted.append(group_id)
+    results += [
+        build(module.DeletableGroupResult, group_id=group_id, error_code=ErrorCode.group_authorization_failed)
+        for group_id in named
+        if group_id in refused
+    ]
+    log_change(context, "deleted group", deleted)
+    return build(module.DeleteGroupsResponse, results=tuple(results))
+
+
+def _note_late(context: RequestContext[CoordinatorServices], group_id: str, error: ErrorCode) -> None:
+    if error is ErrorCode.none:
+        log_change(context, "deleted group", [group_id])
+
+
+async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -> ErrorCode:
+    try:
+        share_group = await context.services.shares.delete(group_id)
+        if share_group is not None:
+            return share_group
+        return await context.services.groups.run(
+            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+        )
+    except Unavailable as error:
+        return error.error_code
+
+
+DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 2, api.coordinators, handle=handle_delete_groups)
+
+
+LIST_GROUPS_API = Api(
+    16, "ListGroups", 0, 5, api.coordinators, handle=handle_list_groups, is_long=True, may_be_given_up=True
+)

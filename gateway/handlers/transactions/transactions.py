@@ -1,0 +1,150 @@
+"""DescribeTransactions (key 65, version 0): describe the producer and the transaction of each transactional
+id.
+
+Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
+
+ListTransactions (key 66, versions 0–2): list this node's transactional ids.
+
+Filters: state and producer id, from v1 on duration, from v2 on a pattern of the whole id.
+Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.coordinator.places import by_topic
+from seqgate.gateway.coordinator.transaction.records import BY_NAME, Transaction
+from seqgate.gateway.coordinator.transaction.rules import (
+    NO_DURATION,
+    InvalidPattern,
+    Wanted,
+    transaction_filter,
+)
+from seqgate.gateway.handlers.answering import api
+from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
+from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.acls.access import Operation, ResourceType
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+
+async def handle_describe_transactions(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Describe each transactional id of the request."""
+    module = context.response_module
+    states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
+    return build(module.DescribeTransactionsResponse, transaction_states=states)
+
+
+def _state(context: RequestContext[CoordinatorServices], module: Any, transactional_id: str) -> Any:
+    error = ErrorCode.none
+    found = None
+    if not context.may_transactional_id(Operation.DESCRIBE, transactional_id):
+        error = ErrorCode.transactional_id_authorization_failed
+    elif not transactional_id:
+        error = ErrorCode.invalid_request
+    else:
+        try:
+            found = context.services.transactions.find(transactional_id)
+        except Unavailable as unavailable:
+            error = unavailable.error_code
+        else:
+            error = ErrorCode.none if found else ErrorCode.transactional_id_not_found
+    value = found or Transaction(0, 0, 0, start_ms=0)
+    return build(
+        module.TransactionState,
+        error_code=error,
+        transactional_id=transactional_id,
+        transaction_state="" if found is None else value.state.text,
+        transaction_timeout=value.timeout_ms * _MS,
+        transaction_start_time=_EPOCH + value.start_ms * _MS,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        topics=tuple(
+            build(module.TopicData, topic=topic, partitions=tuple(indexes))
+            for topic, indexes in by_topic(value.partitions).items()
+            if context.could(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        ),
+    )
+
+
+FIRST_WITH_DURATION: Final = 1
+FIRST_WITH_PATTERN: Final = 2
+
+
+async def handle_list_transactions(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """List the ids that pass every filter and that the client may describe.
+
+    The answer lists the states of the filter that do not exist.
+    """
+    module = context.response_module
+    unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
+    states: list[Any] = []
+    error = ErrorCode.none
+    try:
+        is_wanted = _filter(context, request)
+        async for name, transaction in TimeLimit(context).each(context.services.transactions.all()):
+            if is_wanted(name, transaction) and context.could(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
+            ):
+                states.append(
+                    build(
+                        module.TransactionState,
+                        transactional_id=name,
+                        producer_id=transaction.producer_id,
+                        transaction_state=transaction.state.text,
+                    )
+                )
+    except InvalidPattern:
+        error, unknown = ErrorCode.invalid_regular_expression, ()
+    except TimeoutError:
+        error = ErrorCode.request_timed_out
+        states.clear()
+    return build(
+        module.ListTransactionsResponse,
+        error_code=error,
+        unknown_state_filters=unknown,
+        transaction_states=tuple(states),
+    )
+
+
+def _filter(context: RequestContext[CoordinatorServices], request: Any) -> Wanted:
+    """Build the filter of the request. Raises InvalidPattern."""
+    version = context.api_version
+    return transaction_filter(
+        request.state_filters,
+        request.producer_id_filters,
+        request.duration_filter if version >= FIRST_WITH_DURATION else NO_DURATION,
+        request.transactional_id_pattern if version >= FIRST_WITH_PATTERN else None,
+        context.node.clock.now_ms(),
+    )
+
+
+LIST_TRANSACTIONS_API = Api(
+    66,
+    "ListTransactions",
+    0,
+    2,
+    api.coordinators,
+    handle=handle_list_transactions,
+    is_long=True,
+    may_be_given_up=True,
+)
+
+
+DESCRIBE_TRANSACTIONS_API = Api(
+    65,
+    "DescribeTransactions",
+    0,
+    0,
+    api.coordinators,
+    handle=handle_describe_transactions,
+    may_be_given_up=True,
+)
