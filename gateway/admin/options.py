@@ -127,33 +127,49 @@ class Output(NamedTuple):
     refusals: Sequence[str] = ()
 
 
+class OptionsOf(NamedTuple):
+    """Marks a parameter that is made of several options: the parameters of `make`, which returns its value."""
+
+    make: Callable[..., Any]
+
+
 def asks(
     reach: Callable[..., C], *, first: bool = False
 ) -> Callable[[Callable[Concatenate[C, P], Output | None]], Callable[..., None]]:
     """Make a command of a function that asks what `reach` returns.
 
-    The command has the options of the function, of `reach` (before them with `first`), and `--json`. It calls the function with
-    what `reach` returns, in most cases not opened yet, so that a wrong option is reported before anybody is asked.
-    A function that prints by itself returns None, and takes `as_json` if it needs it.
+    The command has the options of the function, of `reach` (before them with `first`), and `--json`. It calls the
+    function with what `reach` returns, in most cases not opened yet, so that a wrong option is reported before
+    anybody is asked. A function that prints by itself returns None, and takes `as_json` if it needs it.
     """
 
     def command(function: Callable[Concatenate[C, P], Output | None]) -> Callable[..., None]:
-        own, reaching_options = _parameters(function, first=1), _parameters(reach)
-        prints_itself = any(parameter.name == AS_JSON for parameter in own)
+        own, of_reach = _parameters(function, first=1), _parameters(reach)
+        prints_itself = any(each.name == AS_JSON for each in own)
+        made = {each.name: mark.make for each in own for mark in _marks(each)}
+
+        def take(make: Callable[..., Any], given: dict[str, Any]) -> Any:
+            return make(**{each.name: given.pop(each.name) for each in _parameters(make)})
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
-            opened = reach(**{each.name: given.pop(each.name) for each in reaching_options})
+            opened = take(reach, given)
             as_json: bool = given[AS_JSON] if prints_itself else given.pop(AS_JSON)
+            given |= {name: take(make, given) for name, make in made.items()}
             output = typing.cast("Callable[..., Output | None]", function)(opened, **given)
             if output is not None:
                 _end(output, as_json=as_json)
 
-        parameters = [parameter for parameter in own if parameter.name != AS_JSON]
-        last = [parameter for parameter in own if parameter.name == AS_JSON] or [_JSON_PARAMETER]
-        both = [*reaching_options, *parameters] if first else [*parameters, *reaching_options]
+        last = [each for each in own if each.name == AS_JSON] or [_JSON_PARAMETER]
+        own = [
+            part
+            for each in own
+            if each.name != AS_JSON
+            for part in (_parameters(made[each.name]) if each.name in made else [each])
+        ]
+        parameters = [*of_reach, *own, *last] if first else [*own, *of_reach, *last]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads the options here
-            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in [*both, *last]]
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         )
         run.__annotations__ = {}
         del run.__wrapped__  # typer must not see the function's own parameters
@@ -165,6 +181,10 @@ def asks(
 _JSON_PARAMETER: Final = inspect.Parameter(
     AS_JSON, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson
 )
+
+
+def _marks(parameter: inspect.Parameter) -> list[OptionsOf]:
+    return [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionsOf)]
 
 
 def _parameters(function: Callable[..., Any], first: int = 0) -> list[inspect.Parameter]:

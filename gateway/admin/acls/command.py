@@ -13,7 +13,16 @@ import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, Output, asks, is_confirmed, option, parsed, stop
+from seqgate.gateway.admin.options import (
+    OpenedCluster,
+    OptionsOf,
+    Output,
+    asks,
+    is_confirmed,
+    option,
+    parsed,
+    stop,
+)
 from seqgate.gateway.admin.options import cluster as any_cluster
 from seqgate.gateway.admin.printing import print_blocks, print_lines
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
@@ -112,165 +121,6 @@ Idempotent = Annotated[
 ForPrincipal = Annotated[str | None, option("--principal", "PRINCIPAL", "Only entries of this principal.")]
 
 
-@app.command("list")
-@asks(any_cluster)
-def list_acls(
-    opened: OpenedCluster,
-    principal: ForPrincipal = None,
-    topics: Topics = None,
-    groups: Groups = None,
-    cluster: OfCluster = False,
-    transactional_ids: TransactionalIds = None,
-    tokens: Tokens = None,
-    users: Users = None,
-    pattern: FoundPattern = "any",
-) -> Output:
-    """List entries: of resources, of a principal, or all.
-
-    \b
-    For example:
-      seqgate acls list
-      seqgate acls list --topic orders --resource-pattern-type match
-      seqgate acls list --principal User:alice
-    """  # noqa: D301 - \b keeps the lines of the list apart
-    resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
-    with opened as reached:
-        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
-
-        found = remote.find(reached, filters(resources, PatternType[pattern.upper()], principal))
-    rows = [row_of(entry) for entry in found]
-    return Output({"acls": rows}, [_found(rows)])
-
-
-@app.command("add")
-@asks(any_cluster)
-def add(
-    opened: OpenedCluster,
-    allowed: Allowed = None,
-    denied: Denied = None,
-    operations: Operations = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
-    topics: Topics = None,
-    groups: Groups = None,
-    cluster: OfCluster = False,
-    transactional_ids: TransactionalIds = None,
-    tokens: Tokens = None,
-    users: Users = None,
-    pattern: Pattern = "literal",
-    allowed_hosts: AllowedHosts = None,
-    denied_hosts: DeniedHosts = None,
-) -> Output:
-    """Add entries: for each principal, resource and operation. They count at once, on open connections too.
-
-    \b
-    For example:
-      seqgate acls add --allow-principal User:alice --producer --topic orders
-      seqgate acls add --allow-principal User:bob --consumer --topic orders- --resource-pattern-type prefixed --group billing
-      seqgate acls add --deny-principal 'User:*' --deny-host 192.0.2.7 --operation all --topic '*'
-    """  # noqa: D301 - \b keeps the lines of the list apart
-    resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
-    holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
-    actions = Actions(operations or (), producer, consumer, idempotent)
-    wanted = _entries(resources, pattern, holders, actions)
-    with opened as reached:
-        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
-
-        errors = remote.create(reached, wanted)
-    outcomes = list(zip(wanted, errors, strict=True))
-    return Output(
-        {"acls": [AclOutcome(row_of(entry), error) for entry, error in outcomes]},
-        [f"{shown(str(entry))}: {'added' if error is None else shown(error)}" for entry, error in outcomes],
-        code=1 if any(error is not None for error in errors) else 0,
-    )
-
-
-@app.command("remove")
-@asks(any_cluster)
-def remove(
-    opened: OpenedCluster,
-    allowed: Allowed = None,
-    denied: Denied = None,
-    operations: Operations = None,
-    producer: Producer = False,
-    consumer: Consumer = False,
-    idempotent: Idempotent = False,
-    principal: ForPrincipal = None,
-    topics: Topics = None,
-    groups: Groups = None,
-    cluster: OfCluster = False,
-    transactional_ids: TransactionalIds = None,
-    tokens: Tokens = None,
-    users: Users = None,
-    pattern: FoundPattern = "literal",
-    allowed_hosts: AllowedHosts = None,
-    denied_hosts: DeniedHosts = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
-) -> Output:
-    """Remove the entries that `add` makes of the same options, or else all entries of resources or of a principal.
-
-    \b
-    For example:
-      seqgate acls remove --allow-principal User:alice --producer --topic orders
-      seqgate acls remove --topic orders
-      seqgate acls remove --principal User:alice --resource-pattern-type any --yes
-    """  # noqa: D301 - \b keeps the lines of the list apart
-    resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
-    holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
-    actions = Actions(operations or (), producer, consumer, idempotent)
-    if allowed or denied or actions.names_any:
-        if principal is not None or pattern in ("any", "match"):
-            raise stop("name single entries, or all entries of a --principal or a pattern, not both", code=2)
-        wanted = [filter_of(entry) for entry in _entries(resources, pattern, holders, actions)]
-    elif resources or principal is not None:
-        wanted = filters(resources, PatternType[pattern.upper()], principal)
-    else:
-        raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
-    with opened as reached:
-        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
-
-        if not yes:
-            found = remote.find(reached, wanted)
-            print_blocks([_found([row_of(entry) for entry in found])])
-            if found and not is_confirmed(f"Remove {counted(len(found), 'entry', 'entries')}?"):
-                print_lines("Nothing is removed. --yes removes without asking.")
-                raise typer.Exit(1)
-        removed = remote.delete(reached, wanted)
-    text = f"{counted(len(removed), 'entry', 'entries')} removed."
-    return Output({"acls": [row_of(entry) for entry in removed]}, [text])
-
-
-def _entries(
-    resources: Sequence[Resource], pattern: str, holders: Holders, actions: Actions
-) -> list[AclEntry]:
-    return parsed(lambda text: entries(resources, PatternType[text.upper()], holders, actions), pattern)
-
-
-def _resources(
-    topics: Sequence[str] | None,
-    groups: Sequence[str] | None,
-    transactional_ids: Sequence[str] | None,
-    tokens: Sequence[str] | None,
-    users: Sequence[str] | None,
-    *,
-    cluster: bool,
-) -> list[Resource]:
-    named = {
-        ResourceType.TOPIC: topics,
-        ResourceType.GROUP: groups,
-        ResourceType.CLUSTER: [CLUSTER_NAME] if cluster else (),
-        ResourceType.TRANSACTIONAL_ID: transactional_ids,
-        ResourceType.DELEGATION_TOKEN: tokens,
-        ResourceType.USER: users,
-    }
-    return [(kind, name) for kind, names in named.items() for name in names or ()]
-
-
-def _found(rows: Sequence[AclRow]) -> Block:
-    return table(AclRow, rows) if rows else "There are no such entries."
-
-
 Resource = tuple[ResourceType, str]
 
 _PRODUCER: Final = {
@@ -359,6 +209,154 @@ class Actions:
         if not found:
             raise WrongOptions("name an --operation, or --producer, --consumer or --idempotent")
         return list(found)
+
+
+def _resources(
+    topics: Topics = None,
+    groups: Groups = None,
+    cluster: OfCluster = False,
+    transactional_ids: TransactionalIds = None,
+    tokens: Tokens = None,
+    users: Users = None,
+) -> list[Resource]:
+    named = {
+        ResourceType.TOPIC: topics,
+        ResourceType.GROUP: groups,
+        ResourceType.CLUSTER: [CLUSTER_NAME] if cluster else (),
+        ResourceType.TRANSACTIONAL_ID: transactional_ids,
+        ResourceType.DELEGATION_TOKEN: tokens,
+        ResourceType.USER: users,
+    }
+    return [(kind, name) for kind, names in named.items() for name in names or ()]
+
+
+def _actions(
+    operations: Operations = None,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    idempotent: Idempotent = False,
+) -> Actions:
+    return Actions(operations or (), producer, consumer, idempotent)
+
+
+NamedResources = Annotated[list[Resource], OptionsOf(_resources)]
+NamedActions = Annotated[Actions, OptionsOf(_actions)]
+
+
+@app.command("list")
+@asks(any_cluster)
+def list_acls(
+    opened: OpenedCluster,
+    *,
+    principal: ForPrincipal = None,
+    resources: NamedResources,
+    pattern: FoundPattern = "any",
+) -> Output:
+    """List entries: of resources, of a principal, or all.
+
+    \b
+    For example:
+      seqgate acls list
+      seqgate acls list --topic orders --resource-pattern-type match
+      seqgate acls list --principal User:alice
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    with opened as reached:
+        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+
+        found = remote.find(reached, filters(resources, PatternType[pattern.upper()], principal))
+    rows = [row_of(entry) for entry in found]
+    return Output({"acls": rows}, [_found(rows)])
+
+
+@app.command("add")
+@asks(any_cluster)
+def add(
+    opened: OpenedCluster,
+    *,
+    allowed: Allowed = None,
+    denied: Denied = None,
+    actions: NamedActions,
+    resources: NamedResources,
+    pattern: Pattern = "literal",
+    allowed_hosts: AllowedHosts = None,
+    denied_hosts: DeniedHosts = None,
+) -> Output:
+    """Add entries: for each principal, resource and operation. They count at once, on open connections too.
+
+    \b
+    For example:
+      seqgate acls add --allow-principal User:alice --producer --topic orders
+      seqgate acls add --allow-principal User:bob --consumer --topic orders- --resource-pattern-type prefixed --group billing
+      seqgate acls add --deny-principal 'User:*' --deny-host 192.0.2.7 --operation all --topic '*'
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
+    wanted = _entries(resources, pattern, holders, actions)
+    with opened as reached:
+        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+
+        errors = remote.create(reached, wanted)
+    outcomes = list(zip(wanted, errors, strict=True))
+    return Output(
+        {"acls": [AclOutcome(row_of(entry), error) for entry, error in outcomes]},
+        [f"{shown(str(entry))}: {'added' if error is None else shown(error)}" for entry, error in outcomes],
+        code=1 if any(error is not None for error in errors) else 0,
+    )
+
+
+@app.command("remove")
+@asks(any_cluster)
+def remove(
+    opened: OpenedCluster,
+    *,
+    allowed: Allowed = None,
+    denied: Denied = None,
+    actions: NamedActions,
+    principal: ForPrincipal = None,
+    resources: NamedResources,
+    pattern: FoundPattern = "literal",
+    allowed_hosts: AllowedHosts = None,
+    denied_hosts: DeniedHosts = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+) -> Output:
+    """Remove the entries that `add` makes of the same options, or else all entries of resources or of a principal.
+
+    \b
+    For example:
+      seqgate acls remove --allow-principal User:alice --producer --topic orders
+      seqgate acls remove --topic orders
+      seqgate acls remove --principal User:alice --resource-pattern-type any --yes
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
+    if allowed or denied or actions.names_any:
+        if principal is not None or pattern in ("any", "match"):
+            raise stop("name single entries, or all entries of a --principal or a pattern, not both", code=2)
+        wanted = [filter_of(entry) for entry in _entries(resources, pattern, holders, actions)]
+    elif resources or principal is not None:
+        wanted = filters(resources, PatternType[pattern.upper()], principal)
+    else:
+        raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
+    with opened as reached:
+        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+
+        if not yes:
+            found = remote.find(reached, wanted)
+            print_blocks([_found([row_of(entry) for entry in found])])
+            if found and not is_confirmed(f"Remove {counted(len(found), 'entry', 'entries')}?"):
+                print_lines("Nothing is removed. --yes removes without asking.")
+                raise typer.Exit(1)
+        removed = remote.delete(reached, wanted)
+    text = f"{counted(len(removed), 'entry', 'entries')} removed."
+    return Output({"acls": [row_of(entry) for entry in removed]}, [text])
+
+
+def _entries(
+    resources: Sequence[Resource], pattern: str, holders: Holders, actions: Actions
+) -> list[AclEntry]:
+    return parsed(lambda text: entries(resources, PatternType[text.upper()], holders, actions), pattern)
+
+
+def _found(rows: Sequence[AclRow]) -> Block:
+    return table(AclRow, rows) if rows else "There are no such entries."
 
 
 def parse_operation(text: str) -> Operation:

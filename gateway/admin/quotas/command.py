@@ -10,6 +10,7 @@ import typer
 
 from seqgate.gateway.admin.options import (
     OpenedCluster,
+    OptionsOf,
     Output,
     argument,
     asks,
@@ -43,16 +44,37 @@ Ip = Annotated[str | None, option("--ip", "ADDRESS", "This address.")]
 DefaultIp = Annotated[bool, typer.Option("--default-ip", help="Every address without a quota of its own.")]
 
 
-@app.command("list")
-@asks(cluster)
-def list_quotas(
-    opened: OpenedCluster,
+def _entity(
     user: User = None,
     default_user: DefaultUser = False,
     client_id: ClientId = None,
     default_client_id: DefaultClientId = False,
     ip: Ip = None,
     default_ip: DefaultIp = False,
+) -> dict[str, str | None]:
+    """Return the entity that the options name; options that exclude each other end the command with a usage
+    error.
+    """
+    named = ((user, default_user), (client_id, default_client_id), (ip, default_ip))
+    entity: dict[str, str | None] = {}
+    for kind, (name, is_default) in zip((USER, CLIENT_ID, IP), named, strict=True):
+        if name is not None and is_default:
+            raise stop(f"name either --{kind} or --default-{kind}", code=2)
+        if name is not None or is_default:
+            entity[kind] = name
+    if IP in entity and len(entity) > 1:
+        raise stop("an address has quotas of its own; name no user or client id with it", code=2)
+    return entity
+
+
+NamedEntity = Annotated[dict[str, str | None], OptionsOf(_entity)]
+
+
+@app.command("list")
+@asks(cluster)
+def list_quotas(
+    opened: OpenedCluster,
+    entity: NamedEntity,
 ) -> Output:
     """List quotas: all of them, or those of the users, client ids and addresses that are named.
 
@@ -61,12 +83,11 @@ def list_quotas(
       seqgate quotas list
       seqgate quotas list --user ann
     """  # noqa: D301 - \b keeps the lines of the list apart
-    wanted = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
     with opened as reached:
         from seqgate.gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
 
-        listing = QuotaListing(remote.find(reached, wanted))
-    return Output(listing, [_listing(listing, wanted)])
+        listing = QuotaListing(remote.find(reached, entity))
+    return Output(listing, [_listing(listing, entity)])
 
 
 @app.command("set")
@@ -82,12 +103,7 @@ def set_quotas(
             "client ids, connection_creation_rate of addresses.",
         ),
     ],
-    user: User = None,
-    default_user: DefaultUser = False,
-    client_id: ClientId = None,
-    default_client_id: DefaultClientId = False,
-    ip: Ip = None,
-    default_ip: DefaultIp = False,
+    entity: NamedEntity,
 ) -> Output:
     """Set quotas of a user, a client id, both together, or an address: all of them, or none.
 
@@ -97,9 +113,7 @@ def set_quotas(
       seqgate quotas set request_percentage=50 --user ann --default-client-id
       seqgate quotas set connection_creation_rate=20 --default-ip
     """  # noqa: D301 - \b keeps the lines of the list apart
-    values = _numbers(name_values(settings, "quotas set"))
-    entity = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
-    return _change(opened, entity, values, [])
+    return _change(opened, entity, _numbers(name_values(settings, "quotas set")), [])
 
 
 @app.command("unset")
@@ -107,15 +121,9 @@ def set_quotas(
 def unset_quotas(
     opened: OpenedCluster,
     names: Annotated[list[str], argument("QUOTA", "The quotas to remove.")],
-    user: User = None,
-    default_user: DefaultUser = False,
-    client_id: ClientId = None,
-    default_client_id: DefaultClientId = False,
-    ip: Ip = None,
-    default_ip: DefaultIp = False,
+    entity: NamedEntity,
 ) -> Output:
     """Remove quotas of a user, a client id, both together, or an address."""
-    entity = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
     return _change(opened, entity, {}, list(dict.fromkeys(names)))
 
 
@@ -146,21 +154,6 @@ def _listing(listing: QuotaListing, wanted: Mapping[str, str | None]) -> Block:
             for key, value in row.quotas.items()
         ],
     )
-
-
-def _entity(*named: tuple[str | None, bool]) -> dict[str, str | None]:
-    """Return the entity that the options name; options that exclude each other end the command with a usage
-    error.
-    """
-    entity: dict[str, str | None] = {}
-    for kind, (name, is_default) in zip((USER, CLIENT_ID, IP), named, strict=True):
-        if name is not None and is_default:
-            raise stop(f"name either --{kind} or --default-{kind}", code=2)
-        if name is not None or is_default:
-            entity[kind] = name
-    if IP in entity and len(entity) > 1:
-        raise stop("an address has quotas of its own; name no user or client id with it", code=2)
-    return entity
 
 
 def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
