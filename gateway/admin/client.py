@@ -249,7 +249,8 @@ def _read_line(connection: socket.socket) -> bytes:
     return bytes(received)
 
 
-# Asks several workers of one gateway: waits for one that is being started again, and says which gave no answer.
+# Asks several workers of one gateway: waits for one that is being started again, and says which gave no
+# answer.
 
 
 AskAt = Callable[[Path], B]

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final, NamedTuple, Union
@@ -21,8 +22,7 @@ import msgspec
 
 from seqgate.gateway.admin.backlog import live as backlog
 from seqgate.gateway.admin.backlog.messages import BacklogRequest
-from seqgate.gateway.admin.backup import live as backups
-from seqgate.gateway.admin.backup.messages import StageBackupRequest
+from seqgate.gateway.admin.backup.messages import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.gateways import live as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
 from seqgate.gateway.admin.groups import live as groups
@@ -32,14 +32,11 @@ from seqgate.gateway.admin.groups.messages import (
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from seqgate.gateway.admin.logs import live as logs
-from seqgate.gateway.admin.logs.messages import LogLinesRequest
+from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.names import live as names
-from seqgate.gateway.admin.names import live as stopped_names
 from seqgate.gateway.admin.names.messages import NamesRequest
-from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway
-from seqgate.gateway.admin.partitions import live as partitions
-from seqgate.gateway.admin.partitions.messages import ReopenRequest
+from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway, check_led_here
+from seqgate.gateway.admin.partitions.messages import Reopened, ReopenRequest
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.pids.messages import (
@@ -58,6 +55,7 @@ from seqgate.gateway.admin.request import (
     Elsewhere,
     PagedRequest,
     Request,
+    in_words,
 )
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import live as status
@@ -73,15 +71,91 @@ from seqgate.gateway.admin.transactions.messages import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from seqgate.gateway.admin.users import changes as stopped_users
 from seqgate.gateway.admin.users import changes as users
 from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
-from seqgate.gateway.admin.verdicts import live as verdicts
-from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest
+from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictPage, VerdictRow
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
-from seqgate.gateway.runtime.loop.log_output import UNLIMITED
+from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, UNLIMITED, recent_lines
+from seqgate.gateway.runtime.partitions.verdicts import Verdict
 from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
+from seqgate.log import IncompatibleFormat, LogError
+
+# The operations of one function each.
+
+
+async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBackup:
+    """Stage the files of the data directory. Raises ControlError."""
+    services = gateway.services
+    backups = services.upkeep.backups
+    if backups is None:
+        raise ControlError(_why_no_backup(is_whole=services.partitions.log_directory.share.is_whole))
+    try:
+        staged = await backups.begin()
+    except StagingRefused as error:
+        cause = error.__cause__
+        reason = in_words(cause) if isinstance(cause, Exception) else str(error)
+        raise ControlError(f"the backup can't begin: {reason}") from error
+    return StagedBackup(staged.taken_ms, staged.partitions)
+
+
+def _why_no_backup(*, is_whole: bool) -> str:
+    if is_whole:
+        return (
+            "this gateway keeps its records in a bucket, and its data directory is a cache: back up the "
+            "bucket, with its own versions "
+            "and replication"
+        )
+    return (
+        "several workers have this data directory, and nobody can stop them at one moment: stop the command, "
+        "and make the backup of the "
+        "stopped directory, or start it without --workers"
+    )
+
+
+async def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
+    """Reopen the log of an offline partition, once the operator has removed the cause. Raises ControlError."""
+    services = gateway.services
+    name = f"{request.topic}-{request.partition}"
+    partition = services.partitions.registry.get(request.topic, request.partition)
+    if partition is None:
+        check_led_here(services, request.topic, request.partition)
+        raise ControlError(f"there is no partition {name}")
+    log = partition.log
+    if not log.offline:
+        raise ControlError(f"{name} is not offline")
+    try:
+        await services.partitions.recoveries.reopen(log, partition)
+    except (IncompatibleFormat, LogError, OSError) as error:
+        raise ControlError(f"{name} stays offline: {in_words(error)}") from error
+    return Reopened(request.topic, request.partition, log.log_start_offset, log.log_end_offset)
+
+
+def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> VerdictPage:
+    """Return the newest verdicts that pass the filters."""
+    newest = gateway.services.partitions.counters.verdicts.newest
+    found = (verdict for verdict in reversed(newest) if _passes(verdict, request))
+    rows = [VerdictRow(*verdict) for verdict in islice(found, request.limit)]
+    return VerdictPage(rows, newest.maxlen or 0)
+
+
+def _passes(verdict: Verdict, request: ListVerdictsRequest) -> bool:
+    return (
+        verdict.number > request.after
+        and request.topic in {None, verdict.topic}
+        and request.partition in {None, verdict.partition}
+        and request.producer_id in {None, verdict.producer_id}
+    )
+
+
+def log_lines(_: LiveGateway, request: LogLinesRequest) -> LogPage:
+    """Return the newest lines with a number above `after`."""
+    newest = islice((line for line in reversed(recent_lines()) if line.number > request.after), request.limit)
+    return LogPage([LogLine(*line) for line in newest][::-1], LINES_KEPT)
+
+
+# The list.
 
 
 def _always(_: Request[Any]) -> bool:
@@ -93,11 +167,11 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(GatewaysRequest, gateways.gateways),
     Operation(MoveRequest, gateways.move, changes=_always),
     Operation(DrainRequest, gateways.drain, changes=_always),
-    Operation(StageBackupRequest, backups.stage, changes=_always),
-    Operation(ReopenRequest, partitions.reopen, changes=_always),
+    Operation(StageBackupRequest, stage_backup, changes=_always),
+    Operation(ReopenRequest, reopen, changes=_always),
     Operation(ListProducersRequest, producers.list_producers, is_partial=True),
-    Operation(ListVerdictsRequest, verdicts.list_verdicts, is_partial=True),
-    Operation(NamesRequest, names.list_names_live, stopped_names.list_names_stopped, is_partial=True),
+    Operation(ListVerdictsRequest, list_verdicts, is_partial=True),
+    Operation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
     Operation(BacklogRequest, backlog.backlog_of, is_partial=True),
     Operation(ListBlocksRequest, pids.list_blocks_live, pids.list_blocks_stopped),
     Operation(FindOwnerRequest, pids.find_owner_live, pids.find_owner_stopped),
@@ -124,10 +198,10 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(SweepRequest, sweep.begin, changes=lambda request: request.remove),
     Operation(SweepResultRequest, sweep.result),
     Operation(ListTasksRequest, sweep.tasks),
-    Operation(LogLinesRequest, logs.log_lines),
-    Operation(ListUsersRequest, users.list_users_live, stopped_users.list_users_stopped),
-    Operation(AddUserRequest, users.add_user_live, stopped_users.add_user_stopped, changes=_always),
-    Operation(RemoveUserRequest, users.remove_user_live, stopped_users.remove_user_stopped, changes=_always),
+    Operation(LogLinesRequest, log_lines),
+    Operation(ListUsersRequest, users.list_users_live, users.list_users_stopped),
+    Operation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=_always),
+    Operation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=_always),
 )
 _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 
@@ -182,8 +256,8 @@ def _check_limit(request: Request[Any]) -> None:
         raise ControlError(f"limit must be between 1 and {MAX_PAGE_ROWS}, not {request.limit}")
 
 
-# Answers one request of the control socket: decodes it, runs its operation as a task, and notes what it changed in
-# the audit log.
+# Answers one request of the control socket: decodes it, runs its operation as a task, and notes what it
+# changed in the audit log.
 
 
 logger = logging.getLogger(__name__)

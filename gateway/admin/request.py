@@ -106,8 +106,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     is_elsewhere: bool = False
 
 
-# The address of the control socket. The kernel takes some 100 bytes of path (`sun_path`). A socket with a longer
-# path is reached through a descriptor of its directory: `/proc/self/fd/N/control.sock`.
+# The address of the control socket. The kernel takes some 100 bytes of path (`sun_path`). A socket with a
+# longer path is reached through a descriptor of its directory: `/proc/self/fd/N/control.sock`.
 
 
 SOCKET_NAME: Final = "control.sock"

@@ -13,8 +13,7 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, check, refusal
 from seqgate.gateway.security.acls.access import (
     AclEntry,
     AclFilter,
@@ -30,7 +29,7 @@ def find(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
     found: set[AclEntry] = set()
     for each in wanted:
         answer = ask_broker(cluster.reached, DescribeAclsRequest(**_fields(each)), DescribeAclsResponse)
-        _check(answer.error_code.value, answer.error_message)
+        check(answer)
         found.update(_entry(resource, entry) for resource in answer.resources for entry in resource.acls)
     return sorted(found)
 
@@ -58,9 +57,9 @@ def delete(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
     request = DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_fields(each)) for each in wanted))
     deleted: set[AclEntry] = set()
     for result in ask_broker(cluster.reached, request, DeleteAclsResponse).filter_results:
-        _check(result.error_code.value, result.error_message)
+        check(result)
         for found in result.matching_acls:
-            _check(found.error_code.value, found.error_message)
+            check(found)
             deleted.add(_entry(found, found))
     return sorted(deleted)
 
@@ -87,9 +86,3 @@ def _entry(resource: Any, entry: Any) -> AclEntry:
         Operation(entry.operation),
         Permission(entry.permission_type),
     )
-
-
-def _check(code: int, message: str | None) -> None:
-    reason = refusal(code, message)
-    if reason is not None:
-        raise ControlError(reason)

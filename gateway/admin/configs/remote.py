@@ -20,7 +20,14 @@ from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs.command import ConfigListing, ConfigRow
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS as DEFAULT
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, nearest_hint, refusal, refusal_of_text
+from seqgate.gateway.admin.remote.cluster import (
+    Cluster,
+    ask_broker,
+    check,
+    nearest_hint,
+    refusal,
+    refusal_of_text,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.table import without_listener
 
@@ -166,9 +173,7 @@ def describe(cluster: Cluster) -> list[ConfigRow]:
     asked = DescribeConfigsResource(resource_type=_BROKER, resource_name=_ALL, configuration_keys=None)
     answer = ask_broker(cluster.reached, DescribeConfigsRequest(resources=(asked,)), DescribeConfigsResponse)
     (found,) = answer.results
-    refused = refusal(found.error_code.value, found.error_message)
-    if refused is not None:
-        raise ControlError(refused)
+    check(found)
     rows = [
         ConfigRow(
             name=entry.name,

@@ -13,8 +13,6 @@ from kio.schema.alter_partition_reassignments.v0.request import (
     ReassignableTopic,
 )
 from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse
-from kio.schema.api_versions.v3.request import ApiVersionsRequest
-from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
@@ -34,7 +32,14 @@ from seqgate.gateway.admin.gateways.messages import (
     Moved,
     MoveRequest,
 )
-from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, Cluster, ask_broker, metadata, refusal
+from seqgate.gateway.admin.remote.cluster import (
+    TIMEOUT_S,
+    Cluster,
+    api_versions,
+    ask_broker,
+    metadata,
+    refusal,
+)
 from seqgate.gateway.admin.request import ControlError
 
 _BROKERS: Final = i8(1)
@@ -132,8 +137,7 @@ def _check_drains(cluster: Cluster) -> None:
     """Raise ControlError unless the gateway knows the request; another would close the connection without an
     answer.
     """
-    named = ApiVersionsRequest(client_software_name="seqgate", client_software_version="1")
-    known = {row.api_key for row in ask_broker(cluster.reached, named, ApiVersionsResponse).api_keys}
+    known = {row.api_key for row in api_versions(cluster.reached).api_keys}
     if BrokerHeartbeatRequest.__api_key__ not in known:
         raise ControlError(
             f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway "

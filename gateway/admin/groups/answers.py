@@ -294,7 +294,7 @@ async def reset_offsets(source: GroupSource, request: ResetOffsetsRequest) -> Of
     is_by_time = request.target == "timestamp"
     if is_by_time and request.value < 0:
         raise ControlError(f"timestamp must be 0 or higher, not {request.value}")
-    committed = {} if found is None else (await source.progress(group, found.type)).committed
+    committed = (await source.progress(group, CLASSIC if found is None else found.type)).committed
     places = _places_to_reset(source, request, committed)
     known = await source.offsets(places, request.value if is_by_time else None)
     changes = []

@@ -19,20 +19,6 @@ from seqgate.gateway.admin.groups.answers import (
     Progress,
     known_lags,
 )
-from seqgate.gateway.admin.groups.messages import (
-    DeleteGroupsRequest,
-    DescribeGroupRequest,
-    GroupDeletions,
-    GroupDescription,
-    GroupMember,
-    GroupPage,
-    GroupRow,
-    ListGroupsRequest,
-    OffsetChange,
-    OffsetReset,
-    ResetOffsetsRequest,
-    ShareDelivery,
-)
 from seqgate.gateway.admin.operation import (
     LiveGateway,
     as_control_error,
@@ -70,24 +56,28 @@ _NOT_COMMITTED: Final = {
 }
 
 
-async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> GroupPage:
+async def list_groups(gateway: LiveGateway, request: messages.ListGroupsRequest) -> messages.GroupPage:
     """Return one page of the groups, by their ids. Raises ControlError."""
     return await answers.list_groups(_LiveGroups(gateway.services), request, request.limit)
 
 
-async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) -> GroupDescription:
+async def describe_group(
+    gateway: LiveGateway, request: messages.DescribeGroupRequest
+) -> messages.GroupDescription:
     """Return a group with one page of its partitions; the first page has its members. Raises ControlError."""
     return await answers.describe_group(_LiveGroups(gateway.services), request, request.limit)
 
 
-async def delete_groups(gateway: LiveGateway, request: DeleteGroupsRequest) -> GroupDeletions:
+async def delete_groups(
+    gateway: LiveGateway, request: messages.DeleteGroupsRequest
+) -> messages.GroupDeletions:
     """Delete each group that has no members, or report which groups could be deleted. Raises ControlError."""
     if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
         raise ControlError(f"name 1 to {MAX_DELETED_GROUPS} groups to delete, not {len(request.groups)}")
     return await answers.delete_groups(_LiveGroups(gateway.services), request)
 
 
-async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> OffsetReset:
+async def reset_offsets(gateway: LiveGateway, request: messages.ResetOffsetsRequest) -> messages.OffsetReset:
     """Find the new offsets of a group, and commit them if `execute` is set. Raises ControlError."""
     return await answers.reset_offsets(_LiveGroups(gateway.services), request)
 
@@ -116,11 +106,11 @@ class _LiveGroups:
     def offline_partitions(self) -> list[int]:
         return offline_partitions(self._partitions, OFFSETS_TOPIC)
 
-    def rows(self, states: Collection[str]) -> Iterator[GroupRow]:
+    def rows(self, states: Collection[str]) -> Iterator[messages.GroupRow]:
         for shard in self._groups.loaded_shards():
             for group in all_groups(shard):
                 if not states or group.state_text in states:
-                    yield GroupRow(
+                    yield messages.GroupRow(
                         group.group_id,
                         group.state_text,
                         group.type,
@@ -130,7 +120,7 @@ class _LiveGroups:
                         0,
                     )
 
-    async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+    async def totals(self, rows: Sequence[messages.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         found = {}
         shards = list(self._groups.loaded_shards())
         for row in rows:
@@ -144,7 +134,7 @@ class _LiveGroups:
             await asyncio.sleep(0)
         return found
 
-    async def describe(self, group: str) -> GroupDescription:
+    async def describe(self, group: str) -> messages.GroupDescription:
         """Return a group once its state is durable."""
         found = await self._find(group)
         if found is None:
@@ -153,7 +143,7 @@ class _LiveGroups:
         if isinstance(found, StreamsGroup):
             epoch = None if found.topology is None else found.topology.epoch
             streams = messages.StreamsState(found.assignment.assignment_epoch, epoch)
-        return GroupDescription(
+        return messages.GroupDescription(
             found.group_id,
             found.state_text,
             found.type,
@@ -216,7 +206,7 @@ class _LiveGroups:
             }
         )
 
-    async def _delivered(self, group_id: str) -> dict[TopicPartition, ShareDelivery]:
+    async def _delivered(self, group_id: str) -> dict[TopicPartition, messages.ShareDelivery]:
         """Return the progress in the partitions that a share group (KIP-932) ever read, without those of
         deleted topics.
 
@@ -232,7 +222,9 @@ class _LiveGroups:
             summaries = await shares.persister.summaries(missing)
         for key, summary in summaries.items():
             if summary.start_offset >= 0:
-                found[key] = ShareDelivery(summary.start_offset, None, None, None, summary.done, None)
+                found[key] = messages.ShareDelivery(
+                    summary.start_offset, None, None, None, summary.done, None
+                )
         return {
             (topics[key.topic_id].name, key.partition): told
             for key, told in found.items()
@@ -305,7 +297,7 @@ class _LiveGroups:
         at_timestamp = None if found is None else found.offset
         return PartitionOffsets(log.log_start_offset, log.high_watermark, at_timestamp=at_timestamp)
 
-    async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
+    async def commit(self, group: str, changes: Sequence[messages.OffsetChange]) -> None:
         records = [
             OffsetCommitRecord(
                 group,
@@ -330,11 +322,11 @@ def _deleted(name: str) -> ControlError:
     return ControlError(f"partition {name} was deleted during the reset; repeat the command without it")
 
 
-def delivery(found: SharePartition) -> ShareDelivery:
+def delivery(found: SharePartition) -> messages.ShareDelivery:
     """Count the records of a partition by their delivery state in the group."""
     stretches = itertools.groupby(found.runs, key=lambda run: run.state in DONE)
     done = [sum(map(len, runs)) for is_done, runs in stretches if is_done]
-    return ShareDelivery(
+    return messages.ShareDelivery(
         start_offset=found.start_offset,
         end_offset=found.end_offset,
         acquired=sum(len(run) for run in found.runs if run.state is DeliveryState.ACQUIRED),
@@ -347,7 +339,7 @@ def delivery(found: SharePartition) -> ShareDelivery:
 # The members of groups, with their assignments.
 
 
-def members_of(group: Group, services: Services) -> list[GroupMember]:
+def members_of(group: Group, services: Services) -> list[messages.GroupMember]:
     """Return the members of a group with their assignments."""
     if isinstance(group, ClassicGroup):
         return [_classic_member(group, member) for member in group.members.values()]
@@ -384,7 +376,7 @@ def members_of(group: Group, services: Services) -> list[GroupMember]:
     ]
 
 
-def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
+def _classic_member(group: ClassicGroup, member: Member) -> messages.GroupMember:
     assignment: dict[str, list[int]] | None = None
     if not member.assignment:
         assignment = {}
@@ -411,9 +403,9 @@ def _member(
     rebalance_timeout_ms: int | None = None,
     is_leader: bool = False,
     streams: messages.StreamsMember | None = None,
-) -> GroupMember:
+) -> messages.GroupMember:
     """Return a member of a group of any type; `client` has its client id and host."""
-    return GroupMember(
+    return messages.GroupMember(
         member.member_id,
         instance_id,
         client.client_id,

@@ -31,7 +31,7 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 
-from seqgate.gateway.admin.groups import answers
+from seqgate.gateway.admin.groups import answers, messages
 from seqgate.gateway.admin.groups.answers import (
     CLASSIC,
     CONSUMER,
@@ -44,26 +44,10 @@ from seqgate.gateway.admin.groups.answers import (
     Progress,
     known_lags,
 )
-from seqgate.gateway.admin.groups.messages import (
-    DeleteGroupsRequest,
-    DescribeGroupRequest,
-    GroupDeletions,
-    GroupDescription,
-    GroupMember,
-    GroupPage,
-    GroupRow,
-    ListGroupsRequest,
-    OffsetChange,
-    OffsetReset,
-    ResetOffsetsRequest,
-    ShareDelivery,
-    StreamsMember,
-    StreamsState,
-    StreamsTasks,
-)
 from seqgate.gateway.admin.remote.cluster import (
     Cluster,
     ask_coordinator,
+    check,
     finished,
     nearest_hint,
     refusal,
@@ -77,22 +61,22 @@ EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 NO_OFFSET: Final = -1
 
 
-def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
+def list_groups(cluster: Cluster, request: messages.ListGroupsRequest) -> messages.GroupPage:
     """Return all groups by their ids."""
     return finished(answers.list_groups(_ClusterGroups(cluster), request, None))
 
 
-def describe_group(cluster: Cluster, request: DescribeGroupRequest) -> GroupDescription:
+def describe_group(cluster: Cluster, request: messages.DescribeGroupRequest) -> messages.GroupDescription:
     """Return a group with all its partitions."""
     return finished(answers.describe_group(_ClusterGroups(cluster), request, None))
 
 
-def delete_groups(cluster: Cluster, request: DeleteGroupsRequest) -> GroupDeletions:
+def delete_groups(cluster: Cluster, request: messages.DeleteGroupsRequest) -> messages.GroupDeletions:
     """Delete each group that has no members, or report which groups could be deleted."""
     return finished(answers.delete_groups(_ClusterGroups(cluster), request))
 
 
-def reset_offsets(cluster: Cluster, request: ResetOffsetsRequest) -> OffsetReset:
+def reset_offsets(cluster: Cluster, request: messages.ResetOffsetsRequest) -> messages.OffsetReset:
     """Find the new offsets of a group, and commit them in one request if `execute` is set."""
     return finished(answers.reset_offsets(_ClusterGroups(cluster), request))
 
@@ -145,19 +129,11 @@ def share_progress(found: Any) -> Progress:
     }
     return Progress(
         delivered={
-            place: ShareDelivery(int(row.start_offset), None, None, None, None, None)
+            place: messages.ShareDelivery(int(row.start_offset), None, None, None, None, None)
             for place, row in rows.items()
         },
         lags={place: None if row.lag < 0 else int(row.lag) for place, row in rows.items()},
     )
-
-
-def offsets_of(cluster: Cluster, places: Sequence[Place], spec: Any) -> dict[Place, int]:
-    """Return the offset that `spec` names in each partition: an OffsetSpec, or a timestamp."""
-    if not places:
-        return {}
-    found = cluster.admin.list_partition_offsets({topic_partition(*place): spec for place in places})
-    return {tuple(place): int(answer.offset) for place, answer in found.items()}
 
 
 class _ClusterGroups:
@@ -176,14 +152,15 @@ class _ClusterGroups:
         """No partition: the groups of a coordinator that is out of service are missing."""
         return []
 
-    def rows(self, states: Collection[str]) -> Iterable[GroupRow]:
+    def rows(self, states: Collection[str]) -> Iterable[messages.GroupRow]:
         """Return the groups; share groups without the number of their members."""
         found = listed(self._cluster)
-        if states:
-            found = {name: row for name, row in found.items() if group_state(row) in states}
+        wanted = {state.lower() for state in states}
+        if wanted:
+            found = {name: row for name, row in found.items() if group_state(row).lower() in wanted}
         members = self._member_counts(found)
         return [
-            GroupRow(
+            messages.GroupRow(
                 group=name,
                 state=group_state(row),
                 type=group_type(row),
@@ -208,7 +185,7 @@ class _ClusterGroups:
             counts |= {name: len(row["members"]) for name, row in found.items() if row["error"] is None}
         return counts
 
-    async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+    async def totals(self, rows: Sequence[messages.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         """Return the number of partitions and the lag of all groups but share groups."""
         committed = committed_offsets(self._cluster, [row.group for row in rows if row.type != SHARE])
         ends = await self.ends({place for offsets in committed.values() for place in offsets})
@@ -217,14 +194,14 @@ class _ClusterGroups:
             for name, offsets in committed.items()
         }
 
-    async def describe(self, group: str) -> GroupDescription:
+    async def describe(self, group: str) -> messages.GroupDescription:
         groups = listed(self._cluster)
         row = groups.get(group)
         if row is None:
             raise ControlError(f"there is no group {group}{nearest_hint(group, groups)}")
         kind = group_type(row)
         told = members_of(self._cluster, group, kind)
-        return GroupDescription(
+        return messages.GroupDescription(
             group=group,
             state=group_state(row),
             type=kind,
@@ -252,25 +229,15 @@ class _ClusterGroups:
         return share_progress(_asked(self._cluster, group, *share_offsets([group])))
 
     async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
-        """Return the log start offsets of the partitions that have a leader."""
-        return self._offsets_of(places, OffsetSpec.EARLIEST)
+        return self._cluster.offsets(self._led.intersection(places), OffsetSpec.EARLIEST)
 
     async def ends(self, places: Collection[Place]) -> Mapping[Place, int]:
-        """Return the high watermarks of the partitions that have a leader."""
-        return self._offsets_of(places, OffsetSpec.LATEST)
-
-    def _offsets_of(self, places: Collection[Place], spec: Any) -> Mapping[Place, int]:
-        return offsets_of(self._cluster, sorted(self._led.intersection(places)) if places else [], spec)
+        return self._cluster.offsets(self._led.intersection(places), OffsetSpec.LATEST)
 
     @cached_property
     def _led(self) -> set[Place]:
         """The partitions that have a leader."""
-        return {
-            (topic["name"], row["partition_index"])
-            for topic in self._cluster.all_topics()
-            for row in topic["partitions"]
-            if row["error_code"] == 0 and row["leader_id"] >= 0
-        }
+        return set(self._cluster.leaders())
 
     def skipped(self, group: str, place: Place) -> int:  # noqa: ARG002 - the port has them
         """Return 0: the Kafka protocol does not report it."""
@@ -296,9 +263,9 @@ class _ClusterGroups:
         self, places: Sequence[Place], timestamp_ms: int | None
     ) -> Mapping[Place, PartitionOffsets]:
         """Return the offsets of partitions, all of which must have a leader."""
-        starts = offsets_of(self._cluster, places, OffsetSpec.EARLIEST)
-        ends = offsets_of(self._cluster, places, OffsetSpec.LATEST)
-        at_time = {} if timestamp_ms is None else offsets_of(self._cluster, places, timestamp_ms)
+        starts = self._cluster.offsets(places, OffsetSpec.EARLIEST)
+        ends = self._cluster.offsets(places, OffsetSpec.LATEST)
+        at_time = {} if timestamp_ms is None else self._cluster.offsets(places, timestamp_ms)
         found = {}
         for place in places:
             at = at_time.get(place, NO_OFFSET)
@@ -307,7 +274,7 @@ class _ClusterGroups:
             )
         return found
 
-    async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
+    async def commit(self, group: str, changes: Sequence[messages.OffsetChange]) -> None:
         """Commit the new offsets in one request."""
         wanted = {
             topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
@@ -330,10 +297,10 @@ class Members(NamedTuple):
     fields that only a streams group has.
     """
 
-    members: list[GroupMember]
+    members: list[messages.GroupMember]
     group_epoch: int | None
     assignor: str | None
-    streams: StreamsState | None = None
+    streams: messages.StreamsState | None = None
 
 
 _DESCRIBE: Final[Mapping[str, tuple[Any, type[Any]]]] = {
@@ -375,9 +342,7 @@ def members_of(cluster: Cluster, group: str, kind: str) -> Members:
 def _asked(cluster: Cluster, group: str, asked: Any, response_type: type[Any]) -> Any:
     """Return what the coordinator answers about the one group of a request."""
     found = ask_coordinator(cluster.reached, group, asked, response_type).groups[0]
-    refused = refusal(found.error_code.value, found.error_message)
-    if refused is not None:
-        raise ControlError(f"group {found.group_id}: {refused}")
+    check(found, f"group {found.group_id}: ")
     return found
 
 
@@ -385,10 +350,10 @@ def _member(
     member: Any,
     instance_id: str | None,
     assignment: dict[str, list[int]] | None,
-    streams: StreamsMember | None = None,
-) -> GroupMember:
+    streams: messages.StreamsMember | None = None,
+) -> messages.GroupMember:
     """Return a member of a group of any type."""
-    return GroupMember(
+    return messages.GroupMember(
         member_id=member.member_id,
         group_instance_id=instance_id,
         client_id=member.client_id,
@@ -432,7 +397,7 @@ def streams_members(group: described.DescribedGroup) -> Members:
             for subtopology_id, partitions in tasks.active.items()
             for topic in sources.get(subtopology_id, ())
         }
-        streams = StreamsMember(
+        streams = messages.StreamsMember(
             process_id=member.process_id,
             member_epoch=int(member.member_epoch),
             topology_epoch=int(member.topology_epoch),
@@ -441,7 +406,9 @@ def streams_members(group: described.DescribedGroup) -> Members:
         )
         members.append(_member(member, member.instance_id, assignment, streams))
     epoch = None if group.topology is None else int(group.topology.epoch)
-    return Members(members, int(group.group_epoch), None, StreamsState(int(group.assignment_epoch), epoch))
+    return Members(
+        members, int(group.group_epoch), None, messages.StreamsState(int(group.assignment_epoch), epoch)
+    )
 
 
 def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
@@ -458,8 +425,8 @@ def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
     }
 
 
-def _tasks(assignment: described.Assignment) -> StreamsTasks:
-    return StreamsTasks(
+def _tasks(assignment: described.Assignment) -> messages.StreamsTasks:
+    return messages.StreamsTasks(
         *(
             {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
             for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)

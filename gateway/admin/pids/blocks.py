@@ -1,8 +1,9 @@
 """The blocks of producer ids of a gateway, running or not: in its data directory, or in Redis.
 
-Of a gateway that does not run, reading needs no lock and changes nothing: it replays the batches of the metadata log up to the first torn
-one. Claiming and moving take the directory's lock and write as a gateway does, so that the answer comes after
-the records are durable. Only the metadata log is opened; the partitions stay as they are.
+Of a gateway that does not run, reading needs no lock and changes nothing: it replays the batches of the
+metadata log up to the first torn one. Claiming and moving take the directory's lock and write as a gateway
+does, so that the answer comes after the records are durable. Only the metadata log is opened; the partitions
+stay as they are.
 """
 
 from __future__ import annotations
@@ -256,8 +257,8 @@ def gateway_source(services: Services) -> BlockSource:
 
 
 def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> BlockSource:
-    """Return the store in the Redis of the settings. Raises ValueError when the address is malformed, and ControlError
-    without the client.
+    """Return the store in the Redis of the settings. Raises ValueError when the address is malformed, and
+    ControlError without the client.
     """
     try:
         from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - most gateways do without Redis

@@ -12,8 +12,7 @@ from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasRe
 from kio.static.primitive import f64, i8
 
 from seqgate.gateway.admin.quotas.command import QuotaRow
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, check, refusal
 
 _EXACT: Final = i8(0)
 _DEFAULT: Final = i8(1)
@@ -33,9 +32,7 @@ def find(cluster: Cluster, wanted: Mapping[str, str | None]) -> list[QuotaRow]:
         strict=False,
     )
     answer = ask_broker(cluster.reached, request, DescribeClientQuotasResponse)
-    reason = refusal(answer.error_code.value, answer.error_message)
-    if reason is not None:
-        raise ControlError(reason)
+    check(answer)
     rows = [
         QuotaRow(
             {part.entity_type: part.entity_name for part in sorted(entry.entity, key=_type)},

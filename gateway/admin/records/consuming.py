@@ -65,18 +65,13 @@ def _span(
 ) -> tuple[dict[Any, int], dict[Any, int]]:
     """Return the first offset to read and the end, for each partition."""
     isolation = "read_committed" if committed else "read_uncommitted"
-    ask = cluster.admin.list_partition_offsets
-    log_starts = ask(dict.fromkeys(places, OffsetSpec.EARLIEST))
-    log_ends = ask(dict.fromkeys(places, OffsetSpec.LATEST), isolation)
-    at_time: dict[Any, Any] = {}
-    if start.kind == "time":
-        at_time = ask(dict.fromkeys(places, start.value), isolation)
-    ends = {place: int(log_ends[place].offset) for place in places}
+    starts = cluster.offsets(places, OffsetSpec.EARLIEST)
+    ends = cluster.offsets(places, OffsetSpec.LATEST, isolation)
+    at_time = cluster.offsets(places, start.value, isolation) if start.kind == "time" else {}
     first = {}
     for place in places:
-        found = at_time.get(place)
-        at = None if found is None or found.offset < 0 else found.offset
-        first[place] = first_offset(start, log_starts[place].offset, ends[place], at)
+        at = at_time.get(place, -1)
+        first[place] = first_offset(start, starts[place], ends[place], None if at < 0 else at)
     return first, ends
 
 

@@ -84,6 +84,25 @@ class Cluster:
                 raise no_topic(name, by_name, may_be_hidden=self.reached.security is not OPEN)
         return [by_name[name] for name in names]
 
+    def leaders(self) -> dict[tuple[str, int], int]:
+        """Return the leader of each partition that has one."""
+        return {
+            (topic["name"], row["partition_index"]): row["leader_id"]
+            for topic in self.all_topics()
+            for row in topic["partitions"]
+            if row["error_code"] == 0 and row["leader_id"] >= 0
+        }
+
+    def offsets(
+        self, places: Iterable[tuple[str, int]], spec: Any, isolation: str = "read_uncommitted"
+    ) -> dict[tuple[str, int], int]:
+        """Return the offset that `spec` names in each partition: an OffsetSpec, or a time in milliseconds; -1
+        where no record is so late.
+        """
+        wanted = {topic_partition(*place): spec for place in places}
+        found = self.admin.list_partition_offsets(wanted, isolation) if wanted else {}
+        return {tuple(place): int(answer.offset) for place, answer in found.items()}
+
     def broker_ids(self) -> list[int]:
         """Return the node ids of the brokers."""
         return sorted(int(broker["broker_id"]) for broker in self.admin.describe_cluster()["brokers"])
@@ -105,7 +124,10 @@ def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = O
     """Yield the cluster at these addresses, connected as `security` says. Raises ControlError, also in place
     of the errors of kafka-python.
     """
-    reached = _first_that_listens([BrokerAddress(*address, security) for address in addresses])
+    reached = first_that_answers(
+        [BrokerAddress(*address, security) for address in addresses],
+        lambda address: check_connection(address, CONNECT_TIMEOUT_S),
+    )
     shown = tuple(shown_address(*address) for address in addresses)
     try:
         admin = opened(
@@ -134,17 +156,17 @@ def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = O
         admin.close()
 
 
-def _first_that_listens(addresses: Sequence[BrokerAddress]) -> BrokerAddress:
-    """Return the first address that accepts a connection and the login. Raises ControlError when none does."""
+def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[BrokerAddress], R]) -> R:
+    """Return what `ask` returns for the first address at which somebody answers. Raises ControlError when
+    nobody does.
+    """
     reasons = []
     for address in addresses:
         try:
-            check_connection(address, CONNECT_TIMEOUT_S)
+            return ask(address)
         except OSError as error:
             reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
             reasons.append(f"{address.shown} ({reason})")
-        else:
-            return address
     raise ControlError(
         f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
         "--bootstrap"
@@ -188,7 +210,8 @@ def led_partitions(
 
 
 def opened(kind: Callable[..., C], **settings: Any) -> C:
-    """Return a client of this kind. Raises an error of kafka-python, and ControlError without the library of a codec.
+    """Return a client of this kind. Raises an error of kafka-python, and ControlError without the library of
+    a codec.
 
     A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this closes
     them.
@@ -288,6 +311,11 @@ TIMEOUT_S: Final = 30.0
 _GROUP: Final = i8(0)
 
 
+def api_versions(address: BrokerAddress, timeout_s: float = TIMEOUT_S) -> ApiVersionsResponse:
+    """Return the APIs, versions and features of the broker at an address."""
+    return ask_broker(address, _API_VERSIONS, ApiVersionsResponse, timeout_s=timeout_s)
+
+
 def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any, response_type: type[R]) -> R:
     """Return the answer of the broker that coordinates `group`; `bootstrap` is any broker."""
     found = ask_broker(
@@ -318,7 +346,7 @@ def ask_broker(
 
 
 _CLIENT_ID: Final = b"seqgate"
-_SOFTWARE: Final = "seqgate"
+_API_VERSIONS: Final = ApiVersionsRequest(client_software_name="seqgate", client_software_version="1")
 _CORRELATION_ID: Final = 1
 _LENGTH: Final = struct.Struct(">i")
 _MOST_ANSWER_BYTES: Final = 256 << 20
@@ -360,17 +388,16 @@ def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
     return connection
 
 
-def check_connection(address: BrokerAddress, timeout_s: float) -> None:
-    """Connect once. Raises ControlError when TLS or the login fails, and OSError when nobody answers."""
+def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
+    """Connect once, and return the address. Raises ControlError when TLS or the login fails, and OSError when
+    nobody answers.
+    """
     with open_connection(address, timeout_s) as connection:
         if address.security.context is not None and not address.security.mechanism:
             # since TLS 1.3 a listener refuses the certificate of a client after the handshake
             with _tls_told(address):
-                exchange(
-                    connection,
-                    ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1"),
-                    ApiVersionsResponse,
-                )
+                exchange(connection, _API_VERSIONS, ApiVersionsResponse)
+    return address
 
 
 def _secured(connection: socket.socket, address: BrokerAddress, context: ssl.SSLContext) -> socket.socket:
@@ -490,6 +517,15 @@ def refusal(code: int, message: str | None = None) -> str | None:
     name = f"error {code}" if kind.__name__ == _UNKNOWN else kind.message
     text = (message or kind.description or "The request failed.").strip().rstrip(".")
     return f"{text} ({name})"
+
+
+def check(answer: Any, what: str = "") -> None:
+    """Raise ControlError if an answer, or a part of it, has an error code. `what` is the beginning of the
+    sentence.
+    """
+    refused = refusal(answer.error_code.value, getattr(answer, "error_message", None))
+    if refused is not None:
+        raise ControlError(f"{what}{refused}")
 
 
 def refusal_of_text(text: str) -> str | None:

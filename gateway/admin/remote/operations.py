@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 
 from seqgate.gateway.admin.gateways import remote as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
-from seqgate.gateway.admin.groups import remote
 from seqgate.gateway.admin.groups import remote as groups
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
@@ -20,7 +19,6 @@ from seqgate.gateway.admin.producers import remote as producers
 from seqgate.gateway.admin.producers.messages import ListProducersRequest
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import RUNNING, Request
-from seqgate.gateway.admin.transactions import remote as remote_hanging
 from seqgate.gateway.admin.transactions import remote as transactions
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
@@ -41,13 +39,13 @@ OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
     ListProducersRequest: producers.list_producers,
     ListGroupsRequest: groups.list_groups,
     DescribeGroupRequest: groups.describe_group,
-    ResetOffsetsRequest: remote.reset_offsets,
+    ResetOffsetsRequest: groups.reset_offsets,
     DeleteGroupsRequest: groups.delete_groups,
     ListTransactionsRequest: transactions.list_transactions,
     DescribeTransactionRequest: transactions.describe_transaction,
-    FindHangingRequest: remote_hanging.find_hanging,
+    FindHangingRequest: transactions.find_hanging,
     AbortTransactionRequest: transactions.abort_transaction,
-    AbortHangingRequest: remote_hanging.abort_hanging,
+    AbortHangingRequest: transactions.abort_hanging,
     ListUsersRequest: users.list_users,
     AddUserRequest: users.add_user,
     RemoveUserRequest: users.remove_user,

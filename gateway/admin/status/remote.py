@@ -6,25 +6,29 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kio.schema.api_versions.v3.request import ApiVersionsRequest
-from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from seqgate.gateway.admin.remote.cluster import BrokerAddress, Cluster, ask_broker, refusal
+from seqgate.gateway.admin.remote.cluster import (
+    BrokerAddress,
+    Cluster,
+    api_versions,
+    ask_broker,
+    check,
+    refusal,
+)
 from seqgate.gateway.admin.remote.cluster import metadata as cluster_metadata
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
 
 _BROKER_TIMEOUT_S: Final = 5.0
-_SOFTWARE: Final = "seqgate"
 _NOBODY: Final = -1
 
 
 def cluster_status(cluster: Cluster) -> ClusterStatus:
     """Return the state of a cluster."""
     metadata = cluster_metadata(cluster.reached, _BROKER_TIMEOUT_S)
-    versions = _versions(cluster.reached)
+    versions = api_versions(cluster.reached, _BROKER_TIMEOUT_S)
     brokers = [_broker(cluster, entry) for entry in sorted(metadata.brokers, key=lambda entry: entry.node_id)]
     rows = [_partition(topic.name, partition) for topic in metadata.topics for partition in topic.partitions]
     offline = [row for row in rows if row.leader is None]
@@ -65,18 +69,13 @@ def _partition(topic: str, row: Any) -> TroubledPartition:
     )
 
 
-def _versions(address: BrokerAddress) -> ApiVersionsResponse:
-    request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1")
-    return ask_broker(address, request, ApiVersionsResponse, timeout_s=_BROKER_TIMEOUT_S)
-
-
 def _broker(cluster: Cluster, entry: Any) -> Broker:
     address = cluster.reached.other(entry.host, int(entry.port))
     error, log_dirs, apis = None, [], {}
     try:
         apis = {
             int(row.api_key): (int(row.min_version), int(row.max_version))
-            for row in _versions(address).api_keys
+            for row in api_versions(address, _BROKER_TIMEOUT_S).api_keys
         }
         log_dirs = _log_dirs(address)
     except ControlError as failed:
@@ -95,9 +94,7 @@ def _log_dirs(address: BrokerAddress) -> list[LogDir]:
     answer = ask_broker(
         address, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, timeout_s=_BROKER_TIMEOUT_S
     )
-    refused = refusal(answer.error_code.value)
-    if refused is not None:
-        raise ControlError(f"the log directories can't be listed: {refused}")
+    check(answer, "the log directories can't be listed: ")
     return [
         LogDir(
             path=found.log_dir,

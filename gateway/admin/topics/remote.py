@@ -13,7 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from seqgate.gateway.admin.configs import remote as configs
-from seqgate.gateway.admin.remote.cluster import Cluster, refusal, topic_partition
+from seqgate.gateway.admin.remote.cluster import Cluster, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.topics.messages import (
     ALTERED,
@@ -95,19 +95,17 @@ def _is_led(row: Mapping[str, Any]) -> bool:
 def _offsets(cluster: Cluster, topics: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], tuple[int, int]]:
     """Return log start and log end of each partition that has a leader; none where a leader does not answer."""
     led = [
-        topic_partition(topic["name"], row["partition_index"])
+        (topic["name"], row["partition_index"])
         for topic in topics
         for row in topic["partitions"]
         if _is_led(row)
     ]
-    if not led:
-        return {}
     try:
-        starts = cluster.admin.list_partition_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST))
-        ends = cluster.admin.list_partition_offsets(dict.fromkeys(led, OffsetSpec.LATEST))
+        starts = cluster.offsets(led, OffsetSpec.EARLIEST)
+        ends = cluster.offsets(led, OffsetSpec.LATEST)
     except KafkaError:
         return {}
-    return {tuple(place): (starts[place].offset, ends[place].offset) for place in led}
+    return {place: (starts[place], ends[place]) for place in led}
 
 
 def create(

@@ -14,22 +14,8 @@ from seqgate.gateway.admin.operation import (
     partitions_after,
 )
 from seqgate.gateway.admin.request import ControlError, Elsewhere
-from seqgate.gateway.admin.transactions import answers
+from seqgate.gateway.admin.transactions import answers, messages
 from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, rows_of_ids
-from seqgate.gateway.admin.transactions.messages import (
-    AbortHangingRequest,
-    AbortTransactionRequest,
-    DescribeTransactionRequest,
-    FencedBy,
-    FindHangingRequest,
-    HangingPage,
-    ListTransactionsRequest,
-    PendingOffset,
-    TransactionAbort,
-    TransactionDescription,
-    TransactionPage,
-    TransactionPartition,
-)
 from seqgate.gateway.coordinator.group.offsets import HeldOffset
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
@@ -43,35 +29,43 @@ from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.log import LogError
 
 
-def list_transactions(gateway: LiveGateway, request: ListTransactionsRequest) -> TransactionPage:
+def list_transactions(
+    gateway: LiveGateway, request: messages.ListTransactionsRequest
+) -> messages.TransactionPage:
     """Return one page of the transactional ids. Raises ControlError."""
     services = gateway.services
     now_ms = services.node.clock.now_ms()
     rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms)
     source = _LiveTransactions(services)
-    return TransactionPage(rows, complete, source.offline_partitions, source.partitions_elsewhere())
+    return messages.TransactionPage(rows, complete, source.offline_partitions, source.partitions_elsewhere())
 
 
-def describe_transaction(gateway: LiveGateway, request: DescribeTransactionRequest) -> TransactionDescription:
+def describe_transaction(
+    gateway: LiveGateway, request: messages.DescribeTransactionRequest
+) -> messages.TransactionDescription:
     """Return an id with one page of its partitions; the first page has the offsets that it holds. Raises
     ControlError.
     """
     return answers.describe_transaction(_LiveTransactions(gateway.services), request, request.limit)
 
 
-async def abort_transaction(gateway: LiveGateway, request: AbortTransactionRequest) -> TransactionAbort:
+async def abort_transaction(
+    gateway: LiveGateway, request: messages.AbortTransactionRequest
+) -> messages.TransactionAbort:
     """Fence the producer and abort its transaction durably, if `execute` is set. Raises ControlError."""
     return await answers.abort_transaction(_LiveTransactions(gateway.services), request)
 
 
-async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> HangingPage:
+async def find_hanging(gateway: LiveGateway, request: messages.FindHangingRequest) -> messages.HangingPage:
     """Return one page of the hanging transactions. Raises ControlError."""
     source = _LiveTransactions(gateway.services)
     source.check_all_here()
     return await answers.find_hanging(source, request, request.limit)
 
 
-async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> TransactionAbort:
+async def abort_hanging(
+    gateway: LiveGateway, request: messages.AbortHangingRequest
+) -> messages.TransactionAbort:
     """Write and persist the marker that aborts a transaction in one partition, if `execute` is set.
 
     Raises ControlError.
@@ -145,26 +139,28 @@ class _LiveTransactions:
             f"gateway {node_id} coordinates transactional id {transactional_id}; {self._advice()}"
         )
 
-    def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
+    def taking_part(
+        self, places: Sequence[TopicPartition], producer_id: int
+    ) -> list[messages.TransactionPartition]:
         return [self._taking_part(place, producer_id) for place in places]
 
-    def _taking_part(self, place: TopicPartition, producer_id: int) -> TransactionPartition:
+    def _taking_part(self, place: TopicPartition, producer_id: int) -> messages.TransactionPartition:
         partition = self._partitions.get(*place)
         if partition is None:
-            return TransactionPartition(*place, None, None, None)
+            return messages.TransactionPartition(*place, None, None, None)
         log = partition.log
         found = log.transactions.open_transaction(producer_id)
         first_offset = None if found is None else found.first_offset
-        return TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
+        return messages.TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
 
-    def pending(self, transactional_id: str | None, producer_id: int) -> list[PendingOffset]:
+    def pending(self, transactional_id: str | None, producer_id: int) -> list[messages.PendingOffset]:
         return in_order(
             pending_offset(held, transactional_id)
             for shard in self._services.coordinators.groups.loaded_shards()
             for held in shard.offsets.pending.of_producer(producer_id)
         )
 
-    async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
+    async def fence(self, transactional_id: str, before: Transaction) -> messages.FencedBy:
         # The limit of the timeout may be lower now than when the producer began.
         timeout_ms = min(before.timeout_ms, self._transactions.limits.max_timeout_ms)
         try:
@@ -176,15 +172,15 @@ class _LiveTransactions:
                 f"({error.error_code.name}); the gateway continues the abort, and `seqgate status` shows "
                 "whether a partition is offline"
             ) from error
-        return FencedBy(*producer)
+        return messages.FencedBy(*producer)
 
-    async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
+    async def open_producers(self, request: messages.FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
         for partition in list(self._wanted(request)):
             yield self._opened(partition)
             # Let requests in between: a gateway may have a hundred thousand partitions.
             await asyncio.sleep(0)
 
-    def _wanted(self, request: FindHangingRequest) -> Iterator[Partition]:
+    def _wanted(self, request: messages.FindHangingRequest) -> Iterator[Partition]:
         """Yield the requested open partitions in order."""
         if request.topic is None:
             names = sorted(filter(_holds_transactions, self._partitions.by_name))
@@ -277,25 +273,25 @@ def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known 
 
 def pending_in_group(
     coordinators: CoordinatorServices, shard: GroupShard, group_id: str
-) -> dict[TopicPartition, list[PendingOffset]]:
+) -> dict[TopicPartition, list[messages.PendingOffset]]:
     """Return the offsets of a group that open transactions hold, by partition, in the order they came."""
     found = shard.offsets.pending.of_group(group_id)
     if not found:
         return {}
     find = known_producers(coordinators)
 
-    def row(held: HeldOffset) -> PendingOffset:
+    def row(held: HeldOffset) -> messages.PendingOffset:
         known = find(held.producer_id)
         return pending_offset(held, None if known is None else known.transactional_id)
 
     return {place: [row(held) for held in holders] for place, holders in found.items()}
 
 
-def pending_offset(held: HeldOffset, transactional_id: str | None) -> PendingOffset:
+def pending_offset(held: HeldOffset, transactional_id: str | None) -> messages.PendingOffset:
     """Return the row of an offset that a transaction holds."""
     record = held.record
     assert record.value is not None
-    return PendingOffset(
+    return messages.PendingOffset(
         group=record.group_id,
         topic=record.topic,
         partition=record.partition,
@@ -307,6 +303,6 @@ def pending_offset(held: HeldOffset, transactional_id: str | None) -> PendingOff
     )
 
 
-def in_order(pending: Iterable[PendingOffset]) -> list[PendingOffset]:
+def in_order(pending: Iterable[messages.PendingOffset]) -> list[messages.PendingOffset]:
     """Sort offsets by group, topic and partition."""
     return sorted(pending, key=lambda held: (held.group, held.topic, held.partition))

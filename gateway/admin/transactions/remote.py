@@ -19,22 +19,8 @@ from kafka.errors import TransactionalIdNotFoundError
 
 from seqgate.gateway.admin.remote.cluster import Cluster, finished, led_partitions, opened, topic_partition
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions import answers
+from seqgate.gateway.admin.transactions import answers, messages
 from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, row_of
-from seqgate.gateway.admin.transactions.messages import (
-    AbortHangingRequest,
-    AbortTransactionRequest,
-    DescribeTransactionRequest,
-    FencedBy,
-    FindHangingRequest,
-    HangingPage,
-    ListTransactionsRequest,
-    TransactionAbort,
-    TransactionDescription,
-    TransactionPage,
-    TransactionPartition,
-    TransactionRow,
-)
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
@@ -43,7 +29,9 @@ IDS_AT_ONCE: Final = 500
 """Transactional ids in one request; the rest go with the next one."""
 
 
-def list_transactions(cluster: Cluster, request: ListTransactionsRequest) -> TransactionPage:
+def list_transactions(
+    cluster: Cluster, request: messages.ListTransactionsRequest
+) -> messages.TransactionPage:
     """Return all transactional ids that pass the filters, in order."""
     try:
         states = [StateName.build_from(state).value for state in request.states]
@@ -55,14 +43,14 @@ def list_transactions(cluster: Cluster, request: ListTransactionsRequest) -> Tra
         duration_filter_ms=request.longer_than_ms,
         transactional_id_pattern=request.pattern,
     )
-    return TransactionPage(rows_of(cluster, _ids(listed)), True, [])
+    return messages.TransactionPage(rows_of(cluster, _ids(listed)), True, [])
 
 
 def _ids(listed: dict[Any, Any]) -> list[str]:
     return sorted({row.transactional_id for rows in listed.values() for row in rows})
 
 
-def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[TransactionRow]:
+def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[messages.TransactionRow]:
     """Return these ids with their transactions, without ids that are gone by now."""
     found: dict[str, Transaction] = {}
     try:
@@ -100,22 +88,26 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def describe_transaction(cluster: Cluster, request: DescribeTransactionRequest) -> TransactionDescription:
+def describe_transaction(
+    cluster: Cluster, request: messages.DescribeTransactionRequest
+) -> messages.TransactionDescription:
     """Return a transactional id with all its partitions."""
     return answers.describe_transaction(_ClusterTransactions(cluster), request, None)
 
 
-def abort_transaction(cluster: Cluster, request: AbortTransactionRequest) -> TransactionAbort:
+def abort_transaction(
+    cluster: Cluster, request: messages.AbortTransactionRequest
+) -> messages.TransactionAbort:
     """Fence the producer and abort its transaction, if `execute` is set."""
     return finished(answers.abort_transaction(_ClusterTransactions(cluster), request))
 
 
-def find_hanging(cluster: Cluster, request: FindHangingRequest) -> HangingPage:
+def find_hanging(cluster: Cluster, request: messages.FindHangingRequest) -> messages.HangingPage:
     """Return all hanging transactions, by topic, partition and producer id."""
     return finished(answers.find_hanging(_ClusterTransactions(cluster), request, None))
 
 
-def abort_hanging(cluster: Cluster, request: AbortHangingRequest) -> TransactionAbort:
+def abort_hanging(cluster: Cluster, request: messages.AbortHangingRequest) -> messages.TransactionAbort:
     """Write the marker that aborts a transaction in one partition, if `execute` is set."""
     return finished(answers.abort_hanging(_ClusterTransactions(cluster), request))
 
@@ -138,27 +130,25 @@ class _ClusterTransactions:
         except TransactionalIdNotFoundError:
             raise ControlError(f"there is no transactional id {transactional_id}") from None
 
-    def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
-        wanted = [topic_partition(*place) for place in places]
-        if not wanted:
-            return []
-        ask = self._cluster.admin.list_partition_offsets
-        stable = ask(dict.fromkeys(wanted, OffsetSpec.LATEST), "read_committed")
-        ends = ask(dict.fromkeys(wanted, OffsetSpec.LATEST))
+    def taking_part(
+        self, places: Sequence[TopicPartition], producer_id: int
+    ) -> list[messages.TransactionPartition]:
+        stable = self._cluster.offsets(places, OffsetSpec.LATEST, "read_committed")
+        ends = self._cluster.offsets(places, OffsetSpec.LATEST)
         first = {
             producer.place: producer.first_offset
-            for producer in self._opened(wanted)
+            for producer in self._opened([topic_partition(*place) for place in places])
             if producer.producer_id == producer_id
         }
         return [
-            TransactionPartition(*place, first.get(place), stable[at].offset, ends[at].offset)
-            for place, at in zip(places, wanted, strict=True)
+            messages.TransactionPartition(*place, first.get(place), stable[place], ends[place])
+            for place in places
         ]
 
     def pending(self, transactional_id: str | None, producer_id: int) -> None:
         """Return None: the Kafka protocol does not report the offsets."""
 
-    async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
+    async def fence(self, transactional_id: str, before: Transaction) -> messages.FencedBy:
         producer = opened(
             KafkaProducer,
             **self._cluster.client_settings(),
@@ -170,9 +160,9 @@ class _ClusterTransactions:
         finally:
             producer.close(timeout=0)
         after = self.find(transactional_id)
-        return FencedBy(after.producer_id, after.producer_epoch)
+        return messages.FencedBy(after.producer_id, after.producer_epoch)
 
-    async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
+    async def open_producers(self, request: messages.FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
         """Yield the producers of all partitions at once."""
         places = led_partitions(
             self._cluster,
@@ -180,17 +170,14 @@ class _ClusterTransactions:
             request.partition,
             lambda name, is_internal: not is_internal or name == OFFSETS_TOPIC,
         )
-        leaders = {
-            (topic["name"], row["partition_index"]): row["leader_id"]
-            for topic in self._cluster.all_topics()
-            for row in topic["partitions"]
-        }
+        leaders = self._cluster.leaders()
         yield [producer._replace(broker_id=leaders[producer.place]) for producer in self._opened(places)]
 
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         return self._opened(led_partitions(self._cluster, topic, partition))
 
     def _opened(self, places: Sequence[Any]) -> list[OpenProducer]:
+        found = self._cluster.admin.describe_producers(places) if places else {}
         return sorted(
             OpenProducer(
                 place.topic,
@@ -203,7 +190,7 @@ class _ClusterTransactions:
                 producer.last_timestamp,
                 broker_id=-1,
             )
-            for place, state in self._cluster.admin.describe_producers(places).items()
+            for place, state in found.items()
             for producer in state.active_producers
             if producer.current_transaction_start_offset >= 0
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kio.schema.alter_user_scram_credentials.v0.request import (
     AlterUserScramCredentialsRequest,
@@ -15,8 +14,7 @@ from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserSc
 from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
 from kio.static.primitive import i8, i32
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, check
 from seqgate.gateway.admin.users.changes import hash_of, no_user
 from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
@@ -35,7 +33,7 @@ def list_users(cluster: Cluster, _: ListUsersRequest) -> UserPage:
     answer = ask_broker(
         cluster.reached, DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse
     )
-    _check(answer)
+    check(answer)
     rows = [
         UserRow(
             result.user,
@@ -82,10 +80,4 @@ def _mechanisms(cluster: Cluster, user: str) -> Sequence[str]:
 def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
     answer = ask_broker(cluster.reached, request, AlterUserScramCredentialsResponse)
     (result,) = answer.results
-    _check(result)
-
-
-def _check(answer: Any) -> None:
-    refused = refusal(answer.error_code.value, answer.error_message)
-    if refused is not None:
-        raise ControlError(refused)
+    check(result)

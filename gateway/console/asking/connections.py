@@ -24,6 +24,7 @@ from seqgate.gateway.admin.remote.cluster import (
     check_connection,
     connected,
     exchange,
+    first_that_answers,
     metadata,
     open_connection,
 )
@@ -265,17 +266,10 @@ class WayIn:
     def _found(self) -> tuple[str, ...]:
         if self._security.mechanism:
             return (self._security.mechanism,)
-        reasons = []
-        for host, port in self._addresses:
-            address = BrokerAddress(host, port, self._security)
-            try:
-                return _offered(address)
-            except OSError as error:
-                reasons.append(f"{address.shown} ({error.strerror or error})")
-        raise ControlError(
-            f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
-            "--bootstrap"
-        )
+        return first_that_answers(self._places(self._security), _offered)
+
+    def _places(self, security: ClientSecurity) -> list[BrokerAddress]:
+        return [BrokerAddress(*address, security) for address in self._addresses]
 
     def log_in(self, username: str, password: str) -> ClientSecurity:
         """Return how a visitor connects, after the cluster has accepted the login. Raises ControlError."""
@@ -283,7 +277,9 @@ class WayIn:
         for mechanism in self.mechanisms():
             security = ClientSecurity(self._protocol(), self._security.context, mechanism, username, password)
             try:
-                self._check(security)
+                first_that_answers(
+                    self._places(security), lambda address: check_connection(address, WAY_IN_TIMEOUT_S)
+                )
             except ControlError as error:
                 refusal = error
             else:
@@ -292,18 +288,6 @@ class WayIn:
 
     def _protocol(self) -> str:
         return "SASL_SSL" if self._security.context is not None else "SASL_PLAINTEXT"
-
-    def _check(self, security: ClientSecurity) -> None:
-        reasons = []
-        for host, port in self._addresses:
-            address = BrokerAddress(host, port, security)
-            try:
-                check_connection(address, WAY_IN_TIMEOUT_S)
-            except OSError as error:
-                reasons.append(f"{address.shown} ({error.strerror or error})")
-            else:
-                return
-        raise ControlError(f"nothing answers at {', '.join(reasons)}")
 
 
 def _offered(address: BrokerAddress) -> tuple[str, ...]:

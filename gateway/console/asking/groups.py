@@ -38,7 +38,6 @@ from seqgate.gateway.admin.groups.remote import (
     group_state,
     group_type,
     listed,
-    offsets_of,
     share_offsets,
     share_progress,
 )
@@ -143,7 +142,7 @@ def ends_of(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
         for row in topic.partitions
         if not row.error_code.value and row.leader_id >= 0
     }
-    return offsets_of(cluster, sorted(wanted & led), OffsetSpec.LATEST)
+    return cluster.offsets(wanted & led, OffsetSpec.LATEST)
 
 
 def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, float | None]:

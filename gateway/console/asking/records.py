@@ -17,7 +17,7 @@ from typing import Final
 
 import re2
 
-from seqgate.gateway.admin.remote.cluster import Cluster, topic_partition
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.fetching import Limits, ReadRecord, Stretch, fetch
 from seqgate.gateway.console.asking.topics import TopicPlaces, offsets, partition_figures
@@ -246,16 +246,9 @@ def _first_offsets(
 
 def _at_time(cluster: Cluster, topic: TopicPlaces, time_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
     """Return the offset of the first record that is not older than a time; the log end where there is none."""
-    if not ends:
-        return {}
-    places = [topic_partition(topic.name, partition) for partition in ends]
-    found = cluster.admin.list_partition_offsets(dict.fromkeys(places, time_ms))
-    return {
-        place.partition: int(found[place].offset)
-        if found.get(place) is not None and found[place].offset >= 0
-        else ends[place.partition]
-        for place in places
-    }
+    found = cluster.offsets([(topic.name, partition) for partition in ends], time_ms)
+    firsts = {partition: found.get((topic.name, partition), -1) for partition in ends}
+    return {partition: end if firsts[partition] < 0 else firsts[partition] for partition, end in ends.items()}
 
 
 def _order(spans: Mapping[int, Span]) -> Callable[[Kept], tuple[int, int, int]]:

@@ -25,7 +25,6 @@ from seqgate.gateway.admin.remote.cluster import (
     metadata,
     no_topic,
     refusal,
-    topic_partition,
 )
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Cache
@@ -123,18 +122,13 @@ def partition_figures(
 
 def offsets(cluster: Cluster, topic: str, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
     """Return the log start offsets and the log end offsets; none where a leader does not answer."""
-    if not partitions:
-        return {}, {}
-    wanted = [topic_partition(topic, partition) for partition in partitions]
+    places = [(topic, partition) for partition in partitions]
     try:
-        starts = cluster.admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
-        ends = cluster.admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
+        starts = cluster.offsets(places, OffsetSpec.EARLIEST)
+        ends = cluster.offsets(places, OffsetSpec.LATEST)
     except KafkaError:
         return {}, {}
-    return (
-        {place.partition: int(starts[place].offset) for place in wanted},
-        {place.partition: int(ends[place].offset) for place in wanted},
-    )
+    return {place[1]: starts[place] for place in places}, {place[1]: ends[place] for place in places}
 
 
 def _sizes(cluster: Cluster, topic: TopicPlaces, places: Sequence[PartitionPlace]) -> dict[int, int]:
@@ -146,30 +140,12 @@ def _sizes(cluster: Cluster, topic: TopicPlaces, places: Sequence[PartitionPlace
     found: dict[int, int] = {}
     for leader, partitions in led_by.items():
         if leader in topic.brokers:
-            found |= _sizes_at(cluster, topic, leader, partitions)
+            asked = DescribableLogDirTopic(
+                topic=TopicName(topic.name), partitions=tuple(map(i32, partitions))
+            )
+            sizes = sizes_at(cluster, *topic.brokers[leader], (asked,))
+            found |= {partition: size for (name, partition), size in sizes.items() if name == topic.name}
     return found
-
-
-def _sizes_at(cluster: Cluster, topic: TopicPlaces, leader: int, partitions: Sequence[int]) -> dict[int, int]:
-    asked = DescribableLogDirTopic(
-        topic=TopicName(topic.name), partitions=tuple(i32(partition) for partition in partitions)
-    )
-    try:
-        answer = ask_broker(
-            cluster.reached.other(*topic.brokers[leader]),
-            DescribeLogDirsRequest(topics=(asked,)),
-            DescribeLogDirsResponse,
-            timeout_s=TIMEOUT_S,
-        )
-    except ControlError:
-        return {}
-    return {
-        int(row.partition_index): int(row.partition_size)
-        for directory in answer.results
-        for found in directory.topics
-        for row in found.partitions
-        if found.name == topic.name and not row.is_future_key
-    }
 
 
 # The topics of a cluster with their sizes, for lists. Raises ControlError or an error of kafka-python.
@@ -220,14 +196,16 @@ def _asked(cluster: Cluster) -> list[TopicLine]:
     return sorted(lines, key=lambda line: line.name)
 
 
-def sizes_at(cluster: Cluster, host: str, port: int) -> dict[Place, int]:
-    """Return the bytes of each partition that a broker holds; nothing when the broker does not answer or
-    refuses.
+def sizes_at(
+    cluster: Cluster, host: str, port: int, topics: tuple[DescribableLogDirTopic, ...] | None = None
+) -> dict[Place, int]:
+    """Return the bytes of each partition that a broker holds, of all topics or of some; nothing when the
+    broker does not answer or refuses.
     """
     try:
         answer = ask_broker(
             cluster.reached.other(host, port),
-            DescribeLogDirsRequest(topics=None),
+            DescribeLogDirsRequest(topics=topics),
             DescribeLogDirsResponse,
             timeout_s=TIMEOUT_S,
         )

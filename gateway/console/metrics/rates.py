@@ -201,11 +201,7 @@ MOST_PARTITIONS: Final = 5_000
 
 def end_offsets(cluster: Cluster) -> dict[tuple[str, int], int]:
     """Return the log end offset of each partition. Raises ControlError or an error of kafka-python."""
-    places = led_partitions(cluster, None, None)[:MOST_PARTITIONS]
-    if not places:
-        return {}
-    found = cluster.admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
-    return {(place.topic, place.partition): int(found[place].offset) for place in found}
+    return cluster.offsets(led_partitions(cluster, None, None)[:MOST_PARTITIONS], OffsetSpec.LATEST)
 
 
 def new_records(before: dict[tuple[str, int], int], after: dict[tuple[str, int], int]) -> int:

@@ -17,7 +17,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     lines = [
         RecentLine(number, 99, "INFO", "gateway", f"line {number}", None) for number in range(1, count + 1)
     ]
-    monkeypatch.setattr("seqgate.gateway.admin.logs.live.recent_lines", lambda: tuple(lines))
+    monkeypatch.setattr("seqgate.gateway.admin.operations.recent_lines", lambda: tuple(lines))
 
 
 async def test_the_newest_lines_the_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,9 +71,9 @@ class FakeCluster:
 
 def status(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterStatus:
     monkeypatch.setattr(remote, "ask_broker", fake.ask)
-    monkeypatch.setattr(
-        remote, "cluster_metadata", lambda address, _: fake.ask(address, _Named("MetadataRequest")(), Any)
-    )
+    for name, asked in (("cluster_metadata", "MetadataRequest"), ("api_versions", "ApiVersionsRequest")):
+        request = _Named(asked)()
+        monkeypatch.setattr(remote, name, lambda address, _, request=request: fake.ask(address, request, Any))
     return remote.cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), None))
 
 
