@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.coordinator.stored_versions import NewerVersion
@@ -463,6 +463,10 @@ class Row:
         self._newest = newest
         self._first_compact = first_compact
 
+    def deletes(self, record: Sequence[Any]) -> bool:
+        """Return whether a record of this kind deletes what the key stands for."""
+        return record[self._names] is None
+
     def key_of(self, record: Sequence[Any]) -> bytes:
         """Encode the key of a record. Raises struct.error for a name that is too long."""
         return _INT16.pack(self.kind) + b"".join(map(string, record[: self._names]))
@@ -489,3 +493,47 @@ class Row:
             return self.record(*names, found) if self._is_alone else self.record(*names, *found)
         except (struct.error, MalformedRequest, ValueError) as error:
             raise ValueError(f"a record of kind {self.kind} can't be read: {error}") from error
+
+
+class Grouped(Protocol):
+    """A group with members."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def members(self) -> Mapping[str, object]: ...
+
+
+class GroupRows:
+    """The records of one kind of group: those of the group, of which the first deletes the group, and those
+    of each member, of which the first deletes the member.
+    """
+
+    def __init__(self, of_group: Sequence[Row], of_members: Sequence[Row]) -> None:
+        self._of_group = of_group
+        self._of_members = of_members
+        self.by_class = {row.record: row for row in self}
+        self.group, self.member = of_group[0], of_members[0]
+
+    def __iter__(self) -> Iterator[Row]:
+        yield from self._of_group
+        yield from self._of_members
+
+    def removal_records(self, group_id: str, member_id: str) -> list[Any]:
+        """Return the records that delete a member from the log."""
+        return [row.record(group_id, member_id, None) for row in reversed(self._of_members)]
+
+    def deletion_records(self, group: Grouped) -> list[Any]:
+        """Return the records that delete a group and its members from the log."""
+        members = [
+            record
+            for member_id in group.members
+            for record in self.removal_records(group.group_id, member_id)
+        ]
+        return [*members, *(row.record(group.group_id, None) for row in reversed(self._of_group))]
+
+    def stored_keys(self, group: Grouped) -> list[tuple[int, str]]:
+        """Return (kind of key, member id) of every record of a group that the log must hold."""
+        of_group = [(row.kind, "") for row in self._of_group]
+        members = [(row.kind, member_id) for member_id in group.members for row in self._of_members]
+        return [*of_group[:-1], *members, of_group[-1]]

@@ -26,6 +26,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
@@ -44,6 +46,7 @@ from seqgate.gateway.coordinator.rows import (
     PLACES_WITH_EPOCHS,
     STRING,
     Field,
+    GroupRows,
     Row,
     Tag,
     array,
@@ -171,51 +174,55 @@ def _current(
 
 
 GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
-ROWS: Final = (
-    Row(GROUP_EPOCH, GroupEpochRecord, [Field("group_epoch", INT32)], key=GROUP_KEY),
-    Row(
-        MEMBER,
-        MemberRecord,
-        structure(
-            MemberValue,
-            Field("instance_id", NULLABLE_STRING),
-            Field("rack_id", NULLABLE_STRING),
-            Field("client_id", STRING),
-            Field("client_host", STRING),
-            Field("subscribed_names", array(STRING)),
-            Field("subscribed_regex", NULLABLE_STRING),
-            Field("rebalance_timeout_ms", INT32),
-            Field("server_assignor", NULLABLE_STRING),
-            Tag(
-                0,
-                "classic",
-                nullable(
-                    structure(
-                        ClassicMember,
-                        Field("session_timeout_ms", INT32),
-                        Field("protocols", array(structure(several, Field(0, STRING), Field(1, BYTES)))),
-                    )
+ROWS: Final = GroupRows(
+    of_group=(
+        Row(GROUP_EPOCH, GroupEpochRecord, [Field("group_epoch", INT32)], key=GROUP_KEY),
+        Row(
+            ASSIGNMENT_EPOCH,
+            AssignmentEpochRecord,
+            [Field("assignment_epoch", INT32), Tag(0, "assigned_at_ms", INT64, absent=0)],
+            key=GROUP_KEY,
+        ),
+    ),
+    of_members=(
+        Row(
+            MEMBER,
+            MemberRecord,
+            structure(
+                MemberValue,
+                Field("instance_id", NULLABLE_STRING),
+                Field("rack_id", NULLABLE_STRING),
+                Field("client_id", STRING),
+                Field("client_host", STRING),
+                Field("subscribed_names", array(STRING)),
+                Field("subscribed_regex", NULLABLE_STRING),
+                Field("rebalance_timeout_ms", INT32),
+                Field("server_assignor", NULLABLE_STRING),
+                Tag(
+                    0,
+                    "classic",
+                    nullable(
+                        structure(
+                            ClassicMember,
+                            Field("session_timeout_ms", INT32),
+                            Field("protocols", array(structure(several, Field(0, STRING), Field(1, BYTES)))),
+                        )
+                    ),
                 ),
             ),
         ),
-    ),
-    Row(
-        ASSIGNMENT_EPOCH,
-        AssignmentEpochRecord,
-        [Field("assignment_epoch", INT32), Tag(0, "assigned_at_ms", INT64, absent=0)],
-        key=GROUP_KEY,
-    ),
-    Row(TARGET, TargetRecord, [Field("places", PLACES)]),
-    Row(
-        CURRENT,
-        CurrentRecord,
-        structure(
-            _current,
-            Field("member_epoch", INT32),
-            Field("previous_member_epoch", INT32),
-            Field("state", INT8),
-            Field(lambda value: _epochs(value, value.assigned), PLACES_WITH_EPOCHS),
-            Field(lambda value: _epochs(value, value.pending_revocation), PLACES_WITH_EPOCHS),
+        Row(TARGET, TargetRecord, [Field("places", PLACES)]),
+        Row(
+            CURRENT,
+            CurrentRecord,
+            structure(
+                _current,
+                Field("member_epoch", INT32),
+                Field("previous_member_epoch", INT32),
+                Field("state", INT8),
+                Field(lambda value: _epochs(value, value.assigned), PLACES_WITH_EPOCHS),
+                Field(lambda value: _epochs(value, value.pending_revocation), PLACES_WITH_EPOCHS),
+            ),
         ),
     ),
 )
@@ -292,6 +299,11 @@ class ConsumerMember:
         return all(
             place is not None and place in epochs and epochs[place] <= member_epoch for place in places
         )
+
+    @property
+    def wrong_epoch(self) -> ErrorCode:
+        """The error for a request of the member at another epoch."""
+        return ErrorCode.stale_member_epoch if self.classic is None else ErrorCode.illegal_generation
 
     @property
     def deadline_ms(self) -> int:
@@ -440,6 +452,33 @@ class ConsumerGroup:
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
         return NOWHERE.union(*self.targets.values()) == places
 
+    def check_fetch(self, member_id: str, member_epoch: int) -> ErrorCode:
+        """Return whether a member may fetch offsets: an error code, `none` when it may.
+
+        Source: Kafka's ConsumerGroup.validateOffsetFetch.
+        """
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if member.member_epoch == member_epoch else member.wrong_epoch
+
+    def check_commit(
+        self, member_id: str, member_epoch: int, places: Iterable[Place | None], *, has_member_epoch: bool
+    ) -> ErrorCode:
+        """Return whether a member may commit offsets of these partitions: an error code, `none` when it may.
+
+        `has_member_epoch` is False for a request of the classic protocol. One partition that the member may
+        not commit refuses the whole commit. Source: Kafka's ConsumerGroup.validateOffsetCommit.
+        """
+        if member_epoch < 0 and not self.members:
+            return ErrorCode.none
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        if member.classic is None and not has_member_epoch:
+            return ErrorCode.unsupported_version
+        return ErrorCode.none if member.may_commit(member_epoch, places) else member.wrong_epoch
+
     # --- records
 
     def replay(self, record: ConsumerRecord, now_ms: int, session_timeout_ms: int) -> None:
@@ -503,30 +542,6 @@ class ConsumerGroup:
         self.targets.pop(member_id, None)
         if member is not None:
             self.name_instance(member, None)
-
-    def removal_records(self, member_id: str) -> list[ConsumerRecord]:
-        """Return the records that delete a member from the log."""
-        return [
-            CurrentRecord(self.group_id, member_id, None),
-            TargetRecord(self.group_id, member_id, None),
-            MemberRecord(self.group_id, member_id, None),
-        ]
-
-    def deletion_records(self) -> list[ConsumerRecord]:
-        """Return the records that delete the group, its members and its target from the log."""
-        records: list[ConsumerRecord] = []
-        for member_id in self.members:
-            records += self.removal_records(member_id)
-        return [
-            *records,
-            AssignmentEpochRecord(self.group_id, None),
-            GroupEpochRecord(self.group_id, None),
-        ]
-
-    def stored_keys(self) -> list[tuple[int, str]]:
-        """Return (kind of key, member id) of every record of the group that the log must hold."""
-        members = [(kind, member_id) for member_id in self.members for kind in (MEMBER, TARGET, CURRENT)]
-        return [(GROUP_EPOCH, ""), *members, (ASSIGNMENT_EPOCH, "")]
 
     def record_of(self, kind: int, member_id: str) -> ConsumerRecord | None:
         """Return the record of a key as it would be written now; None when its member no longer exists."""

@@ -35,6 +35,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     LEAVING,
     LEAVING_FOR_A_WHILE,
     NOWHERE,
+    ROWS,
     AssignmentEpochRecord,
     ConsumerGroup,
     ConsumerMember,
@@ -154,7 +155,7 @@ def replace_static(
     group: ConsumerGroup, static: ConsumerMember, member_id: str, records: list[ConsumerRecord]
 ) -> ConsumerMember:
     """Move a static member that returned to its new member id; the member keeps its partitions and target."""
-    records += group.removal_records(static.member_id)
+    records += ROWS.removal_records(group.group_id, static.member_id)
     target = group.targets.get(static.member_id, NOWHERE)
     assigned = static.assigned
     epochs = {place: static.assignment_epochs[place] for place in assigned}
@@ -341,7 +342,7 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[Consumer
     """Remove members; the others get the freed partitions with their next heartbeats."""
     records: list[ConsumerRecord] = []
     for member in members:
-        records += group.removal_records(member.member_id)
+        records += ROWS.removal_records(group.group_id, member.member_id)
         group.forget(member.member_id)
     group.regexes.keep({member.subscribed_regex for member in group.members.values()})
     group.group_epoch += 1

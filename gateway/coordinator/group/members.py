@@ -29,7 +29,6 @@ from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
-from seqgate.gateway.coordinator.streams.shard import joining_bytes
 
 
 class Members:
@@ -247,7 +246,7 @@ class Members:
             if stored.is_full and not stored.knows(group_id):
                 text = f"This gateway holds {stored.max_groups} groups, the most allowed."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-            if not stored.member_bytes.admit(joining_bytes(request), effects.now_ms):
+            if not stored.member_bytes.admit(request.joining_bytes, effects.now_ms):
                 text = f"The members of this gateway's groups hold {stored.member_bytes.limit_bytes} bytes, the most allowed."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]
@@ -309,18 +308,16 @@ class Members:
     def expire(self, group_id: str, effects: Effects) -> None:
         """Remove the members of one group whose time is up, and end its phases whose time is up."""
         stored = self._stored
-        if group_id in stored.shares.groups:
-            stored.shares.expire(group_id, effects)
-            return
-        if group_id in stored.streams.groups:
-            stored.streams.expire(group_id, effects)
-            return
-        consumer_group = stored.consumers.groups.get(group_id)
-        if consumer_group is not None:
-            size = len(consumer_group.members)
-            stored.consumers.expire(group_id, effects)
-            if len(consumer_group.members) < size:
-                self._members_removed(consumer_group, effects)
+        kind = stored.kind_of(group_id)
+        if kind is not None:
+            members = list(kind.groups[group_id].members)
+            kind.expire(group_id, effects)
+            left = kind.groups[group_id].members
+            gone = [member_id for member_id in members if member_id not in left]
+            if kind is stored.shares:
+                effects.gone_sharers += [(group_id, member_id) for member_id in gone]
+            elif kind is stored.consumers and gone:
+                self._members_removed(stored.consumers.groups[group_id], effects)
             return
         group = stored.groups.get(group_id)
         if group is not None:
@@ -331,12 +328,9 @@ class Members:
         exists.
         """
         stored = self._stored
-        if group_id in stored.consumers.groups:
-            return stored.consumers.next_deadline_ms(group_id)
-        if group_id in stored.shares.groups:
-            return stored.shares.next_deadline_ms(group_id)
-        if group_id in stored.streams.groups:
-            return stored.streams.next_deadline_ms(group_id)
+        kind = stored.kind_of(group_id)
+        if kind is not None:
+            return kind.next_deadline_ms(group_id)
         group = stored.groups.get(group_id)
         return None if group is None else classic_members.next_deadline_ms(group)
 

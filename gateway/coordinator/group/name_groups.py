@@ -29,6 +29,7 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
 )
 from seqgate.gateway.coordinator.group.consumer_group import (
     NOWHERE,
+    ROWS,
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
@@ -121,7 +122,7 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
 
 def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
     """Return the records that create the group in the log."""
-    records = (group.record_of(kind, member_id) for kind, member_id in group.stored_keys())
+    records = (group.record_of(kind, member_id) for kind, member_id in ROWS.stored_keys(group))
     return [record for record in records if record is not None]
 
 

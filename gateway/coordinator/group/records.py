@@ -152,7 +152,7 @@ GROUP: Final = Row(
     newest=_NEWEST_READ,
     first_compact=_FIRST_COMPACT,
 )
-_ROWS: Final = (GROUP, *consumer_group.ROWS, *share_group.ROWS, *streams_records.ROWS)
+_ROWS: Final[tuple[Row, ...]] = (GROUP, *consumer_group.ROWS, *share_group.ROWS, *streams_records.ROWS)
 _BY_KIND: Final = {row.kind: row for row in _ROWS}
 _BY_CLASS: Final = {row.record: row for row in _ROWS}
 

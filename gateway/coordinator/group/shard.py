@@ -31,7 +31,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer, check_commit
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
-from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.places import Place, TopicPartition
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
 from seqgate.gateway.coordinator.streams.request import StreamsLimits
 
@@ -74,7 +74,7 @@ class GroupShard:
     def delete_group(self, group_id: str, effects: Effects) -> ErrorCode:
         """Handle a DeleteGroups: delete an empty group with all its offsets."""
         group = self.groups.get(group_id)
-        assigned = self.consumers.groups.get(group_id) or self.streams.groups.get(group_id)
+        assigned = self.stored.assigned(group_id)
         if group is None and assigned is None:
             return ErrorCode.group_id_not_found
         if (group is not None and group.state is not GroupState.EMPTY) or (
@@ -90,16 +90,24 @@ class GroupShard:
 
     def _delete_assigned(self, group_id: str, effects: Effects) -> None:
         """Delete a consumer or streams group without members."""
-        if group_id in self.consumers.groups:
-            self.consumers.delete(group_id, effects)
-        else:
-            self.streams.delete(group_id, effects)
+        kind = self.consumers if group_id in self.consumers.groups else self.streams
+        kind.delete(group_id, effects)
+
+    def delete_share_group(self, group_id: str, effects: Effects) -> ErrorCode:
+        """Delete a share group without members; return an error code."""
+        group = self.shares.groups.get(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
+        if group.members:
+            return ErrorCode.non_empty_group
+        self.shares.delete(group_id, effects)
+        return ErrorCode.none
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
         """Delete the committed offsets of all topics except `topics`, and the partitions of deleted topics
         from the share groups' records.
         """
-        self.shares.forget_topics_but(self.stored.topics, effects)
+        self.stored.begun.forget_topics_but(self.stored.topics, effects)
         self.commits.commit(self.offsets.of_topics_but(topics), effects)
 
     def clean_up(self, retention_ms: int, effects: Effects) -> None:
@@ -140,12 +148,8 @@ class OffsetCommits:
         """
         if member_id is None and member_epoch < 0:
             return ErrorCode.none
-        stored = self._stored
-        if group_id in stored.streams.groups:
-            return stored.streams.check_fetch(group_id, member_id or "", member_epoch)
-        if group_id not in stored.consumers.groups:
-            return ErrorCode.none
-        return stored.consumers.check_fetch(group_id, member_id or "", member_epoch)
+        group = self._stored.assigned(group_id)
+        return ErrorCode.none if group is None else group.check_fetch(member_id or "", member_epoch)
 
     def check_in_transaction(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
@@ -170,10 +174,23 @@ class OffsetCommits:
         session.
         """
         stored = self._stored
-        if committer.group_id in stored.consumers.groups:
-            return stored.consumers.check_commit(committer, records, stored.topics)
-        if committer.group_id in stored.streams.groups:
-            return stored.streams.check_commit(committer, records)
+        consumer_group = stored.consumers.groups.get(committer.group_id)
+        if consumer_group is not None:
+            places = (_place_of(record, stored.topics) for record in records)
+            return consumer_group.check_commit(
+                committer.member_id,
+                committer.generation_id,
+                places,
+                has_member_epoch=committer.has_member_epoch,
+            )
+        streams_group = stored.streams.groups.get(committer.group_id)
+        if streams_group is not None:
+            return streams_group.check_commit(
+                committer.member_id,
+                committer.generation_id,
+                ((record.topic, record.partition) for record in records),
+                has_member_epoch=committer.has_member_epoch,
+            )
         group = stored.groups.get(committer.group_id)
         if group is None:
             if committer.generation_id >= 0 or committer.group_id in stored.shares.groups:
@@ -210,7 +227,7 @@ class OffsetCommits:
         if not group_id:
             return ErrorCode.invalid_group_id
         group = stored.groups.get(group_id)
-        assigned = stored.consumers.groups.get(group_id) or stored.streams.groups.get(group_id)
+        assigned = stored.assigned(group_id)
         if assigned is not None:
             is_subscribed = assigned.subscribes_to
         elif group is None:
@@ -265,3 +282,8 @@ def move_forward(
         value = value._replace(offset=offset, leader_epoch=leader_epoch)
         shard.commits.commit([OffsetCommitRecord(group_id, *place, value)], effects)
     return moved
+
+
+def _place_of(record: OffsetCommitRecord, topics: Topics) -> Place | None:
+    topic = topics.describe(record.topic)
+    return None if topic is None else (topic[0], record.partition)

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
-from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.coordinator.rows import (
     GROUP_KEY,
@@ -42,6 +42,7 @@ from seqgate.gateway.coordinator.rows import (
     STRING,
     UUID,
     Field,
+    GroupRows,
     Row,
     Tag,
     array,
@@ -140,46 +141,53 @@ _NAMED: Final = array(structure(several, Field("topic_id", UUID), Field("name", 
 _BEGUN: Final = array(
     structure(BegunTopic, Field("topic_id", UUID), Field("name", STRING), Field("partitions", array(INT32)))
 )
-ROWS: Final = (
-    Row(
-        MEMBER,
-        ShareMemberRecord,
-        structure(
-            ShareMemberValue,
-            Field("rack_id", NULLABLE_STRING),
-            Field("client_id", STRING),
-            Field("client_host", STRING),
-            Field("subscribed_names", array(STRING)),
+ROWS: Final = GroupRows(
+    of_group=(
+        # instead of a hash of the topics, the assigned partitions show whether topics changed
+        Row(
+            GROUP_EPOCH,
+            ShareGroupEpochRecord,
+            [Field("group_epoch", INT32), Field("", INT64, 0)],
+            key=GROUP_KEY,
+        ),
+        # Kafka also lists partitions that it is about to begin, and topics that it is about to forget
+        Row(
+            BEGUN,
+            ShareBegunRecord,
+            [Field("", _BEGUN, ()), Field("topics", _BEGUN), Field("", _NAMED, ())],
+            key=GROUP_KEY,
+        ),
+        Row(
+            ASSIGNMENT_EPOCH,
+            ShareAssignmentEpochRecord,
+            [Field("assignment_epoch", INT32), Tag(0, "assigned_at_ms", INT64, absent=0)],
+            key=GROUP_KEY,
         ),
     ),
-    # instead of a hash of the topics, the assigned partitions show whether topics changed
-    Row(
-        GROUP_EPOCH, ShareGroupEpochRecord, [Field("group_epoch", INT32), Field("", INT64, 0)], key=GROUP_KEY
-    ),
-    Row(
-        ASSIGNMENT_EPOCH,
-        ShareAssignmentEpochRecord,
-        [Field("assignment_epoch", INT32), Tag(0, "assigned_at_ms", INT64, absent=0)],
-        key=GROUP_KEY,
-    ),
-    Row(TARGET, ShareTargetRecord, [Field("places", PLACES)]),
-    Row(
-        CURRENT,
-        ShareCurrentRecord,
-        structure(
-            ShareCurrentValue,
-            Field("member_epoch", INT32),
-            Field("previous_member_epoch", INT32),
-            Field("", INT8, _STABLE),
-            Field("assigned", PLACES),
+    of_members=(
+        Row(
+            MEMBER,
+            ShareMemberRecord,
+            structure(
+                ShareMemberValue,
+                Field("rack_id", NULLABLE_STRING),
+                Field("client_id", STRING),
+                Field("client_host", STRING),
+                Field("subscribed_names", array(STRING)),
+            ),
         ),
-    ),
-    # Kafka also lists partitions that it is about to begin, and topics that it is about to forget
-    Row(
-        BEGUN,
-        ShareBegunRecord,
-        [Field("", _BEGUN, ()), Field("topics", _BEGUN), Field("", _NAMED, ())],
-        key=GROUP_KEY,
+        Row(TARGET, ShareTargetRecord, [Field("places", PLACES)]),
+        Row(
+            CURRENT,
+            ShareCurrentRecord,
+            structure(
+                ShareCurrentValue,
+                Field("member_epoch", INT32),
+                Field("previous_member_epoch", INT32),
+                Field("", INT8, _STABLE),
+                Field("assigned", PLACES),
+            ),
+        ),
     ),
 )
 """The records of the group in `__consumer_offsets`, in Kafka's formats; all values have version 0."""
@@ -203,6 +211,10 @@ class ShareMember:
     previous_member_epoch: int = 0
     assigned: frozenset[Place] = NOWHERE
     session_deadline_ms: int = NEVER
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Move the deadline by the change of the clock, so that the member keeps the time that it had left."""
+        self.session_deadline_ms = moved(self.session_deadline_ms, by_ms)
 
 
 @dataclass(slots=True)
@@ -304,29 +316,6 @@ class ShareGroup:
             for topic_id, partitions in by_topic(places).items()
         )
         return ShareBegunRecord(self.group_id, tuple(topics))
-
-    def removal_records(self, member_id: str) -> list[ShareGroupRecord]:
-        """Return the records that delete a member from the log."""
-        return [
-            ShareCurrentRecord(self.group_id, member_id, None),
-            ShareTargetRecord(self.group_id, member_id, None),
-            ShareMemberRecord(self.group_id, member_id, None),
-        ]
-
-    def deletion_records(self) -> list[ShareGroupRecord]:
-        """Return the records that delete the group, its members and its targets from the log."""
-        records = [record for member_id in self.members for record in self.removal_records(member_id)]
-        return [
-            *records,
-            ShareBegunRecord(self.group_id, None),
-            ShareAssignmentEpochRecord(self.group_id, None),
-            ShareGroupEpochRecord(self.group_id, None),
-        ]
-
-    def stored_keys(self) -> list[tuple[int, str]]:
-        """Return (kind of key, member id) of every record of the group that the log must hold."""
-        members = [(kind, member_id) for member_id in self.members for kind in (MEMBER, TARGET, CURRENT)]
-        return [(GROUP_EPOCH, ""), (BEGUN, ""), *members, (ASSIGNMENT_EPOCH, "")]
 
     def record_of(self, kind: int, member_id: str) -> ShareGroupRecord | None:
         """Return the record of a key as it would be written now; None when its member no longer exists."""

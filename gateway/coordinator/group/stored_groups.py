@@ -1,28 +1,29 @@
 """All groups and offsets that the records of one partition of `__consumer_offsets` describe.
 
-Source: Kafka's `GroupMetadataManager.replay`, `OffsetMetadataManager.replay`.
+Consumer, share and streams groups have one shape: members, each at a member epoch, and targets that were made
+for a group epoch. `GroupsOfKind` serves all three; a `GroupKind` says how one of them differs. Source: Kafka's
+`GroupMetadataManager`, `OffsetMetadataManager.replay`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
 from seqgate.gateway.coordinator.deadlines import moved
-from seqgate.gateway.coordinator.group import consumer_heartbeat as protocol
+from seqgate.gateway.coordinator.group import consumer_group, consumer_heartbeat, share_group, share_heartbeat
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import (
-    FIRST_GROUP_EPOCH,
-    AssignmentEpochRecord,
+    JOINING,
     ConsumerGroup,
     ConsumerMember,
     ConsumerRecord,
-    GroupEpochRecord,
-    MemberRecord,
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     NO_TOPICS,
@@ -34,24 +35,30 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
 )
 from seqgate.gateway.coordinator.group.events import Before, Effects
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
-from seqgate.gateway.coordinator.group.offsets import Committer, GroupOffsets, OffsetRecord
-from seqgate.gateway.coordinator.group.records import (
-    GroupMetadataRecord,
-    GroupRecord,
-    OffsetCommitRecord,
+from seqgate.gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
+from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, GroupRecord
+from seqgate.gateway.coordinator.group.share_group import (
+    ShareGroup,
+    ShareGroupEpochRecord,
+    ShareGroupRecord,
+    ShareMember,
 )
-from seqgate.gateway.coordinator.group.share_group import ROWS as SHARE_ROWS
-from seqgate.gateway.coordinator.group.share_group import ShareGroupRecord
-from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from seqgate.gateway.coordinator.places import Place, TopicPartition
-from seqgate.gateway.coordinator.streams.records import ROWS as STREAMS_ROWS
+from seqgate.gateway.coordinator.rows import GroupRows
+from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
+from seqgate.gateway.coordinator.streams import records as streams_records
+from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.records import StreamsRecord
-from seqgate.gateway.coordinator.streams.request import StreamsLimits
-from seqgate.gateway.coordinator.streams.shard import StreamsGroups
+from seqgate.gateway.coordinator.streams.request import (
+    StreamsHeartbeat,
+    StreamsLimits,
+    StreamsReply,
+    bytes_of_tags,
+)
+from seqgate.gateway.coordinator.streams.topology import size_bytes_of
 from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 
-_SHARE_KINDS: Final = frozenset(row.kind for row in SHARE_ROWS)
-_STREAMS_KINDS: Final = frozenset(row.kind for row in STREAMS_ROWS)
 RecordKey = tuple[str, TopicPartition | None]
 """The key of a record: (group id, None) of a classic group, (group id, place) of an offset.
 
@@ -80,12 +87,13 @@ class StoredGroups:
         self.member_bytes = MemberBytes(2**63 - 1, self._count_member_bytes)
         self.max_offsets = 2**63 - 1
         self.groups: dict[str, ClassicGroup] = {}
-        self.consumers = ConsumerGroups(consumer_limits)
+        self.consumers: ConsumerGroups = GroupsOfKind(CONSUMER, consumer_limits)
         """The groups of the consumer protocol."""
-        self.shares = ShareGroups(share_limits)
+        self.shares: ShareGroups = GroupsOfKind(SHARE, share_limits)
         """The share groups."""
-        self.streams = StreamsGroups(streams_limits)
+        self.streams: StreamsGroups = GroupsOfKind(STREAMS, streams_limits)
         """The streams groups; an id is in only one of `groups`, `consumers`, `shares` and `streams`."""
+        self.begun = BegunPartitions(self.shares)
         self.offsets = GroupOffsets()
         self.topics = topics
 
@@ -95,20 +103,31 @@ class StoredGroups:
         """
         for group in self.groups.values():
             group.clock_was_set(by_ms)
-        for consumer_group in self.consumers.groups.values():
-            for member in consumer_group.members.values():
-                member.clock_was_set(by_ms)
-        for share_group in self.shares.groups.values():
-            for sharer in share_group.members.values():
-                sharer.session_deadline_ms = moved(sharer.session_deadline_ms, by_ms)
-        self.streams.clock_was_set(by_ms)
+        for kind in self._kinds:
+            kind.clock_was_set(by_ms)
+        for streams_group in self.streams.groups.values():
+            streams_group.initial_delay_deadline_ms = moved(streams_group.initial_delay_deadline_ms, by_ms)
+
+    @property
+    def _kinds(self) -> tuple[ConsumerGroups, ShareGroups, StreamsGroups]:
+        return self.consumers, self.shares, self.streams
+
+    def kind_of(self, group_id: str) -> ConsumerGroups | ShareGroups | StreamsGroups | None:
+        """Return the groups among which is this one; None for a classic group and an unknown one."""
+        return next((kind for kind in self._kinds if group_id in kind.groups), None)
+
+    def assigned(self, group_id: str) -> ConsumerGroup | StreamsGroup | None:
+        """Return the consumer or streams group of this id."""
+        return self.consumers.groups.get(group_id) or self.streams.groups.get(group_id)
 
     def topics_changed(self) -> None:
         """Note that topics were created, deleted or enlarged: each group compares its topics at its next
         heartbeat.
         """
-        self.consumers.topics_changed()
-        self.streams.topics_changed()
+        for consumers in self.consumers.groups.values():
+            consumers.topics_changed = True
+        for streams_group in self.streams.groups.values():
+            streams_group.topics_changed = True
 
     # --- records
 
@@ -152,9 +171,8 @@ class StoredGroups:
         for group_id, group in self.groups.items():
             if not group.is_simple:
                 yield group_id, None
-        for groups in (self.consumers, self.shares, self.streams):
-            for group_id, kind, member_id in groups.stored_keys():
-                yield group_id, (member_id, -kind)
+        for kind in self._kinds:
+            yield from kind.stored_keys()
         for group_id in self.offsets.groups():
             for place in self.offsets.places(group_id):
                 yield group_id, place
@@ -163,11 +181,8 @@ class StoredGroups:
         """Return the records of a key as they would be written now; none when the key no longer exists."""
         group_id, place = key
         if place is not None and place[1] < 0:
-            kind = -place[1]
-            if kind in _STREAMS_KINDS:
-                return self.streams.records_of(group_id, kind, place[0])
-            groups = self.shares if kind in _SHARE_KINDS else self.consumers
-            return groups.records_of(group_id, kind, place[0])
+            found = (kind.record_of(group_id, -place[1], place[0]) for kind in self._kinds)
+            return [record for record in found if record is not None]
         if place is not None:
             return self.offsets.records_at(group_id, place)
         group = self.groups.get(group_id)
@@ -193,7 +208,13 @@ class StoredGroups:
             for group in self.consumers.groups.values()
             for member in group.members.values()
         )
-        return classic + consumers + self.streams.count_member_bytes()
+        streams = sum(
+            MEMBER_BYTES + bytes_of_tags(member.value.client_tags)
+            for group in self.streams.groups.values()
+            for member in group.members.values()
+        )
+        topologies = sum(size_bytes_of(group.topology) for group in self.streams.groups.values())
+        return classic + consumers + streams + topologies
 
     @property
     def is_full(self) -> bool:
@@ -226,134 +247,192 @@ class StoredGroups:
                         yield waiter
 
 
-# The groups of the consumer protocol in one shard of `__consumer_offsets`.
+G = TypeVar("G", bound=ConsumerGroup | ShareGroup | StreamsGroup)
+H = TypeVar("H", bound=Heartbeat | ShareHeartbeat | StreamsHeartbeat)
+L = TypeVar("L", bound=ConsumerLimits | ShareGroupLimits | StreamsLimits)
+A = TypeVar("A", bound=HeartbeatReply | StreamsReply)
 
 
-class ConsumerGroups:
-    """The consumer groups by id; `limits_of` returns the limits of a group."""
+@dataclass(frozen=True, slots=True)
+class GroupKind(Generic[G, H, L, A]):
+    """How the groups of one kind differ from the others: in their rows, and in how their members are served."""
 
-    def __init__(self, limits_of: Callable[[str], ConsumerLimits]) -> None:
+    rows: GroupRows
+    restore: Callable[[str], G]
+    """Returns a group that the log holds, before its records are replayed."""
+    create: Callable[[str], G]
+    """Returns a group for its first member."""
+    heartbeat: Callable[[G, H, Topics, L, int], tuple[A, list[Any]]]
+    leave: Callable[[G, H], tuple[A, list[Any]]]
+    expire: Callable[[G, L, int], list[Any]]
+    next_deadline_ms: Callable[[G], int]
+    when_created: Callable[[G, A], A] = lambda _, reply: reply
+    """Takes the answer to the first member of a group, and returns the answer that it gets."""
+    title: str = "Group"
+
+
+class GroupsOfKind(Generic[G, H, L, A]):
+    """The groups of one kind by id; `limits_of` returns the limits of a group."""
+
+    def __init__(self, kind: GroupKind[G, H, L, A], limits_of: Callable[[str], L]) -> None:
+        self._kind = kind
         self.limits_of = limits_of
-        self.groups: dict[str, ConsumerGroup] = {}
+        self.groups: dict[str, G] = {}
+        self._kinds_of_keys = frozenset(row.kind for row in kind.rows)
 
-    def replay(self, record: ConsumerRecord, now_ms: int) -> None:
+    def clock_was_set(self, by_ms: int) -> None:
+        """Move the members' deadlines by the change of the clock."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                member.clock_was_set(by_ms)
+
+    def replay(self, record: Any, now_ms: int) -> None:
         """Replay a record; it restarts its member's session."""
-        group_id = record.group_id
-        if isinstance(record, GroupEpochRecord) and record.group_epoch is None:
+        group_id: str = record.group_id
+        rows = self._kind.rows
+        row = rows.by_class[type(record)]
+        is_deletion = row.deletes(record)
+        if is_deletion and row is rows.group:
             self.groups.pop(group_id, None)
             return
         group = self.groups.get(group_id)
         if group is None:
-            if _deletes(record):
+            if is_deletion:
                 return
-            group = self.groups[group_id] = ConsumerGroup(group_id)
+            group = self.groups[group_id] = self._kind.restore(group_id)
         group.replay(record, now_ms, self.limits_of(group_id).session_timeout_ms)
 
-    def stored_keys(self) -> Iterator[tuple[str, int, str]]:
-        """Yield (group id, kind of key, member id) of every record that the log must hold."""
+    def write(self, record: Any, effects: Effects) -> None:
+        """Replay a record, and append it to the log."""
+        self.replay(record, effects.now_ms)
+        effects.records.append(record)
+
+    def stored_keys(self) -> Iterator[RecordKey]:
+        """Yield the key of every record that the log must hold."""
         for group_id, group in self.groups.items():
-            for kind, member_id in group.stored_keys():
-                yield group_id, kind, member_id
+            for kind, member_id in self._kind.rows.stored_keys(group):
+                yield group_id, (member_id, -kind)
 
-    def records_of(self, group_id: str, kind: int, member_id: str) -> list[ConsumerRecord]:
-        """Return the record of a key as it would be written now; none when its group or member no longer
-        exists.
+    def record_of(self, group_id: str, kind: int, member_id: str) -> GroupRecord | None:
+        """Return the record of a key as it would be written now; None when its group or member no longer
+        exists, or the key is one of another kind of group.
         """
-        group = self.groups.get(group_id)
-        found = None if group is None else group.record_of(kind, member_id)
-        return [] if found is None else [found]
+        group = self.groups.get(group_id) if kind in self._kinds_of_keys else None
+        return None if group is None else group.record_of(kind, member_id)
 
-    def heartbeat(self, request: Heartbeat, topics: Topics, effects: Effects) -> HeartbeatReply:
-        """Handle a valid ConsumerGroupHeartbeat. Raises HeartbeatRefused."""
-        group = self.groups.get(request.group_id)
-        if request.member_epoch < 0:
-            if group is None:
-                raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
-            before = Before(group, request.member_id)
-            leaving = group.members.get(request.member_id)
-            reply, records = protocol.leave(group, request)
-            if leaving is not None:
-                effects.events += before.leave_events([leaving])
+    def heartbeat(self, request: H, topics: Topics, effects: Effects) -> A:
+        """Handle a valid heartbeat of a member that joins, stays or leaves. Raises HeartbeatRefused."""
+        group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
+        known = self.groups.get(group_id)
+        if known is None and epoch != JOINING:
+            title = self._kind.title if epoch > JOINING else "Group"
+            raise HeartbeatRefused(ErrorCode.group_id_not_found, f"{title} {group_id} not found.")
+        group = self._kind.create(group_id) if known is None else known
+        before = Before(group, member_id, request.instance_id)
+        if epoch < JOINING:
+            leaving = group.members.get(member_id)
+            reply, records = self._kind.leave(group, request)
+            effects.events += before.leave_events([] if leaving is None else [leaving])
         else:
-            if group is None:
-                if request.member_epoch != 0:
-                    raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
-                group = ConsumerGroup(request.group_id, group_epoch=FIRST_GROUP_EPOCH)
-            limits = self.limits_of(request.group_id)
-            before = Before(group, request.member_id, request.instance_id)
-            reply, records = protocol.heartbeat(group, request, topics, limits, effects.now_ms)
-            self.groups[request.group_id] = group
-            changed = any(isinstance(record, MemberRecord) for record in records)
+            reply, records = self._kind.heartbeat(
+                group, request, topics, self.limits_of(group_id), effects.now_ms
+            )
+            if known is None:
+                reply = self._kind.when_created(group, reply)
+                self.groups[group_id] = group
+            member_row = self._kind.rows.member
+            changed = any(type(record) is member_row.record for record in records)
             effects.events += before.heartbeat_events(subscription_changed=changed)
         effects.records += records
         return reply
 
     def delete(self, group_id: str, effects: Effects) -> None:
         """Delete a group without members."""
-        effects.records += self.groups.pop(group_id).deletion_records()
-
-    def check_fetch(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
-        """Return whether a member may fetch offsets: an error code, `none` when it may.
-
-        Source: Kafka's ConsumerGroup.validateOffsetFetch.
-        """
-        member = self.groups[group_id].members.get(member_id)
-        if member is None:
-            return ErrorCode.unknown_member_id
-        return ErrorCode.none if member.member_epoch == member_epoch else _wrong_epoch(member)
-
-    def check_commit(
-        self, committer: Committer, records: Iterable[OffsetCommitRecord], topics: Topics
-    ) -> ErrorCode:
-        """Return whether a member may commit these offsets: an error code, `none` when it may.
-
-        One partition that the member may not commit refuses the whole commit.
-        Source: Kafka's ConsumerGroup.validateOffsetCommit.
-        """
-        group = self.groups[committer.group_id]
-        if committer.generation_id < 0 and not group.members:
-            return ErrorCode.none
-        member = group.members.get(committer.member_id)
-        if member is None:
-            return ErrorCode.unknown_member_id
-        if member.classic is None and not committer.has_member_epoch:
-            return ErrorCode.unsupported_version
-        places = (_place_of(record, topics) for record in records)
-        return ErrorCode.none if member.may_commit(committer.generation_id, places) else _wrong_epoch(member)
-
-    def topics_changed(self) -> None:
-        """Note that topics were created, deleted or enlarged: each group compares its topics at its next
-        heartbeat.
-        """
-        for group in self.groups.values():
-            group.topics_changed = True
+        effects.records += self._kind.rows.deletion_records(self.groups.pop(group_id))
 
     def expire(self, group_id: str, effects: Effects) -> None:
-        """Remove the members of one group whose time is up."""
+        """Remove the members of one group whose time is up, and end a delay of the group whose time is up."""
         group = self.groups[group_id]
-        before, members = Before(group, ""), list(group.members.values())
-        effects.records += protocol.expire(group, effects.now_ms)
+        members: list[ConsumerMember | ShareMember | StreamsMember] = [*group.members.values()]
+        before = Before(group, "")
+        effects.records += self._kind.expire(group, self.limits_of(group_id), effects.now_ms)
         effects.events += before.timeout_events(members, effects.now_ms)
 
     def next_deadline_ms(self, group_id: str) -> int:
         """Return the time at which `expire` should be called for a group."""
-        return protocol.next_deadline_ms(self.groups[group_id])
+        return self._kind.next_deadline_ms(self.groups[group_id])
 
 
-def _deletes(record: ConsumerRecord) -> bool:
-    if isinstance(record, AssignmentEpochRecord):
-        return record.assignment_epoch is None
-    return record[-1] is None
+def _first_streams_reply(group: StreamsGroup, reply: StreamsReply) -> StreamsReply:
+    group.forget_what_is_not_stored()
+    return replace(reply, endpoint_epoch=group.endpoint_epoch)
 
 
-def _wrong_epoch(member: ConsumerMember) -> ErrorCode:
-    return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
+CONSUMER: Final = GroupKind(
+    consumer_group.ROWS,
+    ConsumerGroup,
+    lambda group_id: ConsumerGroup(group_id, group_epoch=consumer_group.FIRST_GROUP_EPOCH),
+    consumer_heartbeat.heartbeat,
+    consumer_heartbeat.leave,
+    lambda group, _, now_ms: consumer_heartbeat.expire(group, now_ms),
+    consumer_heartbeat.next_deadline_ms,
+)
+SHARE: Final = GroupKind(
+    share_group.ROWS,
+    ShareGroup,
+    ShareGroup,
+    share_heartbeat.heartbeat,
+    share_heartbeat.leave,
+    lambda group, _, now_ms: share_heartbeat.expire(group, now_ms),
+    share_heartbeat.next_deadline_ms,
+)
+STREAMS: Final = GroupKind(
+    streams_records.ROWS,
+    StreamsGroup,
+    StreamsGroup,
+    streams_heartbeat.heartbeat,
+    streams_heartbeat.leave,
+    streams_heartbeat.expire,
+    streams_heartbeat.next_deadline_ms,
+    _first_streams_reply,
+    title="Streams group",
+)
+ConsumerGroups: TypeAlias = GroupsOfKind[ConsumerGroup, Heartbeat, ConsumerLimits, HeartbeatReply]
+ShareGroups: TypeAlias = GroupsOfKind[ShareGroup, ShareHeartbeat, ShareGroupLimits, HeartbeatReply]
+StreamsGroups: TypeAlias = GroupsOfKind[StreamsGroup, StreamsHeartbeat, StreamsLimits, StreamsReply]
 
 
-def _place_of(record: OffsetCommitRecord, topics: Topics) -> Place | None:
-    topic = topics.describe(record.topic)
-    return None if topic is None else (topic[0], record.partition)
+class BegunPartitions:
+    """The partitions that share groups have begun to read, as the groups' records store them."""
 
+    def __init__(self, shares: ShareGroups) -> None:
+        self._shares = shares
 
-def _not_found(group_id: str) -> str:
-    return f"Group {group_id} not found."
+    def begin(self, group_id: str, place: Place, topic: str, effects: Effects) -> None:
+        """Note that a partition of a group is begun, and create the group if it is new.
+
+        The group need not have had any member.
+        """
+        shares = self._shares
+        if group_id not in shares.groups:
+            shares.write(ShareGroupEpochRecord(group_id, ShareGroup(group_id).group_epoch), effects)
+        group = shares.groups[group_id]
+        if place not in group.begun:
+            shares.write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)
+
+    def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
+        """Delete the record that the group reads the topic's partitions, because their delivery state was
+        deleted.
+        """
+        group = self._shares.groups.get(group_id)
+        if group is not None and topic_id in group.topic_names:
+            kept = {place for place in group.begun if place[0] != topic_id}
+            self._shares.write(group.begun_record(kept, {}), effects)
+
+    def forget_topics_but(self, topics: Topics, effects: Effects) -> None:
+        """Forget the begun partitions of all topics that no longer exist."""
+        for group_id, group in self._shares.groups.items():
+            for topic_id, name in list(group.topic_names.items()):
+                described = topics.describe(name)
+                if described is None or described[0] != topic_id:
+                    self.forget_topic(group_id, topic_id, effects)

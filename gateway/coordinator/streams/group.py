@@ -21,11 +21,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology
 from seqgate.gateway.coordinator.streams.records import (
     ASSIGNMENT,
-    CURRENT,
     GROUP,
     MEMBER,
     TARGET,
@@ -173,14 +174,6 @@ class StreamsGroup:
         """Whether the group still gathers members before it assigns tasks."""
         return self.initial_delay_deadline_ms != NEVER
 
-    def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by the change of the clock, so that each member keeps the time that it had
-        left.
-        """
-        self.initial_delay_deadline_ms = moved(self.initial_delay_deadline_ms, by_ms)
-        for member in self.members.values():
-            member.clock_was_set(by_ms)
-
     def subscribes_to(self, topic: str) -> bool:
         """Return whether the members read a topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
@@ -217,6 +210,35 @@ class StreamsGroup:
             if epoch is None or member_epoch < epoch:
                 return False
         return True
+
+    def check_fetch(self, member_id: str, member_epoch: int) -> ErrorCode:
+        """Return whether a member may fetch offsets: an error code, `none` when it may.
+
+        Source: Kafka's StreamsGroup.validateOffsetFetch.
+        """
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        is_current = member.current.member_epoch == member_epoch
+        return ErrorCode.none if is_current else ErrorCode.stale_member_epoch
+
+    def check_commit(
+        self, member_id: str, member_epoch: int, places: Iterable[tuple[str, int]], *, has_member_epoch: bool
+    ) -> ErrorCode:
+        """Return whether a member may commit offsets of these partitions: an error code, `none` when it may.
+
+        One partition that the member may not commit refuses the whole commit. Source: Kafka's
+        StreamsGroup.validateOffsetCommit.
+        """
+        if member_epoch < 0 and self.is_empty:
+            return ErrorCode.none
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        if not has_member_epoch:
+            return ErrorCode.unsupported_version
+        may_commit = self.may_commit(member, member_epoch, places)
+        return ErrorCode.none if may_commit else ErrorCode.stale_member_epoch
 
     def forget_what_is_not_stored(self) -> None:
         """Drop the fields that are not stored, as Kafka does after the first heartbeat of a new group.
@@ -268,30 +290,6 @@ class StreamsGroup:
         self.targets.pop(member_id, None)
         if not self.members:
             self.shutdown_member_id = None
-
-    def removal_records(self, member_id: str) -> list[StreamsRecord]:
-        """Return the records that delete a member from the log."""
-        return [
-            StreamsCurrentRecord(self.group_id, member_id, None),
-            StreamsTargetRecord(self.group_id, member_id, None),
-            StreamsMemberRecord(self.group_id, member_id, None),
-        ]
-
-    def deletion_records(self) -> list[StreamsRecord]:
-        """Return the records that delete the group, its members and its targets from the log."""
-        records = [record for member_id in self.members for record in self.removal_records(member_id)]
-        return [
-            *records,
-            StreamsAssignmentRecord(self.group_id, None),
-            StreamsTopologyRecord(self.group_id, None),
-            StreamsGroupRecord(self.group_id, None),
-        ]
-
-    def stored_keys(self) -> list[tuple[int, str]]:
-        """Return (kind of key, member id) of every record of the group that the log must hold."""
-        members = [(kind, member_id) for member_id in self.members for kind in (MEMBER, CURRENT)]
-        targets = [(TARGET, member_id) for member_id in self.targets]
-        return [(GROUP, ""), (TOPOLOGY, ""), *members, *targets, (ASSIGNMENT, "")]
 
     def record_of(self, kind: int, member_id: str) -> StreamsRecord | None:
         """Return the record of a key as it would be written now; None when its member or target no longer

@@ -52,6 +52,7 @@ from seqgate.gateway.coordinator.streams.internal_topics import (
 )
 from seqgate.gateway.coordinator.streams.records import (
     NOT_VALIDATED,
+    ROWS,
     MemberState,
     StreamsAssignmentRecord,
     StreamsAssignmentValue,
@@ -370,20 +371,20 @@ def _make_targets(
 # --- leaving and timeouts
 
 
-def leave(group: StreamsGroup, request: StreamsHeartbeat) -> list[StreamsRecord]:
+def leave(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsReply, list[StreamsRecord]]:
     """Remove a member that leaves. Raises HeartbeatRefused."""
     if request.member_id not in group.members:
         raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
     if request.is_shutdown_asked:
         _ask_for_shutdown(group, request.member_id)
-    return _remove(group, [request.member_id])
+    return StreamsReply(request.member_id, request.member_epoch), _remove(group, [request.member_id])
 
 
 def _remove(group: StreamsGroup, member_ids: Iterable[str]) -> list[StreamsRecord]:
     """Remove members; the others get the freed tasks with the next heartbeat of any of them."""
     plan = _Plan(group, StreamsLimits(), 0)
     for member_id in member_ids:
-        plan.records += group.removal_records(member_id)
+        plan.records += ROWS.removal_records(group.group_id, member_id)
     value = group.value._replace(group_epoch=group.group_epoch + 1)
     plan.records.append(StreamsGroupRecord(group.group_id, value))
     plan.carry_out()

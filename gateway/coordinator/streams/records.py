@@ -20,6 +20,7 @@ from seqgate.gateway.coordinator.rows import (
     STRING,
     UINT16,
     Field,
+    GroupRows,
     Row,
     Tag,
     array,
@@ -173,65 +174,73 @@ _TASKS: Final = partitions_of(STRING, TaskId)
 _ACTIVE: Final = epochs_of(STRING, TaskId)
 _CONFIGS: Final = converted(array(PAIR, nullable=True), tuple, lambda configs: configs or ())
 _ENDPOINT: Final = structure(Endpoint, Field("host", STRING), Field("port", UINT16))
-ROWS: Final = (
-    Row(
-        GROUP,
-        StreamsGroupRecord,
-        structure(
-            StreamsGroupValue,
-            Field("group_epoch", INT32),
-            # Seqgate's own hash: where Kafka's differs, Kafka only makes a new assignment
-            Field("metadata_hash", INT64),
-            Tag(0, "validated_topology_epoch", INT32, NOT_VALIDATED),
-            Tag(1, "assignment_configs", _CONFIGS, (), is_always_written=True),
+ROWS: Final = GroupRows(
+    of_group=(
+        Row(
+            GROUP,
+            StreamsGroupRecord,
+            structure(
+                StreamsGroupValue,
+                Field("group_epoch", INT32),
+                # Seqgate's own hash: where Kafka's differs, Kafka only makes a new assignment
+                Field("metadata_hash", INT64),
+                Tag(0, "validated_topology_epoch", INT32, NOT_VALIDATED),
+                Tag(1, "assignment_configs", _CONFIGS, (), is_always_written=True),
+            ),
+            key=GROUP_KEY,
         ),
-        key=GROUP_KEY,
-    ),
-    Row(
-        MEMBER,
-        StreamsMemberRecord,
-        structure(
-            StreamsMemberValue,
-            Field("instance_id", NULLABLE_STRING),
-            Field("rack_id", NULLABLE_STRING),
-            Field("client_id", STRING),
-            Field("client_host", STRING),
-            Field("rebalance_timeout_ms", INT32),
-            Field("topology_epoch", INT32),
-            Field("process_id", STRING),
-            Field("user_endpoint", nullable(_ENDPOINT)),
-            Field("client_tags", PAIRS),
+        Row(TOPOLOGY, StreamsTopologyRecord, TOPOLOGY_TYPE, key=GROUP_KEY),
+        Row(
+            ASSIGNMENT,
+            StreamsAssignmentRecord,
+            structure(
+                StreamsAssignmentValue,
+                Field("assignment_epoch", INT32),
+                Tag(0, "timestamp_ms", INT64, absent=0),
+            ),
+            key=GROUP_KEY,
         ),
     ),
-    Row(
-        ASSIGNMENT,
-        StreamsAssignmentRecord,
-        structure(
-            StreamsAssignmentValue, Field("assignment_epoch", INT32), Tag(0, "timestamp_ms", INT64, absent=0)
+    of_members=(
+        Row(
+            MEMBER,
+            StreamsMemberRecord,
+            structure(
+                StreamsMemberValue,
+                Field("instance_id", NULLABLE_STRING),
+                Field("rack_id", NULLABLE_STRING),
+                Field("client_id", STRING),
+                Field("client_host", STRING),
+                Field("rebalance_timeout_ms", INT32),
+                Field("topology_epoch", INT32),
+                Field("process_id", STRING),
+                Field("user_endpoint", nullable(_ENDPOINT)),
+                Field("client_tags", PAIRS),
+            ),
         ),
-        key=GROUP_KEY,
-    ),
-    Row(
-        TARGET,
-        StreamsTargetRecord,
-        structure(TaskAssignment, Field("active", _TASKS), Field("standby", _TASKS), Field("warmup", _TASKS)),
-    ),
-    Row(
-        CURRENT,
-        StreamsCurrentRecord,
-        structure(
-            _current,
-            Field("member_epoch", INT32),
-            Field("previous_member_epoch", INT32),
-            Field("state", INT8),
-            Field("assigned.active", _ACTIVE),
-            Field("assigned.standby", _TASKS),
-            Field("assigned.warmup", _TASKS),
-            Field("pending_revocation.active", _ACTIVE),
-            Field("pending_revocation.standby", _TASKS),
-            Field("pending_revocation.warmup", _TASKS),
+        Row(
+            TARGET,
+            StreamsTargetRecord,
+            structure(
+                TaskAssignment, Field("active", _TASKS), Field("standby", _TASKS), Field("warmup", _TASKS)
+            ),
+        ),
+        Row(
+            CURRENT,
+            StreamsCurrentRecord,
+            structure(
+                _current,
+                Field("member_epoch", INT32),
+                Field("previous_member_epoch", INT32),
+                Field("state", INT8),
+                Field("assigned.active", _ACTIVE),
+                Field("assigned.standby", _TASKS),
+                Field("assigned.warmup", _TASKS),
+                Field("pending_revocation.active", _ACTIVE),
+                Field("pending_revocation.standby", _TASKS),
+                Field("pending_revocation.warmup", _TASKS),
+            ),
         ),
     ),
-    Row(TOPOLOGY, StreamsTopologyRecord, TOPOLOGY_TYPE, key=GROUP_KEY),
 )
 """The records of the group in `__consumer_offsets`, in Kafka's formats; all values have version 0."""

@@ -7,6 +7,7 @@ although the schema has fields for them; so does this gateway. Source: Kafka's
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +18,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
 )
+from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.streams.internal_topics import StatusNote
 from seqgate.gateway.coordinator.streams.records import Endpoint
 from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment
@@ -52,6 +54,11 @@ class StreamsLimits:
         return (("num.standby.replicas", str(self.standby_replicas)),)
 
 
+def bytes_of_tags(tags: Iterable[tuple[str, str]]) -> int:
+    """Return the bytes of a member's tags in memory."""
+    return sum(len(key) + len(value) for key, value in tags)
+
+
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeat:
     """A heartbeat request. A field that is None has not changed since the member's last request."""
@@ -75,6 +82,11 @@ class StreamsHeartbeat:
     has_task_offsets: bool = False
     has_task_end_offsets: bool = False
     is_shutdown_asked: bool = False
+
+    @property
+    def joining_bytes(self) -> int:
+        """An upper bound of the bytes that the member adds when it joins, with the topology if its group is new."""
+        return MEMBER_BYTES + bytes_of_tags(self.client_tags or ()) + size_bytes_of(self.topology)
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,7 +318,7 @@ class ShareCoordinator:
         self._check_stays(key.group_id)
         place = key.topic_id, key.partition
         await self._groups.run(
-            key.group_id, lambda shard, effects: shard.shares.begin(key.group_id, place, topic, effects)
+            key.group_id, lambda shard, effects: shard.stored.begun.begin(key.group_id, place, topic, effects)
         )
         await self.begin_at(key, start_offset)
 
@@ -335,7 +335,7 @@ class ShareCoordinator:
         """Delete the state of a topic in a group without members, durably. Raises Unavailable."""
         await self.forget([key for key in self._all_keys(group_id) if key.topic_id == topic_id])
         await self._groups.run(
-            group_id, lambda shard, effects: shard.shares.forget_topic(group_id, topic_id, effects)
+            group_id, lambda shard, effects: shard.stored.begun.forget_topic(group_id, topic_id, effects)
         )
 
     async def delete(self, group_id: str) -> ErrorCode | None:
@@ -366,7 +366,7 @@ class ShareCoordinator:
     async def _delete(self, group_id: str) -> ErrorCode:
         await self.forget(self._all_keys(group_id))
         error = await self._groups.run(
-            group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
+            group_id, lambda shard, effects: shard.delete_share_group(group_id, effects)
         )
         if error is ErrorCode.none:
             # During the deletion, clients that are no members may have acquired records. So their sessions

@@ -25,7 +25,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
 )
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.records import decode, encode
-from seqgate.gateway.coordinator.group.stored_groups import ConsumerGroups
+from seqgate.gateway.coordinator.group.stored_groups import CONSUMER, ConsumerGroups, GroupsOfKind
 from seqgate.gateway.coordinator.places import Place
 
 GROUP: Final = "g"
@@ -89,7 +89,7 @@ class ConsumerScene:
     def __init__(self, limits: ConsumerLimits = CONSUMER_LIMITS, **topics: int) -> None:
         self.limits = limits
         self.now_ms = START_MS
-        self.groups = ConsumerGroups(lambda _: limits)
+        self.groups = GroupsOfKind(CONSUMER, lambda _: limits)
         self.cluster = Cluster()
         self.records: list[ConsumerRecord] = []
         for name, partitions in topics.items():
@@ -130,7 +130,8 @@ class ConsumerScene:
         return caught.value.error_code
 
     def topics_changed(self) -> None:
-        self.groups.topics_changed()
+        for group in self.groups.groups.values():
+            group.topics_changed = True
 
     def grow(self, name: str, partitions: int) -> None:
         topic_id, _ = self.cluster.topics[name]
@@ -149,7 +150,7 @@ class ConsumerScene:
 
     def replayed(self) -> ConsumerGroups:
         """Return the group as a restart rebuilds it from the records."""
-        groups = ConsumerGroups(lambda _: self.limits)
+        groups = GroupsOfKind(CONSUMER, lambda _: self.limits)
         for record in self.records:
             groups.replay(record, self.now_ms)
         return groups

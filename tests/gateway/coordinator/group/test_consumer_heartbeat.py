@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_group import (
+    ROWS,
     ConsumerGroupState,
     CurrentRecord,
     GroupEpochRecord,
@@ -648,15 +649,15 @@ class TestRevokingOneAfterTheOther:
 class TestOffsets:
     def test_only_the_present_epoch_may_fetch(self) -> None:
         scene, client = alone()
-        check = scene.groups.check_fetch
-        assert check(GROUP, "a", 2) is ErrorCode.none
-        assert check(GROUP, "a", 1) is ErrorCode.stale_member_epoch
-        assert check(GROUP, "a", -1) is ErrorCode.stale_member_epoch
-        assert check(GROUP, "b", 2) is UNKNOWN
-        assert check(GROUP, "", -1) is UNKNOWN
+        check = scene.group.check_fetch
+        assert check("a", 2) is ErrorCode.none
+        assert check("a", 1) is ErrorCode.stale_member_epoch
+        assert check("a", -1) is ErrorCode.stale_member_epoch
+        assert check("b", 2) is UNKNOWN
+        assert check("", -1) is UNKNOWN
         client.leave()
-        assert check(GROUP, "", -1) is UNKNOWN
-        assert check(GROUP, "a", 2) is UNKNOWN
+        assert check("", -1) is UNKNOWN
+        assert check("a", 2) is UNKNOWN
 
 
 class TestRestarts:
@@ -682,7 +683,7 @@ class TestRestarts:
         scene, *_ = scene_of_two()
         group = scene.group
         scene.records = [
-            record for key in group.stored_keys() if (record := group.record_of(*key)) is not None
+            record for key in ROWS.stored_keys(group) if (record := group.record_of(*key)) is not None
         ]
         assert snapshot(scene.replayed()) == snapshot(scene.groups)
         assert group.record_of(8, "nobody") is None

@@ -16,8 +16,8 @@ from seqgate.gateway.coordinator.group.events import (
     Stabilized,
     Who,
 )
-from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareGroups, ShareHeartbeat
-from seqgate.gateway.coordinator.group.stored_groups import ConsumerGroups
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
+from seqgate.gateway.coordinator.group.stored_groups import CONSUMER, SHARE, GroupsOfKind
 from tests.gateway.coordinator.group import scene as classic
 from tests.gateway.coordinator.group.consumer_scene import SESSION_MS as CONSUMER_SESSION_MS
 from tests.gateway.coordinator.group.consumer_scene import Cluster, joining, request
@@ -129,7 +129,7 @@ class Epochs:
         self.now_ms = 0
         self.cluster = Cluster()
         self.cluster.create("one", 2)
-        self.groups = ConsumerGroups(lambda _: ConsumerLimits(session_timeout_ms=CONSUMER_SESSION_MS))
+        self.groups = GroupsOfKind(CONSUMER, lambda _: ConsumerLimits(session_timeout_ms=CONSUMER_SESSION_MS))
 
     def beat(self, heartbeat: Heartbeat) -> list[Event]:
         effects = Effects(self.now_ms)
@@ -145,7 +145,7 @@ def test_a_consumer_joins_changes_its_subscription_and_leaves() -> None:
     changed = EpochRaised(GROUP, "consumer", 3, "member a changed its subscription")
     assert epochs.beat(request("a", 2, subscribed_names=("one", "two"))) == [changed]
     epochs.cluster.create("two", 1)
-    epochs.groups.topics_changed()
+    epochs.groups.groups[GROUP].topics_changed = True
     assert epochs.beat(request("a", 3)) == [EpochRaised(GROUP, "consumer", 4, "subscribed topics changed")]
     left = EpochRaised(GROUP, "consumer", 5, "member a left")
     assert epochs.beat(request("a", -1)) == [MemberLeft(GROUP, client("a")), left]
@@ -166,7 +166,7 @@ def test_consumers_time_out_together() -> None:
 
 
 def test_a_sharer_joins_and_times_out() -> None:
-    groups = ShareGroups(lambda _: ShareGroupLimits())
+    groups = GroupsOfKind(SHARE, lambda _: ShareGroupLimits())
     cluster = Cluster()
     cluster.create("one", 2)
     effects = Effects(0)

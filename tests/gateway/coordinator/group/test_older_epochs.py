@@ -7,8 +7,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import OffsetCommits
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from tests.gateway.coordinator.group.consumer_scene import GROUP, Client, ConsumerScene, settle, snapshot
 
 NONE = ErrorCode.none
@@ -20,7 +23,9 @@ def commit_error(
 ) -> ErrorCode:
     value = CommittedOffset(5, -1, "", scene.now_ms)
     records = [OffsetCommitRecord(GROUP, topic, partition, value) for partition in partitions]
-    return scene.groups.check_commit(Committer(GROUP, member_epoch, member_id), records, scene.cluster)
+    stored = StoredGroups(GroupLimits(), 10, topics=scene.cluster)
+    stored.consumers.groups.update(scene.groups.groups)
+    return OffsetCommits(stored).check(Committer(GROUP, member_epoch, member_id), records, scene.now_ms)
 
 
 def revoking() -> tuple[ConsumerScene, Client, Client]:

@@ -10,7 +10,12 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group import share_heartbeat as protocol
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.records import encode
-from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord, ShareMemberRecord
+from seqgate.gateway.coordinator.group.share_group import (
+    ROWS,
+    ShareGroup,
+    ShareGroupRecord,
+    ShareMemberRecord,
+)
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
 
 ALONE = 3
@@ -60,14 +65,14 @@ class Scene:
         return reply
 
     def leave(self, member_id: str) -> None:
-        self.records += protocol.leave(self.group, member_id)
+        self.records += protocol.leave(self.group, asking(member_id, -1))[1]
         self.check_log(0)
 
     def expire(self, now_ms: int) -> list[str]:
-        gone, records = protocol.expire(self.group, now_ms)
-        self.records += records
+        before = list(self.group.members)
+        self.records += protocol.expire(self.group, now_ms)
         self.check_log(now_ms)
-        return gone
+        return [member_id for member_id in before if member_id not in self.group.members]
 
     def again(self, now_ms: int) -> ShareGroup:
         """Return the group rebuilt from its records, as after a restart."""
@@ -81,7 +86,7 @@ class Scene:
 
 
 def stored(group: ShareGroup) -> list[ShareGroupRecord | None]:
-    return [group.record_of(*key) for key in sorted(group.stored_keys())]
+    return [group.record_of(*key) for key in sorted(ROWS.stored_keys(group))]
 
 
 class TestJoining:
@@ -247,11 +252,11 @@ class TestRecords:
 
     def test_a_deleted_group_leaves_no_records(self) -> None:
         scene = Scene("a", "b")
-        deleted = scene.group.deletion_records()
+        deleted = ROWS.deletion_records(scene.group)
         again = scene.again(0)
         for record in deleted:
             again.replay(record, 0, 1_000)
         assert (again.members, again.targets, again.begun, again.group_epoch) == ({}, {}, frozenset(), 0)
         keys = [encode(record)[0] for record in deleted]
         assert all(encode(record)[1] is None for record in deleted)
-        assert len(set(keys)) == len(keys) == len(scene.group.stored_keys())
+        assert len(set(keys)) == len(keys) == len(ROWS.stored_keys(scene.group))

@@ -39,12 +39,12 @@ class Scene(scene.Scene):
 
     def begin(self, group_id: str) -> None:
         effects = self.effects()
-        self.shard.shares.begin(group_id, (FLIGHTS_ID, 2), "flights", effects)
+        self.shard.stored.begun.begin(group_id, (FLIGHTS_ID, 2), "flights", effects)
         self.take(effects)
 
     def delete(self) -> ErrorCode:
         effects = self.effects()
-        error = self.shard.shares.delete(GROUP, effects)
+        error = self.shard.delete_share_group(GROUP, effects)
         self.take(effects)
         return error
 
@@ -176,7 +176,7 @@ class TestTopics:
     def test_partitions_of_a_forgotten_topic_are_begun_anew(self) -> None:
         made = with_a_member()
         effects = made.effects()
-        made.shard.shares.forget_topic(GROUP, FLIGHTS_ID, effects)
+        made.shard.stored.begun.forget_topic(GROUP, FLIGHTS_ID, effects)
         made.take(effects)
         made.restart()
         assert made.beat(asking("a", ALONE)).member_epoch == ALONE + 1

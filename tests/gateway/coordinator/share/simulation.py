@@ -17,8 +17,13 @@ from typing import Final
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group import share_heartbeat
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareGroupRecord
-from seqgate.gateway.coordinator.group.share_heartbeat import JOINING, ShareGroupLimits, ShareHeartbeat
+from seqgate.gateway.coordinator.group.share_group import ROWS, ShareGroup, ShareGroupRecord
+from seqgate.gateway.coordinator.group.share_heartbeat import (
+    JOINING,
+    LEAVING,
+    ShareGroupLimits,
+    ShareHeartbeat,
+)
 from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
@@ -210,10 +215,11 @@ class Simulation:
         self.forget_holders([offset for offset, holder in self.holders.items() if holder == name])
 
     def expire(self) -> None:
-        gone, records = share_heartbeat.expire(self.group, self.now_ms)
-        self.group_records += records
-        for name in gone:
-            self.release(name)
+        members = list(self.group.members)
+        self.group_records += share_heartbeat.expire(self.group, self.now_ms)
+        for name in members:
+            if name not in self.group.members:
+                self.release(name)
         for key, found in self.states.groups.get(GROUP, {}).items():
             before = found.start_offset
             self.store((key.topic_id, key.partition), found.expire(LIMITS, self.now_ms), before)
@@ -247,7 +253,7 @@ class Simulation:
             client.connection += 1
 
     def stored_group(self) -> list[tuple[tuple[int, str], ShareGroupRecord | None]]:
-        return [(key, self.group.record_of(*key)) for key in sorted(self.group.stored_keys())]
+        return [(key, self.group.record_of(*key)) for key in sorted(ROWS.stored_keys(self.group))]
 
     def check(self) -> None:
         assert len(self.group.members) <= GROUP_LIMITS.max_size
@@ -383,7 +389,8 @@ class Simulation:
             return
         client.is_alive = False
         if fate < 0.7 and client.name in self.group.members:
-            self.group_records += share_heartbeat.leave(self.group, client.name)
+            leaving = ShareHeartbeat(GROUP, client.name, LEAVING, None, "", "", None)
+            self.group_records += share_heartbeat.leave(self.group, leaving)[1]
         if fate < 0.9:
             self.release(
                 client.name

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.share_group import ROWS
 from seqgate.gateway.coordinator.group.share_heartbeat import LEAVING
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
@@ -175,7 +176,7 @@ class TestMembers:
             after = node.services.coordinators.shares.group(GROUP)
             assert before is not None
             assert after is not None
-            for key in (*before.stored_keys(), *after.stored_keys()):
+            for key in (*ROWS.stored_keys(before), *ROWS.stored_keys(after)):
                 assert before.record_of(*key) == after.record_of(*key)
             end_offset = self.end_offset(node)
             told = await beat(node, "a", joined.member_epoch)
@@ -199,7 +200,7 @@ class TestMembers:
             assert before is not None
             assert after is not None
             assert set(after.members) == {"a", "z"}
-            for key in before.stored_keys():
+            for key in ROWS.stored_keys(before):
                 assert before.record_of(*key) == after.record_of(*key)
 
     async def test_a_deleted_group_is_gone_with_its_delivery_state(self, tmp_path: Path) -> None:

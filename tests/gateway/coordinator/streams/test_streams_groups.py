@@ -104,7 +104,7 @@ class TestKinds:
         made.shard.members.consumer_heartbeat(
             consumer_scene.joining("c", "lines", group_id="consumers"), made.effects()
         )
-        made.shard.shares.begin("sharers", (next(iter(consumer_ids())), 0), "lines", made.effects())
+        made.shard.stored.begun.begin("sharers", (next(iter(consumer_ids())), 0), "lines", made.effects())
         for group_id in ("classic", "consumers", "sharers"):
             for request in (joining("a"), asking("a", 1), asking("a", -1)):
                 assert made.refusal(replace(request, group_id=group_id)) is NOT_FOUND
