@@ -116,7 +116,7 @@ class TestCommit:
     async def test_replay_crosses_segments_and_reads(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("seqgate.gateway.runtime.partitions.flusher._READ_BYTES", 300)
+        monkeypatch.setattr("seqgate.log.partition_log._READ_BYTES", 300)
         async with open_node(tmp_path) as node:
             log = node.services.partitions.log_directory.get("__cluster_metadata", 0)
             assert log is not None
