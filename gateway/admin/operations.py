@@ -63,7 +63,6 @@ from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.sweep import live as sweep
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.transactions import live as transactions
-from seqgate.gateway.admin.transactions import stopped as stopped_transactions
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
@@ -183,12 +182,12 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(ResetOffsetsRequest, groups.reset_offsets, changes=lambda request: request.execute),
     Operation(DeleteGroupsRequest, groups.delete_groups, changes=lambda request: request.execute),
     Operation(
-        ListTransactionsRequest, transactions.list_transactions, stopped_transactions.list_transactions
+        ListTransactionsRequest, transactions.list_transactions, transactions.list_transactions_stopped
     ),
     Operation(
         DescribeTransactionRequest,
         transactions.describe_transaction,
-        stopped_transactions.describe_transaction,
+        transactions.describe_transaction_stopped,
     ),
     Operation(FindHangingRequest, transactions.find_hanging),
     Operation(

@@ -86,7 +86,7 @@ class Progress(NamedTuple):
 
 
 class PartitionOffsets(NamedTuple):
-    """The offsets of a partition; `at_timestamp` is the offset of the first record at the target's timestamp."""
+    """The offsets of a partition. `at_timestamp` is that of the first record at the target's timestamp."""
 
     log_start_offset: int
     high_watermark: int

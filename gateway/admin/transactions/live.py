@@ -1,32 +1,41 @@
-"""The transactions of a running gateway, from its own objects."""
+"""The transactions of a running gateway, from its own objects, and those in a data directory."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from seqgate.gateway.admin.operation import (
     LiveGateway,
+    StoppedGateway,
     as_control_error,
     check_led_here,
     find_topic,
     offline_partitions,
     partitions_after,
 )
-from seqgate.gateway.admin.request import ControlError, Elsewhere
+from seqgate.gateway.admin.request import ControlError, Elsewhere, in_words
+from seqgate.gateway.admin.stored import metadata_directory, partition_directories
 from seqgate.gateway.admin.transactions import answers, messages
-from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, rows_of_ids
-from seqgate.gateway.coordinator.group.offsets import HeldOffset
+from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, described, rows_of_ids
+from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.coordinator.group.offsets import GroupOffsets, HeldOffset, OffsetRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.transaction import records as transaction_records
 from seqgate.gateway.coordinator.transaction import rules
 from seqgate.gateway.coordinator.transaction.records import Transaction
 from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.coordinator.transaction.shard import TransactionShard
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.runtime.coordinators.shards import Codec, decoded
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
-from seqgate.log import LogError
+from seqgate.log import IncompatibleFormat, LogError, Storage
+from seqgate.log.stopped import stored_batches
 
 
 def list_transactions(
@@ -221,7 +230,7 @@ class _LiveTransactions:
             if entry is not None
         ]
 
-    def known(self, producer_ids: Iterable[int]) -> Callable[[int], Known | None]:  # noqa: ARG002 - all are known
+    def known(self, producer_ids: Iterable[int]) -> Callable[[int], Known | None]:  # noqa: ARG002 - finds any
         return known_producers(self._services.coordinators)
 
     def is_overdue(self, transaction: Transaction) -> bool:
@@ -306,3 +315,70 @@ def pending_offset(held: HeldOffset, transactional_id: str | None) -> messages.P
 def in_order(pending: Iterable[messages.PendingOffset]) -> list[messages.PendingOffset]:
     """Sort offsets by group, topic and partition."""
     return sorted(pending, key=lambda held: (held.group, held.topic, held.partition))
+
+
+# The transactional ids in a data directory that no gateway has open, read without a lock and without a change.
+# The offsets that only open partition logs know are missing.
+
+
+def list_transactions_stopped(
+    gateway: StoppedGateway, request: messages.ListTransactionsRequest
+) -> messages.TransactionPage:
+    """Return all requested transactional ids, in order. Raises ControlError."""
+    found = _stored_transactions(gateway.data_dir)
+    rows, complete = rows_of_ids(found.items(), request, gateway.now_ms)
+    return messages.TransactionPage(rows, complete, [])
+
+
+def describe_transaction_stopped(
+    gateway: StoppedGateway, request: messages.DescribeTransactionRequest
+) -> messages.TransactionDescription:
+    """Return a transactional id with all its partitions, and the offsets that it holds. Raises ControlError."""
+    name = request.transactional_id
+    transaction = _stored_transactions(gateway.data_dir).get(name)
+    if transaction is None:
+        raise ControlError(f"there is no transactional id {name}")
+    return described(
+        name,
+        transaction,
+        [messages.TransactionPartition(*place, None, None, None) for place in sorted(transaction.partitions)],
+        _stored_pending(gateway.data_dir, name, transaction.producer_id),
+        gateway.now_ms,
+        complete=True,
+    )
+
+
+def _stored_transactions(data_dir: Path) -> dict[str, Transaction]:
+    metadata_directory(data_dir)
+    shard = TransactionShard()
+    for directory in partition_directories(data_dir, TRANSACTION_STATE_TOPIC):
+        for record in _stored_records(directory, transaction_records):
+            if isinstance(record, transaction_records.TransactionRecord):
+                shard.replay(record, 0)
+    return shard.transactions
+
+
+def _stored_pending(data_dir: Path, transactional_id: str, producer_id: int) -> list[messages.PendingOffset]:
+    pending: list[messages.PendingOffset] = []
+    for directory in partition_directories(data_dir, OFFSETS_TOPIC):
+        offsets = _stored_offsets(directory)
+        pending += (
+            pending_offset(held, transactional_id) for held in offsets.pending.of_producer(producer_id)
+        )
+    return in_order(pending)
+
+
+def _stored_offsets(directory: Path) -> GroupOffsets:
+    offsets = GroupOffsets()
+    for record in _stored_records(directory, group_records):
+        if isinstance(record, OffsetRecord):
+            offsets.replay(record)
+    return offsets
+
+
+def _stored_records(directory: Path, codec: Codec) -> Iterator[Any]:
+    try:
+        for header, batch in stored_batches(Storage(), directory):
+            yield from decoded(codec, header, batch, directory.name)
+    except (LogError, IncompatibleFormat, OSError) as error:
+        raise ControlError(f"{directory} can't be read: {in_words(error)}") from error

@@ -113,7 +113,7 @@ def abort_hanging(cluster: Cluster, request: messages.AbortHangingRequest) -> me
 
 
 class _ClusterTransactions:
-    """The transactions of a cluster: a `TransactionSource` whose coroutines wait for nothing but the network."""
+    """The transactions of a cluster: a `TransactionSource` whose coroutines only wait for the network."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
