@@ -9,7 +9,6 @@ import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import group_names, topic_names
-from seqgate.gateway.admin.groups.assigned import ranges
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -25,6 +24,7 @@ from seqgate.gateway.admin.groups.messages import (
     ResetTarget,
     TopicSelection,
     protocol_text,
+    ranges,
 )
 from seqgate.gateway.admin.options import (
     Asker,

@@ -5,13 +5,15 @@ Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
-from seqgate.gateway.admin.groups.assigned import NONE, assigned
 from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.tables import (
+    NONE,
     UNKNOWN,
     Column,
     PartitionNumber,
@@ -83,6 +85,21 @@ class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
 def protocol_text(protocol_type: str, protocol_name: str | None) -> str:
     """Return the type and the name of a protocol as text."""
     return shown(", ".join(filter(None, (protocol_type, protocol_name)))) or NONE
+
+
+def assigned(assignment: dict[str, list[int]] | None) -> str:
+    """Return partitions by topic: `flights 0-3, 7; orders 0`."""
+    if assignment is None:
+        return "not readable"
+    parts = (f"{shown(topic)} {ranges(partitions)}" for topic, partitions in assignment.items() if partitions)
+    return "; ".join(parts) or NONE
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in order, with ranges for neighbours: `0-3, 7`."""
+    runs = itertools.groupby(enumerate(sorted(set(numbers))), key=lambda entry: entry[1] - entry[0])
+    spans = [[number for _, number in run] for _, run in runs]
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
 
 
 class StreamsTasks(msgspec.Struct, frozen=True):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import topic_names
@@ -21,14 +22,7 @@ from seqgate.gateway.admin.options import (
     stop,
 )
 from seqgate.gateway.admin.printing import print_blocks, print_lines
-from seqgate.gateway.admin.tables import Block, counted, shown, table
-from seqgate.gateway.admin.topics.messages import (
-    WOULD_BE_DELETED,
-    PartitionRow,
-    TopicDescription,
-    TopicOutcome,
-    TopicRow,
-)
+from seqgate.gateway.admin.tables import NONE, Block, Column, TopicName, count, counted, number, shown, table
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -215,8 +209,8 @@ def _outcomes(outcomes: Sequence[TopicOutcome]) -> Output:
 
 def _descriptions_text(topics: Sequence[TopicDescription]) -> Iterator[Block]:
     """Yield each topic with its configurations and a line for each partition."""
-    for number, topic in enumerate(topics):
-        if number:
+    for position, topic in enumerate(topics):
+        if position:
             yield ""
         yield (
             f"Topic {shown(topic.topic)} ({topic.topic_id}): {counted(len(topic.partitions), 'partition')}, "
@@ -226,3 +220,70 @@ def _descriptions_text(topics: Sequence[TopicDescription]) -> Iterator[Block]:
         yield f"Set on the topic: {set_here or 'nothing'}."
         yield ""
         yield table(PartitionRow, topic.partitions)
+
+
+# The JSON output of `seqgate topics … --json`.
+
+
+class TopicRow(msgspec.Struct, frozen=True):
+    """A topic in a list. `replication_factor` is 0 for a topic whose partitions are not known."""
+
+    topic: TopicName
+    topic_id: Annotated[str, Column("topic id")]
+    partitions: Annotated[int, Column("partitions", count)]
+    replication_factor: Annotated[int, Column("replicas", number)]
+    is_internal: bool
+
+
+def _nodes(node_ids: list[int]) -> str:
+    return ",".join(map(str, node_ids)) or NONE
+
+
+class PartitionRow(msgspec.Struct, frozen=True):
+    """A partition of a topic. `leader` is None where no broker leads it; then its offsets are None."""
+
+    partition: Annotated[int, Column("partition", number)]
+    leader: Annotated[int | None, Column("leader", number)]
+    replicas: Annotated[list[int], Column("replicas", _nodes)]
+    in_sync_replicas: Annotated[list[int], Column("in sync", _nodes)]
+    log_start_offset: Annotated[int | None, Column("log start", number)]
+    log_end_offset: Annotated[int | None, Column("log end", number)]
+
+
+class TopicDescription(msgspec.Struct, frozen=True):
+    """A topic with its partitions, and the configurations that are set on the topic."""
+
+    topic: TopicName
+    topic_id: str
+    is_internal: bool
+    configs: dict[str, str | None]
+    partitions: list[PartitionRow]
+
+    @property
+    def partition_count(self) -> Annotated[int, Column("partitions", count)]:
+        """The number of partitions."""
+        return len(self.partitions)
+
+    @property
+    def offsets(self) -> Annotated[int, Column("offsets in use", count)]:
+        """The number of offsets between the starts and the ends of the logs."""
+        return sum((row.log_end_offset or 0) - (row.log_start_offset or 0) for row in self.partitions)
+
+
+class TopicOutcome(msgspec.Struct, frozen=True):
+    """The outcome for one topic, such as `created`; `refused` comes with the cluster's `error`."""
+
+    topic: str
+    outcome: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    error: str | None = None
+
+
+CREATED: Final = "created"
+WOULD_BE_CREATED: Final = "would be created"
+EXISTS: Final = "exists already"
+ALTERED: Final = "altered"
+DELETED: Final = "deleted"
+WOULD_BE_DELETED: Final = "would be deleted"
+REFUSED: Final = "refused"

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from seqgate.gateway.admin.configs import remote as configs
 from seqgate.gateway.admin.remote.cluster import Cluster, refusal
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.topics.messages import (
+from seqgate.gateway.admin.topics.command import (
     ALTERED,
     CREATED,
     DELETED,

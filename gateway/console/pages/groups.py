@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.groups.answers import SHARE, STREAMS
-from seqgate.gateway.admin.groups.assigned import assigned
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -21,6 +20,7 @@ from seqgate.gateway.admin.groups.messages import (
     ResetOffsetsRequest,
     ResetTarget,
     TopicSelection,
+    assigned,
 )
 from seqgate.gateway.admin.groups.remote import (
     EMPTY_STATES,

@@ -1,0 +1,109 @@
+"""`asks` makes commands: their options, their output, and how they end."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import pytest
+import typer
+
+from seqgate.gateway.admin.options import AsJson, Opened, OptionsOf, Output, argument, asks, option, stop
+
+events: list[str] = []
+
+
+@contextmanager
+def reach(place: Annotated[str, option("--place", "PLACE", "Whom to ask.")] = "here") -> Iterator[str]:
+    """Yield the place, and write down that it was opened."""
+    events.append(f"opened {place}")
+    yield place
+
+
+def made(
+    low: Annotated[int, option("--low", "N", "")] = 0, high: Annotated[int, option("--high", "N", "")] = 9
+) -> range:
+    """Return a value that is made of two options."""
+    return range(low, high)
+
+
+@asks(reach)
+def command(
+    opened: Opened[str],
+    *,
+    name: Annotated[str, argument("NAME", "A name.")],
+    numbers: Annotated[range, OptionsOf(made)],
+    refuses: Annotated[bool, typer.Option("--refuse")] = False,
+) -> Output:
+    """Show a name."""
+    if name == "wrong":
+        raise stop("NAME is wrong", code=2)
+    with opened as place:
+        text = [f"{name} {place} {numbers.start}-{numbers.stop}"]
+        return Output({"name": name}, text, refusals=["refused"] if refuses else ())
+
+
+@asks(reach, first=True)
+def printing(opened: Opened[str], *, name: str = "x", as_json: AsJson = False) -> None:
+    """Print by itself."""
+    with opened as place:
+        print(name, place, as_json)
+
+
+def ended(run: Callable[..., None], **given: Any) -> int:
+    """Return the exit code of a command."""
+    try:
+        run(**given)
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+GIVEN: dict[str, Any] = {
+    "name": "n",
+    "low": 1,
+    "high": 2,
+    "refuses": False,
+    "place": "there",
+    "as_json": False,
+}
+
+
+def test_options_come_in_the_order_of_the_help() -> None:
+    assert list(inspect.signature(command).parameters) == [
+        "name",
+        "low",
+        "high",
+        "refuses",
+        "place",
+        "as_json",
+    ]
+    assert list(inspect.signature(printing).parameters) == ["place", "name", "as_json"]
+
+
+def test_the_text_or_the_document_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(command, **GIVEN) == 0
+    assert capsys.readouterr().out == "n there 1-2\n"
+    assert ended(command, **GIVEN | {"as_json": True}) == 0
+    assert capsys.readouterr().out == '{\n  "name": "n"\n}\n'
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_refusal_is_told_on_stderr(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(command, **GIVEN | {"refuses": True, "as_json": as_json}) == 1
+    assert capsys.readouterr().err == "seqgate: refused\n"
+
+
+def test_a_wrong_option_is_reported_before_anybody_is_asked() -> None:
+    events.clear()
+    assert ended(command, **GIVEN | {"name": "wrong"}) == 2
+    assert events == []
+    assert ended(command, **GIVEN) == 0
+    assert events == ["opened there"]
+
+
+def test_a_command_that_prints_by_itself_knows_how(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(printing, place="p", name="y", as_json=True) == 0
+    assert capsys.readouterr().out == "y p True\n"
