@@ -1,9 +1,9 @@
 """What all commands share: the options that say whom they ask, the `asks` decorator, and how a command ends.
 
-A command is a function over what it asks (`Opened`) and its own options. It returns an `Output`: the document of
-`--json`, and the tables and sentences for people. `asks` adds the options of its reach behind the command's own, then
-`--json`, and prints the output. A reach is a context manager whose parameters are options: `gateway`,
-`gateway_or_cluster` and `cluster` here, others beside the commands that need them.
+A command is a function over what it asks (`Opened`) and its own options. It returns an `Output`: the document
+of `--json`, and the tables and sentences for people. `asks` adds the options of its reach behind the
+command's own, then `--json`, and prints the output. A reach is a context manager whose parameters are
+options: `gateway`, `gateway_or_cluster` and `cluster` here, others beside the commands that need them.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ OpenedCluster: TypeAlias = "Opened[Cluster]"
 class Output(NamedTuple):
     """The output of a command, and its exit code.
 
-    `document` is what `--json` prints, `text` the tables and sentences otherwise. Each of `refusals` is printed on
-    stderr after either of them; with any, the command exits with 1.
+    `document` is what `--json` prints, `text` the tables and sentences otherwise. Each of `refusals` is
+    printed on stderr after either of them; with any, the command exits with 1.
     """
 
     document: Any
@@ -128,7 +128,7 @@ class Output(NamedTuple):
 
 
 class OptionsOf(NamedTuple):
-    """Marks a parameter that is made of several options: the parameters of `make`, which returns its value."""
+    """Marks a parameter whose value `make` returns; the parameters of `make` are the options."""
 
     make: Callable[..., Any]
 
@@ -138,9 +138,10 @@ def asks(
 ) -> Callable[[Callable[Concatenate[C, P], Output | None]], Callable[..., None]]:
     """Make a command of a function that asks what `reach` returns.
 
-    The command has the options of the function, of `reach` (before them with `first`), and `--json`. It calls the
-    function with what `reach` returns, in most cases not opened yet, so that a wrong option is reported before
-    anybody is asked. A function that prints by itself returns None, and takes `as_json` if it needs it.
+    The command has the options of the function, of `reach` (before them with `first`), and `--json`. It calls
+    the function with what `reach` returns, in most cases not opened yet, so that a wrong option is reported
+    before anybody is asked. A function that prints by itself returns None, and takes `as_json` if it needs
+    it.
     """
 
     def command(function: Callable[Concatenate[C, P], Output | None]) -> Callable[..., None]:
@@ -190,7 +191,8 @@ def _marks(parameter: inspect.Parameter) -> list[OptionsOf]:
 def _parameters(function: Callable[..., Any], first: int = 0) -> list[inspect.Parameter]:
     """Return the parameters of a function from number `first` on, with their types.
 
-    Neither the types before nor that of the result are evaluated; they may be imported for the type checker alone.
+    Neither the types before nor that of the result are evaluated; they may be imported for the type checker
+    alone.
     """
     written = inspect.unwrap(function)
     parameters = list(inspect.signature(written).parameters.values())[first:]

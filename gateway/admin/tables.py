@@ -1,8 +1,8 @@
 """Tables for people: how each field of a row is shown, and the formats of numbers, sizes, times and names.
 
-A field of a row says beside its type how tables show it: `age_ms: Annotated[int, Column("age", duration)]`. What a
-table shows of several fields is a property of the row, with a column in the type of its result. So a table and the
-JSON document of a command come from one type. A gateway imports this module; it prints nothing.
+A field of a row says beside its type how tables show it: `age_ms: Annotated[int, Column("age", duration)]`.
+What a table shows of several fields is a property of the row, with a column in the type of its result. So a
+table and the JSON document of a command come from one type. A gateway imports this module; it prints nothing.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ Block: TypeAlias = str | Table
 
 
 def table(kind: type, rows: Iterable[Any], fields: str = "") -> Table:
-    """Return the table of rows of one type: of the fields and properties that are named, or of all that have a
-    column, in their order.
+    """Return the table of rows of one type: of the fields and properties that are named, or of all that have
+    a column, in their order.
 
     `delivery.acquired` is a field of the value in the field `delivery`; where that is None, so is the field.
     """

@@ -158,7 +158,8 @@ def restore(
     return Output(
         restored,
         [
-            f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}. {ids}",
+            f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}. "
+            f"{ids}",
             f"Start it: seqgate serve --data-dir {restored.data_dir}",
             "Restart all producers and consumers, and do not run the original beside it.",
         ],

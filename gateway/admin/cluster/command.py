@@ -201,7 +201,8 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
             (
                 "ended session" if not number else "",
                 (
-                    f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, {moment(ended.ended_ms)}: "
+                    f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, "
+                    f"{moment(ended.ended_ms)}: "
                     f"{shown(ended.reason)}"
                 ),
             )
@@ -255,7 +256,8 @@ def _verification_text(found: Verification) -> Iterator[Block]:
     outcome = f"{counted(len(found.damaged), 'object')} damaged or missing" if found.damaged else "all sound"
     yield (
         f"{counted(found.partitions, 'partition')}, {counted(found.parts, 'part')}, "
-        f"{counted(found.wal_objects, 'object')} of write-ahead logs, {count(found.size_bytes)} bytes: {outcome}."
+        f"{counted(found.wal_objects, 'object')} of write-ahead logs, {count(found.size_bytes)} bytes: "
+        f"{outcome}."
     )
     if found.unnamed:
         unnamed = counted(found.unnamed, "object")
@@ -288,7 +290,8 @@ def import_directory(
 
         done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, Progress("sent").show)
     copied = (
-        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} bytes of "
+        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
+        "bytes of "
         f"records are in {done.address}, and were read back. The requests cost ${done.us_dollars:,.4f} by "
         "Amazon's list for S3."
     )

@@ -298,7 +298,8 @@ def description_text(description: GroupDescription) -> Iterator[Block]:
     members = counted(len(description.members), "member")
     yield (
         f"Group {shown(description.group)} ({description.type}): {description.state}, {members}, "
-        f"{_epochs(description)}protocol {protocol_text(description.protocol_type, description.protocol_name)}."
+        f"{_epochs(description)}protocol "
+        f"{protocol_text(description.protocol_type, description.protocol_name)}."
     )
     yield ""
     if description.members:
