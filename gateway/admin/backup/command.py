@@ -155,11 +155,11 @@ def restore(
         if restored.next_producer_id is None
         else f"New producers get ids from {restored.next_producer_id} on."
     )
+    done = f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}."
     return Output(
         restored,
         [
-            f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}. "
-            f"{ids}",
+            f"{done} {ids}",
             f"Start it: seqgate serve --data-dir {restored.data_dir}",
             "Restart all producers and consumers, and do not run the original beside it.",
         ],
