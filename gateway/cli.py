@@ -6,50 +6,52 @@ without this module.
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from seqgate import __version__
-from seqgate.gateway.admin.acls import command as acls
-from seqgate.gateway.admin.backlog import command as backlog
-from seqgate.gateway.admin.backup import command as backup
-from seqgate.gateway.admin.cluster import command as bucket
-from seqgate.gateway.admin.configs import command as configs
-from seqgate.gateway.admin.damage import command as damage
-from seqgate.gateway.admin.faults import command as faults
-from seqgate.gateway.admin.groups import command as groups
 from seqgate.gateway.admin.help import CONTEXT, tidy
-from seqgate.gateway.admin.logs import command as logs
-from seqgate.gateway.admin.names import command as names
 from seqgate.gateway.admin.options import option
-from seqgate.gateway.admin.partitions import command as partitions
-from seqgate.gateway.admin.pids import command as pids
-from seqgate.gateway.admin.producers import command as producers
-from seqgate.gateway.admin.quotas import command as quotas
-from seqgate.gateway.admin.records.consume_command import consume
-from seqgate.gateway.admin.records.produce_command import produce
-from seqgate.gateway.admin.status import command as status
-from seqgate.gateway.admin.sweep import command as sweep
-from seqgate.gateway.admin.topics import command as topics
-from seqgate.gateway.admin.transactions import command as transactions
-from seqgate.gateway.admin.users import command as users
-from seqgate.gateway.admin.verdicts import command as verdicts
-from seqgate.gateway.certify.command import certify
-from seqgate.gateway.console.command import console
-from seqgate.gateway.serving import Options
-from seqgate.gateway.serving import serve as run_gateway
 
-app = typer.Typer(
-    name="seqgate",
-    help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every Kafka "
-    "client.",
-    no_args_is_help=True,
-    context_settings=CONTEXT,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+if TYPE_CHECKING:
+    app: typer.Typer
+    """The whole command line."""
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "serve": ("cli", "serve"),
+    "topics": ("admin.topics.command", "app"),
+    "configs": ("admin.configs.command", "app"),
+    "acls": ("admin.acls.command", "app"),
+    "quotas": ("admin.quotas.command", "app"),
+    "produce": ("admin.records.produce_command", "produce"),
+    "consume": ("admin.records.consume_command", "consume"),
+    "groups": ("admin.groups.command", "app"),
+    "transactions": ("admin.transactions.command", "app"),
+    "producers": ("admin.producers.command", "producers"),
+    "verdicts": ("admin.verdicts.command", "verdicts"),
+    "names": ("admin.names.command", "names"),
+    "backlog": ("admin.backlog.command", "backlog"),
+    "pids": ("admin.pids.command", "app"),
+    "users": ("admin.users.command", "app"),
+    "status": ("admin.status.command", "status"),
+    "console": ("console.command", "console"),
+    "cluster": ("admin.cluster.command", "app"),
+    "faults": ("admin.faults.command", "app"),
+    "certify": ("certify.command", "certify"),
+    "logs": ("admin.logs.command", "logs"),
+    "tasks": ("admin.sweep.command", "tasks"),
+    "backup": ("admin.backup.command", "app"),
+    "reopen": ("admin.partitions.command", "reopen"),
+    "repair": ("admin.damage.command", "repair"),
+    "sweep": ("admin.sweep.command", "sweep"),
+}
+"""The commands and groups of commands in the order of the help: the module of each, and its name there."""
 
 ConfigFile = Annotated[
     Path | None, option("--config", "FILE", "A TOML file with settings.", exists=True, dir_okay=False)
@@ -104,7 +106,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     _: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
@@ -113,7 +114,6 @@ def _options(
     """Take the options that stand before a command."""
 
 
-@app.command()
 def serve(
     listen: Annotated[
         list[str] | None,
@@ -139,8 +139,10 @@ def serve(
     exit_with: ExitWith = None,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
-    code = run_gateway(
-        Options(
+    from seqgate.gateway import serving
+
+    code = serving.serve(
+        serving.Options(
             listen or (),
             data_dir,
             settings or (),
@@ -157,34 +159,40 @@ def serve(
         raise typer.Exit(code)
 
 
-app.add_typer(topics.app, name="topics", help=topics.HELP)
-app.add_typer(configs.app, name="configs", help=configs.HELP)
-app.add_typer(acls.app, name="acls", help=acls.HELP)
-app.add_typer(quotas.app, name="quotas", help=quotas.HELP)
-app.command("produce")(produce)
-app.command("consume")(consume)
-app.add_typer(groups.app, name="groups", help=groups.HELP)
-app.add_typer(transactions.app, name="transactions", help=transactions.HELP)
-app.command("producers")(producers.producers)
-app.command("verdicts")(verdicts.verdicts)
-app.command("names")(names.names)
-app.command("backlog")(backlog.backlog)
-app.add_typer(pids.app, name="pids", help=pids.HELP)
-app.add_typer(users.app, name="users", help=users.HELP)
-app.command("status")(status.status)
-app.command("console")(console)
-app.add_typer(bucket.app, name="cluster", help=bucket.HELP)
-app.add_typer(faults.app, name="faults", help=faults.HELP)
-app.command("certify")(certify)
-app.command("logs")(logs.logs)
-app.command("tasks")(sweep.tasks)
-app.add_typer(backup.app, name="backup", help=backup.HELP)
-app.command("reopen")(partitions.reopen)
-app.command("repair")(damage.repair)
-app.command("sweep")(sweep.sweep)
-tidy(app)
+def command_line(only: str | None = None) -> typer.Typer:
+    """Return the command line with all commands, or with one of COMMANDS, which imports what this one needs."""
+    made = typer.Typer(
+        name="seqgate",
+        help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every Kafka "
+        "client.",
+        no_args_is_help=True,
+        context_settings=CONTEXT,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    made.callback()(_options)
+    for name, (place, attribute) in COMMANDS.items():
+        if only in {None, name}:
+            module = import_module(f"seqgate.gateway.{place}")
+            found = getattr(module, attribute)
+            if isinstance(found, typer.Typer):
+                made.add_typer(found, name=name, help=module.HELP)
+            else:
+                made.command(name)(found)
+    tidy(made)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, command_line())
 
 
 def main() -> None:
-    """Run the command that the process was started with."""
-    app(prog_name="seqgate")
+    """Run the command that the process was started with.
+
+    The first word chooses the command, unless it is an option, or a shell asks for completions.
+    """
+    word = "" if "_SEQGATE_COMPLETE" in os.environ else "".join(sys.argv[1:2])
+    command_line(word if word in COMMANDS else None)(prog_name="seqgate")

@@ -115,7 +115,7 @@ class DemoGateway:
 
     def duplicates_rejected(self) -> int:
         """Return the number of duplicates that the gateway counted (`seqgate status`)."""
-        command = [sys.executable, "-m", "seqgate.gateway", "status", "--json"]
+        command = [sys.executable, "-m", "seqgate", "status", "--json"]
         command += ["--data-dir", str(self.data_dir)]
         status = subprocess.run(command, capture_output=True, text=True, check=False)
         try:

@@ -1,5 +1,5 @@
 """A gateway loads what answers commands soon after its start, so that an upgrade of the package under it changes none of it.
-Before that it loads only what a start needs.
+Before that it loads only what a start needs. A command loads no other command.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.support.gateway_process import AS_INSTALLED
 
@@ -24,6 +26,7 @@ load_commands = running.load_commands
 
 def load_and_stop():
     print("needless:", sorted(NEEDLESS & set(sys.modules)))
+    print(len(sys.modules))
     load_commands()
     assert MODULE in sys.modules
     print("loaded", flush=True)
@@ -34,18 +37,56 @@ running.run(load_config(overrides=[f"log.dirs={sys.argv[1]}", "listeners=PLAINTE
 """
 
 
-def test_what_answers_commands_is_loaded_before_the_first_one(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    path = os.pathsep.join([str(AS_INSTALLED), *sys.path])
+COMMAND = """
+import sys
+from seqgate.gateway.entry import main
+
+sys.argv[0] = "seqgate"
+try:
+    main()
+except SystemExit:
+    pass
+print(len(sys.modules), *sorted(name for name in sys.modules if name.startswith("seqgate.gateway.admin.")))
+"""
+MOST_MODULES = {"serve": 620, "--version": 90, "topics list --help": 430, "status --help": 430}
+"""Modules that each may load, those of Python and of all packages together: what there is today, and little more. A start takes
+its time for its modules, so look for an import that can come later before you raise a number.
+"""
+
+
+def run(*words: str) -> list[str]:
+    """Return the lines that a new Python prints for `-c` and these words, in an environment as a user has it."""
     done = subprocess.run(
-        command,
+        [sys.executable, "-c", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(AS_INSTALLED), *sys.path])},
     )
     assert done.returncode == 0, done.stderr
-    *_, needless, loaded = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_what_answers_commands_is_loaded_before_the_first_one(tmp_path: Path) -> None:
+    *_, needless, modules, loaded = run(SCRIPT, str(tmp_path))
     assert needless == "needless: []", "they belong to the package of CRC-32C"
+    assert int(modules) <= MOST_MODULES["serve"]
     assert loaded == "loaded"
+
+
+@pytest.mark.parametrize("words", [words for words in MOST_MODULES if words != "serve"])
+def test_a_command_loads_no_other(words: str) -> None:
+    *_, last = run(COMMAND, *words.split())
+    count, *admin = last.split()
+    assert int(count) <= MOST_MODULES[words]
+    commands = {name.split(".")[3] for name in admin if name.endswith("command")}
+    assert commands == {words.split(maxsplit=1)[0]} - {"--version"}
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["topik"]])
+def test_without_a_command_there_are_all_of_them(words: list[str]) -> None:
+    *_, last = run(COMMAND, *words)
+    assert {"seqgate.gateway.admin.topics.command", "seqgate.gateway.admin.users.command"} <= set(
+        last.split()
+    )
