@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.handlers.records.produce import refusal_of_all
+from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.requests import create, delete
@@ -142,3 +145,50 @@ async def test_nothing_is_answered_without_acks(node: Node, disk: HeldDisk) -> N
     with disk.held(TOPIC):
         assert [client.produce(acks=0) for _ in range(3)] == [None] * 3
     assert partition_of(node).log.log_end_offset == 3
+
+
+# A malformed batch, or a transactional batch without transactional id, refuses a request for all its partitions.
+
+PLAIN = Batch(records(1)).of(7, 0, 0)
+TRANSACTIONAL = replace(PLAIN, attributes=0x10)
+CORRUPT = ErrorCode.corrupt_message
+NO_ID = ErrorCode.transactional_id_authorization_failed
+
+
+def refusal(*frames: bytes | None, transactional_id: str | None = None) -> ErrorCode | None:
+    """Return the error of a request with one frame for each partition; None: the request is not refused."""
+    entries = [
+        PartitionRecords(index, None if frame is None else memoryview(frame))
+        for index, frame in enumerate(frames)
+    ]
+    request = ProduceRequest(transactional_id, -1, 1_000, [TopicRecords("t", entries)])
+    found = refusal_of_all(request)
+    assert found is None or f"partition {len(frames) - 1}" in found[1]
+    return None if found is None else found[0]
+
+
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [
+        (PLAIN.encode(), None),
+        (TRANSACTIONAL.encode(), NO_ID),
+        (TRANSACTIONAL.encode()[:-1], None),
+        (replace(TRANSACTIONAL, magic=1).encode(), None),
+        (replace(PLAIN, magic=3).encode(), CORRUPT),
+        (replace(PLAIN, batch_length=13).encode(), CORRUPT),
+        (replace(PLAIN, batch_length=13).encode()[:12], CORRUPT),
+        (PLAIN.encode()[:11], None),
+        (PLAIN.encode()[:17], None),
+        (b"", None),
+        (None, None),
+    ],
+)
+def test_one_frame_refuses_the_whole_request(last: bytes | None, error: ErrorCode | None) -> None:
+    assert refusal(last) is error
+    assert refusal(PLAIN.encode(), last) is error
+
+
+def test_with_a_transactional_id_batches_after_the_first_transactional_one_are_not_checked() -> None:
+    bad = replace(PLAIN, magic=3).encode()
+    assert refusal(TRANSACTIONAL.encode(), bad, transactional_id="x") is None
+    assert refusal(PLAIN.encode(), bad, transactional_id="x") is CORRUPT
