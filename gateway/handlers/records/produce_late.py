@@ -1,14 +1,14 @@
 """Carries out a Produce, or a part of one, after its turn.
 
-| what waits | for | seen in |
-| --- | --- | --- |
-| the whole request | room in the backlog of a topic (`hold`) | all topics with a backlog quota that holds producers |
-| the rights of the topics, then the request | other requests, between slices of time | requests for very many topics |
-| batches of many or slow partitions | other requests, between slices of time | requests for very many partitions |
-| the first batch of a transaction in a partition | the gateway that coordinates the transaction (`Verification`) | transactions that this gateway does not coordinate |
-| a batch in another codec than its topic's | a thread that recompresses it (`Recompression`) | topics with `compression.type` |
+| what waits | for |
+| --- | --- |
+| the whole request (`hold`) | room in the backlog of a topic |
+| the rights of very many topics, then the request | other requests, between slices of time |
+| batches of very many or slow partitions | other requests, between slices of time |
+| the first batch of a transaction in a partition (`verify`) | another gateway, which coordinates the transaction |
+| a batch in another codec than its topic's (`Recompression`) | a thread that recompresses the batch |
 
-All ways are the same. What waits has changed nothing yet. It is copied, because the receive buffer is reused,
+All ways are alike. What waits has changed nothing yet. It is copied, because the receive buffer is reused,
 and the copies need room (`queued.max.request.bytes`); without room the batches are refused, so that the client
 sends them again. Until the batches are appended, later requests of the connection wait, so that batches are
 appended in the order in which they were sent; later requests do not wait for the flush. The other batches of
