@@ -34,7 +34,7 @@ FIXED_HEADER_BYTES = FIXED_HEADER.size
 
 
 ONE_BYTE = 0x80
-"""An unsigned varint below this has one byte. The codecs read it without a call, because most varints are so."""
+"""An unsigned varint below this has one byte, as most have. The codecs read such a varint without a call."""
 
 
 class MalformedRequest(Exception):

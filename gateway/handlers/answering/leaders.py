@@ -1,5 +1,5 @@
-"""What the answers of several APIs tell about leaders: the state of a partition, and who leads one that another
-gateway was asked for (KIP-951).
+"""What the answers of several APIs tell about leaders: the state of a partition, and who leads one that
+another gateway was asked for (KIP-951).
 """
 
 from __future__ import annotations

@@ -107,9 +107,9 @@ Topics = list[TopicRows]
 
 @dataclass(slots=True)
 class ProduceServices:
-    """What Produce uses, as direct attributes, because every batch needs them and a longer look-up costs time:
-    the partitions, the transactions that batches take part in, the limits that may refuse a batch, and the
-    threads that recompress.
+    """What Produce uses, as direct attributes, because every batch needs them and a longer look-up costs
+    time: the partitions, the transactions that batches take part in, the limits that may refuse a batch, and
+    the threads that recompress.
     """
 
     node: NodeServices

@@ -9,10 +9,10 @@
 | a batch in another codec than its topic's (`Recompression`) | a thread that recompresses the batch |
 
 All ways are alike. What waits has changed nothing yet. It is copied, because the receive buffer is reused,
-and the copies need room (`queued.max.request.bytes`); without room the batches are refused, so that the client
-sends them again. Until the batches are appended, later requests of the connection wait, so that batches are
-appended in the order in which they were sent; later requests do not wait for the flush. The other batches of
-a request that waits for a coordinator or a thread are appended at once.
+and the copies need room (`queued.max.request.bytes`); without room the batches are refused, so that the
+client sends them again. Until the batches are appended, later requests of the connection wait, so that
+batches are appended in the order in which they were sent; later requests do not wait for the flush. The other
+batches of a request that waits for a coordinator or a thread are appended at once.
 """
 
 from __future__ import annotations

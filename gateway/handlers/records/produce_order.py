@@ -1,8 +1,8 @@
 """Keeps an idempotent producer's batches in order behind a refused one: which refusals a connection
 remembers.
 
-`seqgate.seq_validator.refused` has the rule. This module decides which refused batches a client sends again, because
-only these may hold later ones back:
+`seqgate.seq_validator.refused` has the rule. This module decides which refused batches a client sends again,
+because only these may hold later ones back:
 
 | refusal | clients | later batches |
 | --- | --- | --- |
