@@ -40,7 +40,7 @@ FINDINGS_KEPT = 20
 """The number of findings of each kind that a trail keeps; further findings are only counted."""
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """The kinds of breaches in a producer's batches of one partition."""
 
     GAP = "gap"
@@ -64,7 +64,7 @@ class Finding(NamedTuple):
     when the sequence is missing from the beginning).
     """
 
-    kind: Kind
+    kind: FindingKind
     producer_epoch: int
     first_sequence: int
     last_sequence: int
@@ -102,7 +102,7 @@ class Trail:
         if batch.producer_epoch < self.producer_epoch:
             self.reordered_batches += 1
             self._report(
-                Kind.REORDERING,
+                FindingKind.REORDERING,
                 batch.producer_epoch,
                 batch.base_sequence,
                 batch.record_count,
@@ -145,7 +145,7 @@ class Trail:
             if overlap_first < overlap_end:
                 repeated += overlap_end - overlap_first
                 self._report(
-                    Kind.DUPLICATE,
+                    FindingKind.DUPLICATE,
                     self.producer_epoch,
                     overlap_first,
                     overlap_end - overlap_first,
@@ -154,7 +154,7 @@ class Trail:
         self.duplicate_records += repeated
         if first < self._next and repeated < end - first:
             self.reordered_batches += 1
-            self._report(Kind.REORDERING, self.producer_epoch, first, end - first, base_offset)
+            self._report(FindingKind.REORDERING, self.producer_epoch, first, end - first, base_offset)
         if first > self._next:
             self._offset_before[first] = self._last_base_offset
         self._seen = _merged(self._seen, first, end)
@@ -164,10 +164,12 @@ class Trail:
     def _close_epoch(self) -> None:
         for (_, low), (high, _) in pairwise(self._seen):
             self.missing_records += high - low
-            self._report(Kind.GAP, self.producer_epoch, low, high - low, self._offset_before.get(high, -1))
+            self._report(
+                FindingKind.GAP, self.producer_epoch, low, high - low, self._offset_before.get(high, -1)
+            )
         self._seen = []
 
-    def _report(self, kind: Kind, producer_epoch: int, first: int, records: int, offset: int) -> None:
+    def _report(self, kind: FindingKind, producer_epoch: int, first: int, records: int, offset: int) -> None:
         if sum(finding.kind == kind for finding in self.findings) < FINDINGS_KEPT:
             last = (first + records - 1) % SEQUENCE_SPAN
             self.findings.append(Finding(kind, producer_epoch, first % SEQUENCE_SPAN, last, records, offset))
@@ -376,7 +378,7 @@ def _judged_producer(
                     batch.producer_epoch, batch.base_sequence, batch.sequence_count, batch.base_offset
                 )
             )
-    findings = [finding for finding in trail.finish() if not (compacted and finding.kind is Kind.GAP)]
+    findings = [finding for finding in trail.finish() if not (compacted and finding.kind is FindingKind.GAP)]
     return ProducerVerdict(
         topic=topic,
         partition=partition,

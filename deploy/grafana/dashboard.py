@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.metrics.metric import Kind, Metric, counter, gauge
+from seqgate.gateway.metrics.metric import Metric, MetricKind, counter, gauge
 from seqgate.gateway.metrics.subjects import groups, requests, storage
 
 _GATEWAYS: Final = 'instance=~"$instance"'
@@ -89,7 +89,7 @@ def now(metric: Metric, *by: str, legend: str = "", where: str = "") -> Query:
 
 def each_second(metric: Metric, *by: str, legend: str = "", where: str = "") -> Query:
     """Return by how much a counter grows each second. Of a histogram it is the number of durations."""
-    suffix = "_count" if metric.kind is Kind.HISTOGRAM else ""
+    suffix = "_count" if metric.kind is MetricKind.HISTOGRAM else ""
     expression = f"{_sum_by(by)} (rate({selected(metric, where, suffix)}[{_WINDOW}]))"
     return Query(expression, _legend(by, legend), (metric,))
 

@@ -172,7 +172,7 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _NAMES: Final = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 
 
-class Change(Protocol):
+class LevelChange(Protocol):
     """One change of one logger; the value is the level."""
 
     @property
@@ -184,7 +184,7 @@ class Change(Protocol):
 
 
 def logger_error(
-    node: str, node_id: int, changes: Iterable[Change], loggers: Collection[str]
+    node: str, node_id: int, changes: Iterable[LevelChange], loggers: Collection[str]
 ) -> ApiError | None:
     """Return why these levels can't be set on these loggers; None when they can."""
     wanted = node_id_of(node)
@@ -200,7 +200,7 @@ def logger_error(
     return None
 
 
-def _change_error(change: Change, loggers: Collection[str]) -> ApiError | None:
+def _change_error(change: LevelChange, loggers: Collection[str]) -> ApiError | None:
     if change.operation in _NAMES:
         text = f"{_NAMES[change.operation]} operation is not allowed for the BROKER_LOGGER resource"
         return ApiError(ErrorCode.invalid_request, text)
@@ -304,7 +304,7 @@ _LIMITS: Final[Mapping[int, Callable[[MetadataImage, Config, int], ApiError | No
 """The limits on the number of configured resources, by resource type."""
 
 
-class Operation(enum.IntEnum):
+class ConfigOperation(enum.IntEnum):
     """The operations of an incremental change (AlterConfigOp.OpType)."""
 
     SET = 0
@@ -316,12 +316,12 @@ class Operation(enum.IntEnum):
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
     """One change of one configuration; `operation` is the number that the client sent, which may be no
-    Operation.
+    ConfigOperation.
     """
 
     name: str
     value: str | None
-    operation: int = Operation.SET
+    operation: int = ConfigOperation.SET
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +450,7 @@ def _form_error(alteration: Alteration) -> ApiError | None:
     missing = [
         change.name
         for change in alteration.changes
-        if change.value is None and change.operation != Operation.DELETE
+        if change.value is None and change.operation != ConfigOperation.DELETE
     ]
     if missing:
         return ApiError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(missing)}")
@@ -474,12 +474,12 @@ def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | 
 
     values: dict[str, str] = {}
     for change in alteration.changes:
-        if change.operation in (Operation.APPEND, Operation.SUBTRACT):
-            operation = Operation(change.operation).name.lower()
+        if change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            operation = ConfigOperation(change.operation).name.lower()
             complaint = broker_configs.list_complaint(change.name, operation)
             if complaint:
                 return ApiError(ErrorCode.invalid_config, complaint)
-        if change.operation != Operation.DELETE and change.value is not None:
+        if change.operation != ConfigOperation.DELETE and change.value is not None:
             values[change.name] = change.value
     complaint = (
         broker_configs.fixed_complaint(values)
@@ -506,13 +506,13 @@ def _setting(resource_type: int, name: str) -> Setting | None:
 
 
 def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
-    if change.operation == Operation.SET:
+    if change.operation == ConfigOperation.SET:
         return change.value
-    if change.operation == Operation.DELETE:
+    if change.operation == ConfigOperation.DELETE:
         return None
-    if change.operation not in (Operation.APPEND, Operation.SUBTRACT):
+    if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
         return ApiError(ErrorCode.invalid_request, f"Unknown operations type {change.operation}")
-    operation = Operation(change.operation)
+    operation = ConfigOperation(change.operation)
     setting = _setting(resource_type, change.name)
     if setting is None or setting.type is not SettingType.LIST:
         return ApiError(
@@ -522,9 +522,9 @@ def _new_value(resource_type: int, change: ConfigChange, current: str | None) ->
     text = current if current is not None else render(setting.default) or ""
     items = [item for item in text.split(",") if item]
     for item in (change.value or "").split(","):
-        if operation is Operation.APPEND and item not in items:
+        if operation is ConfigOperation.APPEND and item not in items:
             items.append(item)
-        elif operation is Operation.SUBTRACT and item in items:
+        elif operation is ConfigOperation.SUBTRACT and item in items:
             items.remove(item)
     return ",".join(items)
 

@@ -26,7 +26,7 @@ from seqgate.gateway.server.dispatcher import RequestTimes
 from seqgate.gateway.server.server import Server
 
 
-class Kind(enum.StrEnum):
+class MetricKind(enum.StrEnum):
     """The type of a metric, as Prometheus names it."""
 
     COUNTER = "counter"
@@ -40,7 +40,7 @@ class Metric:
     """A metric: its name, as Prometheus shows it, its type, what it tells, and its labels."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     doc: str
     labels: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ class Metric:
         """Return the name without the suffix that clients of Prometheus add themselves: `_total` of a
         counter, `_info` of an info.
         """
-        suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(self.kind, "")
+        suffix = {MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}.get(self.kind, "")
         return self.name.removesuffix(suffix) if suffix else self.name
 
     def at(self, value: float | Durations, *labels: str) -> Sample:
@@ -80,17 +80,17 @@ class Subject:
 
 def counter(name: str, doc: str, *labels: str) -> Metric:
     """Return a metric that only grows until the gateway restarts."""
-    return Metric(name, Kind.COUNTER, doc, labels)
+    return Metric(name, MetricKind.COUNTER, doc, labels)
 
 
 def gauge(name: str, doc: str, *labels: str) -> Metric:
     """Return a metric of the present."""
-    return Metric(name, Kind.GAUGE, doc, labels)
+    return Metric(name, MetricKind.GAUGE, doc, labels)
 
 
 def histogram(name: str, doc: str, *labels: str) -> Metric:
     """Return a metric of durations in seconds."""
-    return Metric(name, Kind.HISTOGRAM, doc, labels)
+    return Metric(name, MetricKind.HISTOGRAM, doc, labels)
 
 
 # Measures how late the event loop runs what is due: the time that every request may wait for its turn.

@@ -30,10 +30,9 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 
 from seqgate.gateway.durations import BOUNDS_S, Durations
-from seqgate.gateway.metrics.metric import Kind, Metric, Sample, Sources, Subject
+from seqgate.gateway.metrics.metric import Metric, MetricKind, Sample, Sources, Subject
 from seqgate.gateway.metrics.subjects import groups, requests, storage
-from seqgate.gateway.telemetry.payload import HistogramValue, PushedSeries
-from seqgate.gateway.telemetry.payload import Kind as PointsKind
+from seqgate.gateway.telemetry.payload import HistogramValue, PushedSeries, SeriesKind
 
 STEP: Final = 500
 """Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because
@@ -42,11 +41,11 @@ they come less often.
 T = TypeVar("T")
 _END: Final = b"# EOF\n"
 """The last line of the OpenMetrics format."""
-_FAMILIES: Final[dict[Kind, Callable[..., Any]]] = {
-    Kind.COUNTER: CounterMetricFamily,
-    Kind.GAUGE: GaugeMetricFamily,
-    Kind.HISTOGRAM: HistogramMetricFamily,
-    Kind.INFO: InfoMetricFamily,
+_FAMILIES: Final[dict[MetricKind, Callable[..., Any]]] = {
+    MetricKind.COUNTER: CounterMetricFamily,
+    MetricKind.GAUGE: GaugeMetricFamily,
+    MetricKind.HISTOGRAM: HistogramMetricFamily,
+    MetricKind.INFO: InfoMetricFamily,
 }
 
 
@@ -120,10 +119,10 @@ def _families(metrics: Iterable[Metric], samples: Iterable[Sample]) -> Iterator[
 
 def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
     # An info has its labels as its value.
-    labels = None if metric.kind is Kind.INFO else metric.labels
+    labels = None if metric.kind is MetricKind.INFO else metric.labels
     family = _FAMILIES[metric.kind](metric.family, metric.doc, labels=labels)
     for sample in samples:
-        if metric.kind is Kind.INFO:
+        if metric.kind is MetricKind.INFO:
             family.add_metric((), dict(zip(metric.labels, sample.labels, strict=True)))
         elif isinstance(sample.value, Durations):
             family.add_metric(sample.labels, _buckets(sample.value), sample.value.sum_s)
@@ -166,7 +165,7 @@ def pushed_families(found: Iterable[PushedSeries]) -> Iterator[Family]:
     the later one is left out.
     """
     families: dict[str, Family] = {}
-    kinds: dict[str, PointsKind] = {}
+    kinds: dict[str, SeriesKind] = {}
     seen: set[_LongName] = set()
     for series in found:
         name = family_name(series.name, series.kind)
@@ -181,18 +180,18 @@ def pushed_families(found: Iterable[PushedSeries]) -> Iterator[Family]:
     yield from families.values()
 
 
-def family_name(pushed: str, kind: PointsKind) -> str:
+def family_name(pushed: str, kind: SeriesKind) -> str:
     """Return the name of the family for the name that a client gave a metric."""
     prefix = "kafka_client_" if pushed.startswith(_OF_KAFKA) else "client_"
     name = prefix + _OTHER_CHARACTERS.sub("_", pushed.removeprefix(_OF_KAFKA))
-    return name.removesuffix(_TOTAL) if kind is PointsKind.COUNTER else name
+    return name.removesuffix(_TOTAL) if kind is SeriesKind.COUNTER else name
 
 
 def _add(family: Family, name: str, series: PushedSeries) -> None:
     if isinstance(series.value, HistogramValue):
         _add_histogram(family, name, series.labels, series.value)
     else:
-        suffix = _TOTAL if series.kind is PointsKind.COUNTER else ""
+        suffix = _TOTAL if series.kind is SeriesKind.COUNTER else ""
         family.add_sample(name + suffix, series.labels, series.value)
 
 

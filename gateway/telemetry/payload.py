@@ -151,17 +151,17 @@ def _points(metric: Metric, data: Any, measured: Iterable[Any], shared: dict[str
     is_delta = content != "gauge" and data.aggregation_temporality == _DELTA
     unit, shown = metric.unit[:MAX_TEXT_CHARACTERS], metric.description[:MAX_TEXT_CHARACTERS]
     for one in measured:
-        value = _histogram(one) if kind is Kind.HISTOGRAM else _number(one)
-        if value is None or (kind is Kind.COUNTER and not _is_count(value)):
+        value = _histogram(one) if kind is SeriesKind.HISTOGRAM else _number(one)
+        if value is None or (kind is SeriesKind.COUNTER and not _is_count(value)):
             continue
         key = SeriesKey(metric.name, kind, _sorted({**shared, **_labels(one.attributes)}))
         yield Point(key, unit, shown, is_delta, one.time_unix_nano, value)
 
 
-def _kind(content: str, data: Any) -> Kind | None:
+def _kind(content: str, data: Any) -> SeriesKind | None:
     if content == "sum":
-        return Kind.COUNTER if data.is_monotonic else Kind.GAUGE
-    return {"gauge": Kind.GAUGE, "histogram": Kind.HISTOGRAM}.get(content)
+        return SeriesKind.COUNTER if data.is_monotonic else SeriesKind.GAUGE
+    return {"gauge": SeriesKind.GAUGE, "histogram": SeriesKind.HISTOGRAM}.get(content)
 
 
 def _number(measured: Any) -> float | None:
@@ -296,7 +296,7 @@ Labels = tuple[tuple[str, str], ...]
 """Names and values of labels, sorted by name."""
 
 
-class Kind(enum.Enum):
+class SeriesKind(enum.Enum):
     """What a series measures. The values are the words of the metrics endpoint."""
 
     COUNTER = "counter"
@@ -336,7 +336,7 @@ class SeriesKey(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: SeriesKind
     labels: Labels
 
 
@@ -366,7 +366,7 @@ class PushedSeries:
 
     name: str
     """The name that the client gave the metric, such as `org.apache.kafka.producer.record.send.total`."""
-    kind: Kind
+    kind: SeriesKind
     unit: str
     help: str
     labels: dict[str, str]
@@ -491,13 +491,13 @@ __all__ = [
     "FieldBudget",
     "HistogramValue",
     "InvalidPayload",
-    "Kind",
     "Labels",
     "MalformedMessage",
     "Measurements",
     "Point",
     "PushedSeries",
     "SeriesKey",
+    "SeriesKind",
     "SeriesLimits",
     "SeriesStore",
     "Value",

@@ -308,7 +308,7 @@ class FaultyRequests:
             if each.answer is None and not each.abandoned:
                 each.fail()
 
-    def _changed(self, begun: Answer | Deferred, change: Change, effect: Effect) -> Deferred:
+    def _changed(self, begun: Answer | Deferred, change: AnswerChange, effect: Effect) -> Deferred:
         """Return the answer of a request that is carried out, as the fault leaves it."""
         changed = Deferred(holds_back=isinstance(begun, Deferred) and begun.holds_back)
         if not isinstance(begun, Deferred):
@@ -321,13 +321,13 @@ class FaultyRequests:
             begun.on_resolved = partial(self._resolved, begun, changed, change, effect)
         return changed
 
-    def _resolved(self, begun: Deferred, changed: Deferred, change: Change, effect: Effect) -> None:
+    def _resolved(self, begun: Deferred, changed: Deferred, change: AnswerChange, effect: Effect) -> None:
         if begun.failed:
             changed.resolve_last(begun.answer or b"")
         else:
             self._pass_on(begun.answer or b"", changed, change, effect)
 
-    def _pass_on(self, answer: Answer, changed: Deferred, change: Change, effect: Effect) -> None:
+    def _pass_on(self, answer: Answer, changed: Deferred, change: AnswerChange, effect: Effect) -> None:
         if effect.kind is Kind.DROP_ANSWER:
             changed.fail()
         elif effect.kind is Kind.LOSE_ANSWER:
@@ -358,7 +358,7 @@ class FaultyRequests:
 
     def _change_of(
         self, fault: Fault, effect: Effect, api_key: int, version: int, refusal: Callable[[], bytes]
-    ) -> Change:
+    ) -> AnswerChange:
         """Return what a fault does to an answer."""
         if effect.kind is Kind.ERROR_AFTER:
             return lambda _: refusal()
@@ -442,7 +442,7 @@ def _refusal(api_key: int, version: int, correlation_id: int, request: Any, effe
     )
 
 
-Change = Callable[[Answer], Answer]
+AnswerChange = Callable[[Answer], Answer]
 
 
 def _whole(answer: Answer) -> bytes:

@@ -8,7 +8,7 @@ from seqgate.spark_kafka_compat.sequence_audit import (
     FINDINGS_KEPT,
     SEQUENCE_SPAN,
     Finding,
-    Kind,
+    FindingKind,
     OffsetTrail,
     SequencedBatch,
     Trail,
@@ -39,27 +39,27 @@ def test_an_unbroken_sequence_is_clean() -> None:
 def test_a_gap_is_found() -> None:
     trail = judged(batches((0, 5), (8, 2)))
     assert counts(trail) == (3, 0, 0)
-    assert trail.findings == [Finding(Kind.GAP, 0, 5, 7, 3, 0)]
+    assert trail.findings == [Finding(FindingKind.GAP, 0, 5, 7, 3, 0)]
 
 
 def test_whole_and_partial_duplicates_are_found() -> None:
     assert counts(judged(batches((0, 5), (0, 5), (5, 5)))) == (0, 5, 0)
     trail = judged(batches((0, 5), (3, 4)))
     assert trail.findings == [
-        Finding(Kind.DUPLICATE, 0, 3, 4, 2, 10),
-        Finding(Kind.REORDERING, 0, 3, 6, 4, 10),
+        Finding(FindingKind.DUPLICATE, 0, 3, 4, 2, 10),
+        Finding(FindingKind.REORDERING, 0, 3, 6, 4, 10),
     ]
 
 
 def test_a_late_batch_fills_its_gap() -> None:
     trail = judged(batches((0, 5), (8, 2), (5, 3), (10, 1)))
     assert counts(trail) == (0, 0, 1)
-    assert trail.findings == [Finding(Kind.REORDERING, 0, 5, 7, 3, 20)]
+    assert trail.findings == [Finding(FindingKind.REORDERING, 0, 5, 7, 3, 20)]
     assert trail.last_sequence == 10
 
 
 def test_a_missing_head_is_a_gap_only_in_a_complete_log() -> None:
-    assert judged(batches((4, 5))).findings == [Finding(Kind.GAP, 0, 0, 3, 4, -1)]
+    assert judged(batches((4, 5))).findings == [Finding(FindingKind.GAP, 0, 0, 3, 4, -1)]
     assert judged(batches((4, 5)), complete_from_start=False).is_clean
 
 
@@ -76,15 +76,15 @@ class TestWrap:
 
     def test_a_gap_across_the_wrap(self) -> None:
         trail = judged(batches((LAST - 1, 1), (1, 1)), complete_from_start=False)
-        assert trail.findings == [Finding(Kind.GAP, 0, LAST, 0, 2, 0)]
+        assert trail.findings == [Finding(FindingKind.GAP, 0, LAST, 0, 2, 0)]
 
     def test_a_duplicate_from_before_the_wrap(self) -> None:
         trail = judged(batches((LAST, 1), (0, 1), (LAST, 1)), complete_from_start=False)
-        assert trail.findings == [Finding(Kind.DUPLICATE, 0, LAST, LAST, 1, 20)]
+        assert trail.findings == [Finding(FindingKind.DUPLICATE, 0, LAST, LAST, 1, 20)]
 
     def test_a_reordering_across_the_wrap(self) -> None:
         trail = judged(batches((LAST - 1, 1), (0, 1), (LAST, 1)), complete_from_start=False)
-        assert trail.findings == [Finding(Kind.REORDERING, 0, LAST, LAST, 1, 20)]
+        assert trail.findings == [Finding(FindingKind.REORDERING, 0, LAST, LAST, 1, 20)]
 
     def test_a_whole_log_that_begins_near_the_end_misses_nearly_all(self) -> None:
         assert judged(batches((LAST, 1))).missing_records == LAST
@@ -96,12 +96,12 @@ class TestEpochs:
 
     def test_a_new_epoch_that_begins_later_has_a_gap(self) -> None:
         trail = judged([*batches((0, 5)), *batches((2, 3), producer_epoch=1)])
-        assert trail.findings == [Finding(Kind.GAP, 1, 0, 1, 2, -1)]
+        assert trail.findings == [Finding(FindingKind.GAP, 1, 0, 1, 2, -1)]
 
     def test_a_batch_of_an_older_epoch_is_reordered(self) -> None:
         trail = judged([*batches((0, 3), producer_epoch=1), *batches((3, 2))])
         assert counts(trail) == (0, 0, 1)
-        assert trail.findings == [Finding(Kind.REORDERING, 0, 3, 4, 2, 0)]
+        assert trail.findings == [Finding(FindingKind.REORDERING, 0, 3, 4, 2, 0)]
 
     def test_gaps_of_the_old_epoch_are_kept(self) -> None:
         trail = judged([*batches((0, 5), (6, 1)), *batches((0, 3), producer_epoch=1)])

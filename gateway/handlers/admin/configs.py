@@ -58,8 +58,13 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.configs import Alteration, ConfigChange, alter_configs, proposed_values
-from seqgate.gateway.metadata.configs import Operation as ChangeOperation
+from seqgate.gateway.metadata.configs import (
+    Alteration,
+    ConfigChange,
+    ConfigOperation,
+    alter_configs,
+    proposed_values,
+)
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import (
     DescribedConfig,
@@ -343,7 +348,7 @@ def _described(alteration: Alteration) -> str:
 
 
 def _change(resource_type: int, change: ConfigChange) -> str:
-    if change.operation == ChangeOperation.DELETE:
+    if change.operation == ConfigOperation.DELETE:
         return f"{change.name} to its default"
     value, remark = change.value, ""
     if resource_type in {TOPIC_RESOURCE, BROKER_RESOURCE}:
@@ -352,8 +357,8 @@ def _change(resource_type: int, change: ConfigChange) -> str:
             value = "[hidden]"
         if setting is None or setting.without_effect:
             remark = f" ({'unknown, ' if setting is None else ''}kept without effect)"
-    sign = {ChangeOperation.APPEND: "+=", ChangeOperation.SUBTRACT: "-="}.get(
-        ChangeOperation(change.operation), "="
+    sign = {ConfigOperation.APPEND: "+=", ConfigOperation.SUBTRACT: "-="}.get(
+        ConfigOperation(change.operation), "="
     )
     return f"{change.name}{sign}{value}{remark}"
 
@@ -372,7 +377,7 @@ def _hint(alteration: Alteration) -> str:
     The look-up takes 20 ms. So no other name has a hint.
     """
     for change in alteration.changes:
-        if change.operation != ChangeOperation.DELETE and _setting(BROKER_RESOURCE, change.name) is None:
+        if change.operation != ConfigOperation.DELETE and _setting(BROKER_RESOURCE, change.name) is None:
             near = nearest(change.name, BY_NAME)
             return f"; the valid name nearest to {change.name} is {near}" if near else ""
     return ""
@@ -383,7 +388,7 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
         if alteration.resource_type == BROKER_LOGGER_RESOURCE:
             for change in alteration.changes:
                 log_output.set_level(
-                    change.name, change.value if change.operation == ChangeOperation.SET else None
+                    change.name, change.value if change.operation == ConfigOperation.SET else None
                 )
 
 

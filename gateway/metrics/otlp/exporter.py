@@ -28,7 +28,7 @@ from seqgate import __version__
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
 from seqgate.gateway.durations import BOUNDS_S, Durations
-from seqgate.gateway.metrics.metric import Kind, Metric, Sample, Sources
+from seqgate.gateway.metrics.metric import Metric, MetricKind, Sample, Sources
 from seqgate.gateway.metrics.table import SUBJECTS, process_families
 from seqgate.gateway.runtime.loop.slices import in_slices
 
@@ -257,7 +257,7 @@ _UNITS: Final = {"seconds": "s", "bytes": "By"}
 """OpenTelemetry's unit for the word in the name of a metric. A collector that writes for Prometheus adds no
 second one to the name.
 """
-_OF_FAMILIES: Final = {"counter": Kind.COUNTER, "gauge": Kind.GAUGE, "info": Kind.INFO}
+_OF_FAMILIES: Final = {"counter": MetricKind.COUNTER, "gauge": MetricKind.GAUGE, "info": MetricKind.INFO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,16 +304,16 @@ def encoded_families(families: Iterable[Family], moment: Moment) -> Iterator[otl
 def _metric(metric: Metric, samples: Iterable[Sample], moment: Moment) -> otlp.Metric:
     found = otlp.Metric(name=metric.name, description=metric.doc, unit=_unit(metric))
     match metric.kind:
-        case Kind.HISTOGRAM:
+        case MetricKind.HISTOGRAM:
             found.histogram.aggregation_temporality = _CUMULATIVE
             found.histogram.data_points.extend(_histogram(sample, moment) for sample in samples)
-        case Kind.COUNTER:
+        case MetricKind.COUNTER:
             found.sum.aggregation_temporality = _CUMULATIVE
             found.sum.is_monotonic = True
             found.sum.data_points.extend(
                 _number(sample, moment.now_ns, moment.started_at_ns) for sample in samples
             )
-        case Kind.GAUGE | Kind.INFO:
+        case MetricKind.GAUGE | MetricKind.INFO:
             found.gauge.data_points.extend(_number(sample, moment.now_ns) for sample in samples)
     return found
 

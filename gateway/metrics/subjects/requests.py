@@ -9,7 +9,16 @@ from typing import Final
 from seqgate import __version__
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.metrics.health import each_complaint
-from seqgate.gateway.metrics.metric import Kind, Metric, Samples, Sources, Subject, counter, gauge, histogram
+from seqgate.gateway.metrics.metric import (
+    Metric,
+    MetricKind,
+    Samples,
+    Sources,
+    Subject,
+    counter,
+    gauge,
+    histogram,
+)
 
 REQUESTS: Final = counter(
     "seqgate_requests_total", "Requests since the start, by API, without the messages of logins.", "api"
@@ -92,7 +101,7 @@ CLIENTS_SUBJECT: Final = Subject(
 
 NODE: Final = Metric(
     "seqgate_node_info",
-    Kind.INFO,
+    MetricKind.INFO,
     "The version of the gateway, its node id and its cluster id; the value is always 1.",
     ("version", "node_id", "cluster_id"),
 )

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
-from seqgate.gateway.telemetry.payload import Kind, PushedSeries
+from seqgate.gateway.telemetry.payload import PushedSeries, SeriesKind
 from tests.compat.topics import fresh_topic
 from tests.support.kafka_tools import ToolRun, run_tool
 from tests.support.metrics_text import Values, values_of
@@ -124,14 +124,14 @@ async def test_the_producer_of_the_jvm_pushes_what_it_has_sent(scene: Scene) -> 
     assert all(name.startswith(PRODUCER) for name in pushed)
     (sent,) = pushed[SENT]
     # a client on a busy machine may end before its last push
-    assert sent.kind is Kind.COUNTER
+    assert sent.kind is SeriesKind.COUNTER
     assert isinstance(sent.value, float)
     assert 0 < sent.value <= COUNT
     assert sent.labels["client_software_name"] == "apache-kafka-java"
     assert sent.labels["client_software_version"] == "4.3.1"
     (of_topic,) = pushed[f"{PRODUCER}topic.record.send.total"]
     assert (of_topic.labels["topic"], of_topic.value) == (topic, sent.value)
-    assert pushed[f"{PRODUCER}request.latency.avg"][0].kind is Kind.GAUGE
+    assert pushed[f"{PRODUCER}request.latency.avg"][0].kind is SeriesKind.GAUGE
     scraped = await scene.scraped()
     shown = {
         key: value for key, value in scraped.items() if key[0] == "kafka_client_producer_record_send_total"
@@ -210,7 +210,7 @@ async def test_librdkafka_pushes(scene: Scene, compression: str) -> None:
     await until(has_pushed, "librdkafka pushes at each interval")
     assert await asyncio.to_thread(producer.flush, DEADLINE_S) == 0
     (created,) = scene.pushed("rd")[f"{PRODUCER}connection.creation.total"]
-    assert created.kind is Kind.COUNTER
+    assert created.kind is SeriesKind.COUNTER
     assert "rdkafka" in created.labels["client_software_version"]
     assert not scene.telemetry.counters.refused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.console.metrics.listener import WANTED
-from seqgate.gateway.metrics.metric import Kind
+from seqgate.gateway.metrics.metric import MetricKind
 from seqgate.gateway.metrics.table import METRICS
 
 
@@ -13,4 +13,4 @@ from seqgate.gateway.metrics.table import METRICS
 def test_the_gateway_shows_the_metric(name: str) -> None:
     family = name.removesuffix("_bucket")
     assert family in METRICS
-    assert (METRICS[family].kind is Kind.HISTOGRAM) == name.endswith("_bucket")
+    assert (METRICS[family].kind is MetricKind.HISTOGRAM) == name.endswith("_bucket")

@@ -12,7 +12,7 @@ from seqgate.gateway.handlers.admin.configs import ALTER_CONFIGS_API, INCREMENTA
 from seqgate.gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
 from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API
 from seqgate.gateway.handlers.records import delete_records
-from seqgate.gateway.metadata.configs import Operation
+from seqgate.gateway.metadata.configs import ConfigOperation
 from seqgate.gateway.metadata.image import METADATA_TOPIC
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from tests.gateway.handlers.requests import TIMEOUT, alter, ask_metadata, create, delete, grow
@@ -103,9 +103,9 @@ async def test_a_log_line_says_what_is_kept_without_effect(
 async def _alter_incrementally(node: Node) -> None:
     def make(module: Any) -> dict[str, Any]:
         changes = (
-            ("retention.ms", "5", Operation.SET),
-            ("cleanup.policy", "compact", Operation.APPEND),
-            ("segment.ms", None, Operation.DELETE),
+            ("retention.ms", "5", ConfigOperation.SET),
+            ("cleanup.policy", "compact", ConfigOperation.APPEND),
+            ("segment.ms", None, ConfigOperation.DELETE),
         )
         configs = tuple(
             module.AlterableConfig(name=name, value=value, config_operation=int(operation))

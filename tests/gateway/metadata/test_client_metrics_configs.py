@@ -8,7 +8,7 @@ from seqgate.gateway.metadata.configs import (
     MAX_NAME_BYTES,
     Alteration,
     ConfigChange,
-    Operation,
+    ConfigOperation,
     alter_configs,
 )
 from seqgate.gateway.metadata.decision import ApiError
@@ -90,8 +90,8 @@ def test_a_name_is_any_text_that_is_not_too_long(name: str, code: int | None) ->
     assert (error.error_code if error else None) == code
 
 
-@pytest.mark.parametrize("operation", [Operation.APPEND, Operation.SUBTRACT])
-def test_lists_are_set_whole(operation: Operation) -> None:
+@pytest.mark.parametrize("operation", [ConfigOperation.APPEND, ConfigOperation.SUBTRACT])
+def test_lists_are_set_whole(operation: ConfigOperation) -> None:
     change = ConfigChange("metrics", "a", operation)
     (error,) = outcome(MetadataImage(), Alteration(CLIENT_METRICS_RESOURCE, "s", [change]))
     assert error == ApiError(
@@ -102,7 +102,9 @@ def test_lists_are_set_whole(operation: Operation) -> None:
 def test_a_subscription_without_values_is_gone() -> None:
     image = MetadataImage()
     assert outcome(image, setting("s", interval_ms="1000", metrics="*")) == [None]
-    delete = [ConfigChange(name, None, Operation.DELETE) for name in ("interval.ms", "metrics", "match")]
+    delete = [
+        ConfigChange(name, None, ConfigOperation.DELETE) for name in ("interval.ms", "metrics", "match")
+    ]
     assert outcome(image, Alteration(CLIENT_METRICS_RESOURCE, "s", delete)) == [None]
     assert not image.configured(CLIENT_METRICS_RESOURCE)
 

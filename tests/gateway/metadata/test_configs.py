@@ -6,7 +6,7 @@ import pytest
 
 from seqgate.gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
 from seqgate.gateway.config.setting import Section
-from seqgate.gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange, ConfigOperation, alter_configs
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -56,7 +56,12 @@ KAFKA_TOPIC_CONFIGS = {
     "unclean.leader.election.enable",
 }
 """The settings of Apache Kafka 4.3.1, as its DescribeConfigs returns them."""
-SET, DELETE, APPEND, SUBTRACT = Operation.SET, Operation.DELETE, Operation.APPEND, Operation.SUBTRACT
+SET, DELETE, APPEND, SUBTRACT = (
+    ConfigOperation.SET,
+    ConfigOperation.DELETE,
+    ConfigOperation.APPEND,
+    ConfigOperation.SUBTRACT,
+)
 
 
 def image() -> MetadataImage:

@@ -7,7 +7,7 @@ from seqgate.gateway.config.groups import GROUP_CONFIGS, GroupConfig
 from seqgate.gateway.metadata.configs import (
     Alteration,
     ConfigChange,
-    Operation,
+    ConfigOperation,
     alter_configs,
     group_number,
     group_value,
@@ -144,7 +144,7 @@ def test_a_stored_value_outside_the_present_bounds_is_moved_into_them() -> None:
 def test_a_value_is_deleted() -> None:
     image = MetadataImage()
     assert outcome(image, Alteration(GROUP_RESOURCE, "g", [ConfigChange(LOCK, "20000")])) == [None]
-    gone = Alteration(GROUP_RESOURCE, "g", [ConfigChange(LOCK, None, Operation.DELETE)])
+    gone = Alteration(GROUP_RESOURCE, "g", [ConfigChange(LOCK, None, ConfigOperation.DELETE)])
     assert outcome(image, gone) == [None]
     assert image.configs(GROUP_RESOURCE, "g") == {}
     assert not image.configured(GROUP_RESOURCE)

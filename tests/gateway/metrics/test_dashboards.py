@@ -14,7 +14,7 @@ import yaml
 
 from deploy.grafana.dashboard import COLUMNS, PROCESS_METRICS, dashboard_json
 from seqgate.gateway.durations import BOUNDS_S
-from seqgate.gateway.metrics.metric import Kind, Metric
+from seqgate.gateway.metrics.metric import Metric, MetricKind
 from seqgate.gateway.metrics.table import METRICS
 from tests.support.prometheus import promtool
 from tests.support.promql import used
@@ -41,7 +41,7 @@ def known() -> dict[str, set[str]]:
 
 
 def _series(metric: Metric) -> list[str]:
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         return [f"{metric.name}{suffix}" for suffix in ("_bucket", "_sum", "_count")]
     return [metric.name]
 

@@ -9,14 +9,14 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from seqgate.gateway.metrics.table import METRICS, family_name, pushed_families
-from seqgate.gateway.telemetry.payload import HistogramValue, Kind, PushedSeries
+from seqgate.gateway.telemetry.payload import HistogramValue, PushedSeries, SeriesKind
 from tests.support.metrics_text import Values, values_of
 
 SENT = "org.apache.kafka.producer.record.send.total"
 
 
 def pushed(
-    name: str, value: float | HistogramValue, kind: Kind = Kind.COUNTER, **labels: str
+    name: str, value: float | HistogramValue, kind: SeriesKind = SeriesKind.COUNTER, **labels: str
 ) -> PushedSeries:
     return PushedSeries(name, kind, "1", "", {"client_id": "c", **labels}, value)
 
@@ -36,17 +36,17 @@ def shown(*series: PushedSeries) -> Values:
 @pytest.mark.parametrize(
     ("name", "kind", "family"),
     [
-        (SENT, Kind.COUNTER, "kafka_client_producer_record_send"),
+        (SENT, SeriesKind.COUNTER, "kafka_client_producer_record_send"),
         (
             "org.apache.kafka.producer.request.latency.avg",
-            Kind.GAUGE,
+            SeriesKind.GAUGE,
             "kafka_client_producer_request_latency_avg",
         ),
-        ("my.metric", Kind.GAUGE, "client_my_metric"),
-        ("größe in %", Kind.GAUGE, "client_gr_e_in_"),
+        ("my.metric", SeriesKind.GAUGE, "client_my_metric"),
+        ("größe in %", SeriesKind.GAUGE, "client_gr_e_in_"),
     ],
 )
-def test_the_name_tells_who_made_the_metric(name: str, kind: Kind, family: str) -> None:
+def test_the_name_tells_who_made_the_metric(name: str, kind: SeriesKind, family: str) -> None:
     assert family_name(name, kind) == family
 
 
@@ -58,7 +58,7 @@ def test_the_labels_are_those_of_client_and_measurement() -> None:
 
 def test_a_histogram_has_cumulative_buckets() -> None:
     value = HistogramValue((0.1, 1.0), (1, 2, 3), 9.5, 6)
-    values = shown(pushed("latency", value, Kind.HISTOGRAM))
+    values = shown(pushed("latency", value, SeriesKind.HISTOGRAM))
     buckets = {
         bound: values.of("client_latency_bucket", client_id="c", le=bound) for bound in ("0.1", "1.0", "+Inf")
     }
@@ -68,16 +68,20 @@ def test_a_histogram_has_cumulative_buckets() -> None:
 
 
 def test_of_two_kinds_of_one_name_the_later_one_is_left_out() -> None:
-    values = shown(pushed("a.total", 1.0), pushed("a", 2.0, Kind.GAUGE), pushed("a-total", 5.0))
+    values = shown(pushed("a.total", 1.0), pushed("a", 2.0, SeriesKind.GAUGE), pushed("a-total", 5.0))
     assert list(values.values()) == [1.0]
 
 
 NAMES = st.text(min_size=1, max_size=20) | st.sampled_from([*METRICS, "process_cpu_seconds_total", SENT])
 
 
-@given(st.lists(st.tuples(NAMES, st.floats(allow_nan=False), st.sampled_from([Kind.COUNTER, Kind.GAUGE]))))
+@given(
+    st.lists(
+        st.tuples(NAMES, st.floats(allow_nan=False), st.sampled_from([SeriesKind.COUNTER, SeriesKind.GAUGE]))
+    )
+)
 def test_no_client_breaks_the_text_or_writes_over_the_gateways_metrics(
-    found: list[tuple[str, float, Kind]],
+    found: list[tuple[str, float, SeriesKind]],
 ) -> None:
     text = generate_latest(_Registry(*(pushed(*each) for each in found))).decode()  # type: ignore[arg-type]
     families = list(text_string_to_metric_families(text))

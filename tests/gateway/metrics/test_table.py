@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from seqgate.gateway.durations import Durations
-from seqgate.gateway.metrics.metric import Kind, Metric
-from seqgate.gateway.metrics.table import METRICS, SUBJECTS, metrics_page
+from seqgate.gateway.metrics.metric import Metric, MetricKind
+from seqgate.gateway.metrics.table import METRICS, SUBJECTS
 
 EVERY = [metric for subject in SUBJECTS for metric in subject.metrics]
 OTHER_UNITS = re.compile(r"_(ms|millis|minutes|hours|kb|kib|mb|mib|percent)(_|$)")
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
 
 def names_of(metric: Metric) -> Iterator[str]:
     """Yield the names of all samples of a metric."""
     yield metric.name
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         yield from (f"{metric.name}_{end}" for end in ("bucket", "count", "sum"))
 
 
@@ -34,11 +32,11 @@ def test_each_name_occurs_once() -> None:
 @pytest.mark.parametrize("metric", EVERY, ids=lambda metric: metric.name)
 def test_the_name_tells_kind_and_unit(metric: Metric) -> None:
     assert re.fullmatch(r"seqgate(_[a-z][a-z0-9]*)+", metric.name)
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-    assert metric.name.endswith("_info") == (metric.kind is Kind.INFO)
+    assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+    assert metric.name.endswith("_info") == (metric.kind is MetricKind.INFO)
     assert not OTHER_UNITS.search(metric.name)
     assert not metric.name.endswith(("_count", "_sum", "_bucket", "_created"))
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         assert metric.name.endswith("_seconds")
 
 
@@ -50,10 +48,6 @@ def test_labels_and_text(metric: Metric) -> None:
     assert metric.doc.endswith(".")
     assert "|" not in metric.doc, "a cell of docs/metrics.md"
     assert "\n" not in metric.doc
-
-
-def test_the_page_is_made_from_the_table() -> None:
-    assert PAGE.read_text() == metrics_page()
 
 
 def test_a_sample_has_its_labels_in_order() -> None:

@@ -17,8 +17,8 @@ from seqgate.gateway.telemetry.payload import (
     MAX_TEXT_CHARACTERS,
     HistogramValue,
     InvalidPayload,
-    Kind,
     Point,
+    SeriesKind,
     decode,
 )
 from tests.gateway.telemetry.support import CUMULATIVE, DELTA, counter, field, gauge, histogram, payload
@@ -37,14 +37,14 @@ class TestKinds:
     @pytest.mark.parametrize(
         ("metric", "kind", "is_delta"),
         [
-            (gauge("m", 5), Kind.GAUGE, False),
-            (counter("m", 5), Kind.COUNTER, True),
-            (counter("m", 5, temporality=CUMULATIVE), Kind.COUNTER, False),
-            (counter("m", 5, temporality=0), Kind.COUNTER, False),
-            (counter("m", 5, is_monotonic=False), Kind.GAUGE, True),
+            (gauge("m", 5), SeriesKind.GAUGE, False),
+            (counter("m", 5), SeriesKind.COUNTER, True),
+            (counter("m", 5, temporality=CUMULATIVE), SeriesKind.COUNTER, False),
+            (counter("m", 5, temporality=0), SeriesKind.COUNTER, False),
+            (counter("m", 5, is_monotonic=False), SeriesKind.GAUGE, True),
         ],
     )
-    def test_a_number(self, metric: Metric, kind: Kind, is_delta: bool) -> None:
+    def test_a_number(self, metric: Metric, kind: SeriesKind, is_delta: bool) -> None:
         (point,) = points(metric)
         assert (point.key.name, point.key.kind, point.is_delta, point.value) == ("m", kind, is_delta, 5.0)
 
@@ -56,7 +56,7 @@ class TestKinds:
 
     def test_a_histogram(self) -> None:
         (point,) = points(histogram("m", [1.0, 2.0], [3, 4, 5], total=9.5))
-        assert point.key.kind is Kind.HISTOGRAM
+        assert point.key.kind is SeriesKind.HISTOGRAM
         assert point.value == HistogramValue((1.0, 2.0), (3, 4, 5), 9.5, 12)
 
     def test_a_histogram_without_ranges(self) -> None:

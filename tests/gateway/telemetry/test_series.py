@@ -9,8 +9,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from seqgate.gateway.telemetry.payload import (
     HistogramValue,
-    Kind,
     PushedSeries,
+    SeriesKind,
     SeriesLimits,
     SeriesStore,
     decode,
@@ -61,7 +61,7 @@ class TestValues:
     def test_deltas_are_added_up(self, bench: Bench) -> None:
         for time_ns, value in ((10, 3.0), (20, 0.0), (30, 4.0)):
             bench.push(counter("sent", value, time_ns=time_ns))
-        assert (bench.only.kind, bench.only.value) == (Kind.COUNTER, 7.0)
+        assert (bench.only.kind, bench.only.value) == (SeriesKind.COUNTER, 7.0)
 
     def test_a_retried_delta_is_added_once(self, bench: Bench) -> None:
         for time_ns, value in ((10, 3.0), (20, 4.0), (20, 4.0), (10, 3.0)):
@@ -81,7 +81,7 @@ class TestValues:
     def test_gauges_replace(self, bench: Bench) -> None:
         for value in (3.0, -9.0):
             bench.push(gauge("depth", value))
-        assert (bench.only.kind, bench.only.value) == (Kind.GAUGE, -9.0)
+        assert (bench.only.kind, bench.only.value) == (SeriesKind.GAUGE, -9.0)
 
     def test_deltas_of_histograms_are_added_up(self, bench: Bench) -> None:
         bench.push(histogram("h", [1.0], [1, 2], total=5.0, time_ns=10))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from seqgate.gateway.metrics.metric import Kind, Metric
+from seqgate.gateway.metrics.metric import Metric, MetricKind
 from seqgate.gateway.metrics.table import METRICS
 from tests.support.batches import Batch, records
 from tests.support.certificates import Authority
@@ -118,7 +118,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Done]:
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_the_metric_is_there(done: Done, metric: Metric) -> None:
     name, kind, labels = metric.name, metric.kind, metric.labels
-    wanted = f"{name}_count" if kind is Kind.HISTOGRAM else name
+    wanted = f"{name}_count" if kind is MetricKind.HISTOGRAM else name
     found = [set(dict(pairs)) for sample, pairs in done.values if sample == wanted]
     assert found, f"no sample of {name}"
     assert all(names == set(labels) for names in found)
@@ -128,7 +128,7 @@ def test_the_metric_is_there(done: Done, metric: Metric) -> None:
 def test_nothing_else_is_there(done: Done) -> None:
     allowed = set(METRICS)
     for metric in METRICS.values():
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             allowed |= {f"{metric.name}{end}" for end in HISTOGRAM_ENDS}
     names = {name for name, _ in done.values}
     assert {name for name in names if not name.startswith(OF_THE_PROCESS)} <= allowed
@@ -141,8 +141,8 @@ def test_both_formats_tell_the_same(done: Done) -> None:
     assert ours == {key for key in parsed if key[0].startswith("seqgate_")}
     kinds = {family.name: family.type for family in text_string_to_metric_families(done.text)}
     for metric in METRICS.values():
-        name = metric.family if metric.kind is Kind.COUNTER else metric.name
-        expected = "gauge" if metric.kind is Kind.INFO else str(metric.kind)
+        name = metric.family if metric.kind is MetricKind.COUNTER else metric.name
+        expected = "gauge" if metric.kind is MetricKind.INFO else str(metric.kind)
         assert kinds[name] == expected
 
 

@@ -7,7 +7,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
 from seqgate.gateway.durations import BOUNDS_S, Durations
-from seqgate.gateway.metrics.metric import Kind, Metric, counter, gauge, histogram
+from seqgate.gateway.metrics.metric import Metric, MetricKind, counter, gauge, histogram
 from seqgate.gateway.metrics.otlp.exporter import Moment, encoded_families, encoded_request, encoded_samples
 from seqgate.gateway.metrics.table import METRICS, process_families
 from tests.support.otlp_receiver import attributes, decoded
@@ -50,7 +50,7 @@ def test_a_histogram_has_a_count_for_each_bucket_and_one_more() -> None:
 
 
 def test_an_info_is_a_gauge_with_its_labels() -> None:
-    info = Metric("a_info", Kind.INFO, "A.", ("version",))
+    info = Metric("a_info", MetricKind.INFO, "A.", ("version",))
     (found,) = encoded_samples([info.at(1, "0.1.0")], MOMENT)
     (point,) = found.gauge.data_points
     assert (found.name, attributes(point.attributes), point.as_int) == ("a_info", {"version": "0.1.0"}, 1)
@@ -59,7 +59,7 @@ def test_an_info_is_a_gauge_with_its_labels() -> None:
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_units_are_in_the_name_already(metric: Metric) -> None:
     """A collector that writes for Prometheus adds a unit to names without it; then the dashboard would find no series."""
-    value = Durations() if metric.kind is Kind.HISTOGRAM else 1
+    value = Durations() if metric.kind is MetricKind.HISTOGRAM else 1
     (found,) = encoded_samples([metric.at(value, *metric.labels)], MOMENT)
     assert {"s": "seconds", "By": "bytes", "": ""}[found.unit] in metric.name
 
