@@ -99,8 +99,7 @@ def _check_only_caches(root: Path) -> None:
     if found:
         raise StartFailed(
             f"the data directory {root} holds {found[0]}, and several workers of a bucket have their caches "
-            f"in {root / CACHES}; name an "
-            "empty directory"
+            f"in {root / CACHES}; name an empty directory"
         )
 
 

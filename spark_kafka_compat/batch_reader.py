@@ -217,8 +217,7 @@ def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
     if data.error_code == OFFSET_OUT_OF_RANGE:
         raise EndpointError(
             f"{split.topic}-{split.partition} no longer holds offset {offset}: the records were deleted "
-            "during the read. "
-            "Run the command again."
+            "during the read. Run the command again."
         )
     _check(data.error_code, f"fetching {split.topic}-{split.partition}")
     return data.records or b""

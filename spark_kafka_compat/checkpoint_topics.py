@@ -172,8 +172,7 @@ def past_the_end(
             complaints.setdefault(
                 place.topic,
                 f"{checkpoint} continues {place} at offset {offset:,}, but the partition ends at {end:,}: "
-                "the topic was "
-                f"deleted and created again, or lost records. {remedy}",
+                f"the topic was deleted and created again, or lost records. {remedy}",
             )
     return complaints
 

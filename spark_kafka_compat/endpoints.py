@@ -232,8 +232,7 @@ def _refuse_disorder(rows: DataFrame) -> None:
         if kind in _MULTIPLY:
             raise SparkCompatError(
                 f"The query may make several rows of one record ({kind}); the gateway would drop all but the "
-                "first. "
-                f"Remove {kind} from the query."
+                f"first. Remove {kind} from the query."
             )
         if kind in _REORDER and not (kind == "Repartition" and not node.shuffle()):
             raise SparkCompatError(
@@ -245,8 +244,7 @@ def _refuse_disorder(rows: DataFrame) -> None:
             if split:
                 raise SparkCompatError(
                     f"With {split[0]} several tasks read one partition, and the gateway would drop the rows "
-                    "of slower "
-                    f"tasks. Remove the option {split[0]}."
+                    f"of slower tasks. Remove the option {split[0]}."
                 )
 
 

@@ -218,9 +218,8 @@ def refuse_gaps(span: Span, positions: Positions) -> None:
         if start > held:
             raise PositionError(
                 f"{place} is written up to {held:,}, but the checkpoint continues at {start:,}: the database "
-                "is older than "
-                "the checkpoint. Delete the checkpoint; the pipeline then continues at the positions in the "
-                "database."
+                "is older than the checkpoint. Delete the checkpoint; the pipeline then continues at the "
+                "positions in the database."
             )
 
 

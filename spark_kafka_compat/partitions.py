@@ -257,8 +257,7 @@ def _kafka_offsets(line: str) -> dict[Place, int] | None:
 def _unknown_format(version: str) -> SparkCompatError:
     return SparkCompatError(
         f"The checkpoint's offset log has {version[:20]!r} in its first line, not the format {_VERSION}: "
-        "this version of "
-        "Spark is not supported."
+        "this version of Spark is not supported."
     )
 
 

@@ -499,8 +499,7 @@ def audit_records(
         if row["numbered"] < row["records"] or row["producer"] is None:
             raise SparkCompatError(
                 f"Some records of {row['topic']} carry no producer in {producer!r} or no number in "
-                f"{sequence!r}; "
-                "choose other expressions."
+                f"{sequence!r}; choose other expressions."
             )
         verdicts.append(
             RecordVerdict(

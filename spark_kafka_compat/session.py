@@ -108,8 +108,7 @@ def _jars_in(directory: Path) -> list[str]:
     if not any("spark-sql-kafka-0-10_" in jar for jar in jars):
         raise SparkCompatError(
             f"There is no spark-sql-kafka-0-10 jar in {directory}; put the connector and its dependencies "
-            "there, or "
-            f"leave {JARS_VARIABLE} unset to resolve {connector_coordinates()} through Maven."
+            f"there, or leave {JARS_VARIABLE} unset to resolve {connector_coordinates()} through Maven."
         )
     return jars
 

@@ -37,8 +37,7 @@ logger = logging.getLogger(__name__)
 CHECK_EVERY_S = 1.0
 REMEDY = (
     "Start the query with a new checkpoint to read the new topic from its beginning. To continue all the "
-    "same, delete "
-    f"{IDS_FILE} from the checkpoint."
+    f"same, delete {IDS_FILE} from the checkpoint."
 )
 _BOOTSTRAP = "kafka.bootstrap.servers"
 _KAFKA = "kafka"

@@ -124,8 +124,7 @@ def _check_room(storage: Storage, path: str, wanted: list[_Wanted]) -> None:
     if needed + RESERVE_BYTES > free:
         raise BackupError(
             f"{path} has {free:,} bytes free, and the backup needs {needed:,} and {RESERVE_BYTES:,} in "
-            "reserve; remove older backups "
-            "there, or name another directory"
+            "reserve; remove older backups there, or name another directory"
         )
 
 

@@ -253,8 +253,7 @@ def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, 
     if found.sha256 != file.sha256:
         raise BackupError(
             f"{origin} has other bytes than were copied: the backup is damaged, so nothing is restored. Use "
-            "another backup; "
-            "`seqgate backup verify` lists all that is damaged"
+            "another backup; `seqgate backup verify` lists all that is damaged"
         )
 
 

@@ -82,8 +82,7 @@ def _bucket(rest: str) -> BucketAddress:
     if prefix and not _PREFIX.fullmatch(prefix):
         raise ValueError(
             f"the prefix {prefix!r} must consist of names between single slashes; a name has letters, digits "
-            "and -_.=, and begins "
-            "with no dot"
+            "and -_.=, and begins with no dot"
         )
     if len(prefix) > LONGEST_PREFIX:
         raise ValueError(f"the prefix must have at most {LONGEST_PREFIX} characters, not {len(prefix)}")

@@ -255,8 +255,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         "consumer",
         ASSIGNMENT_INTERVAL,
         "Shortest time between two target assignments of the group (KIP-1263). Members that join or leave "
-        "meanwhile "
-        "count for the next one, which the first heartbeat after the interval makes.",
+        "meanwhile count for the next one, which the first heartbeat after the interval makes.",
         minimum=0,
     ),
     _bounded(
@@ -273,8 +272,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         "share",
         ASSIGNMENT_INTERVAL,
         "Shortest time between two target assignments of the share group (KIP-1263). Members that join or "
-        "leave "
-        "meanwhile count for the next one, which the first heartbeat after the interval makes.",
+        "leave meanwhile count for the next one, which the first heartbeat after the interval makes.",
         minimum=0,
     ),
     _bounded(
@@ -291,8 +289,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         "share",
         "partition.max.record.locks",
         "Records between the first unfinished record of a partition and the last acquired record. At the "
-        "limit the share group "
-        "gets no further records of the partition.",
+        "limit the share group gets no further records of the partition.",
     ),
     _bounded(
         "streams",

@@ -160,8 +160,7 @@ def _check_together(static: Mapping[str, SettingValue]) -> None:
         if advertised.host in _EVERY_INTERFACE:
             raise ConfigError(
                 "Setting advertised.listeners can't give clients the address "
-                f"{advertised.host or 'without a host'}; "
-                "allowed: an address that clients can connect to."
+                f"{advertised.host or 'without a host'}; allowed: an address that clients can connect to."
             )
 
 
@@ -277,10 +276,9 @@ def exposure_complaint(config: Config) -> str | None:
         if is_exposed(config, listener):
             return (
                 f"listener {listener.name} on {_shown(listener)} would let everybody who reaches it read, "
-                "write and delete everything: "
-                f"{_weakness(config, listener)}. Listen on 127.0.0.1, give the listener authentication "
-                "(docs/security.md), or set "
-                f"{ALLOW_INSECURE_LISTENERS}=true where only trusted clients reach the address"
+                f"write and delete everything: {_weakness(config, listener)}. Listen on 127.0.0.1, give the "
+                f"listener authentication (docs/security.md), or set {ALLOW_INSECURE_LISTENERS}=true where "
+                "only trusted clients reach the address"
             )
     return None
 

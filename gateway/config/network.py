@@ -150,8 +150,7 @@ NETWORK_SETTINGS = (
     ),
     _NETWORK.whole("max.connections", INT_MAX, minimum=0, dynamic=True, per_listener=True)(
         "Connections that are open at once. Further connections are closed when they arrive. "
-        "`listener.name.NAME.max.connections` limits one listener, in addition to the limit of all "
-        "listeners."
+        "`listener.name.NAME.max.connections` limits one listener, in addition to the limit of all listeners."
     ),
     _NETWORK.whole("max.connection.creation.rate", INT_MAX, minimum=1, dynamic=True, per_listener=True)(
         "New connections in a second, over the last `quota.window.num` windows. Beyond the rate the "

@@ -88,9 +88,8 @@ def token_settings_complaint(has_keys_url: bool, allows_insecure: bool) -> str |
         return f"{KEYS_URL} and {INSECURE_TOKENS} exclude each other; remove one of them"
     if not has_keys_url and not allows_insecure:
         return (
-            f"OAUTHBEARER needs the keys that verify tokens; set {KEYS_URL} to the URL of a JWK set, "
-            "or, only for tests, "
-            f"{INSECURE_TOKENS}=true"
+            f"OAUTHBEARER needs the keys that verify tokens; set {KEYS_URL} to the URL of a JWK set, or, "
+            f"only for tests, {INSECURE_TOKENS}=true"
         )
     return None
 

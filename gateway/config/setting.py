@@ -332,8 +332,7 @@ def topic_conflict(value: Values) -> str | None:
     if value("delivery.delay.header") and isinstance(policies, tuple) and "compact" in policies:
         return (
             "A topic can't have both delivery.delay.header and the cleanup policy compact: compaction would "
-            "remove a record "
-            "that is not due yet when a newer record has the same key."
+            "remove a record that is not due yet when a newer record has the same key."
         )
     if value("message.deduplication.enable"):
         complaint = _same_header(value, "message.deduplication.")

@@ -11,8 +11,7 @@ from seqgate.gateway.config.setting import Section, SettingValue
 
 JKS_REMEDY = (
     "a key store in Java's own format can't be read; convert it: keytool -importkeystore -srckeystore "
-    "FILE.jks "
-    "-destkeystore FILE.p12 -deststoretype PKCS12"
+    "FILE.jks -destkeystore FILE.p12 -deststoretype PKCS12"
 )
 
 

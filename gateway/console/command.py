@@ -42,8 +42,7 @@ def console(
             "--metrics",
             "URL",
             "The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
-            "Without it, pages lack what "
-            "the Kafka protocol does not tell.",
+            "Without it, pages lack what the Kafka protocol does not tell.",
         ),
     ] = None,
     listen: Annotated[

@@ -228,8 +228,7 @@ class Visit:
         if self.console.listener is None:
             raise ControlError(
                 "only the gateway's metrics listener knows this; set seqgate.metrics.listener of the "
-                "gateway, and start the console "
-                "with --metrics http://127.0.0.1:9644"
+                "gateway, and start the console with --metrics http://127.0.0.1:9644"
             )
         if self.user and not self._may_describe_cluster():
             raise ControlError(

@@ -211,8 +211,7 @@ def _change_error(change: LevelChange, loggers: Collection[str]) -> ApiError | N
     if change.operation == _SET and change.value not in LEVELS:
         text = (
             f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log "
-            "level. "
-            f"Valid log levels are {', '.join(LEVELS)}"
+            f"level. Valid log levels are {', '.join(LEVELS)}"
         )
         return ApiError(ErrorCode.invalid_config, text)
     return None
@@ -273,8 +272,7 @@ def _values_error_client_metrics(values: Mapping[str, str]) -> ApiError | None:
         return ApiError(
             ErrorCode.invalid_request,
             f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between {SHORTEST_INTERVAL_MS} "
-            "and "
-            f"{LONGEST_INTERVAL_MS} (1 hour)",
+            f"and {LONGEST_INTERVAL_MS} (1 hour)",
         )
     entries = parsed.get(MATCH, ())
     try:

@@ -126,8 +126,7 @@ def _refusal(image: MetadataImage, broker: RegisterBrokerRecord, replaces: int) 
     if broker.cluster_version < required:
         text = (
             f"the cluster uses version {required} of its formats, and this release knows "
-            f"{broker.cluster_version}; start the release "
-            "that the other gateways run, or a later one"
+            f"{broker.cluster_version}; start the release that the other gateways run, or a later one"
         )
         return ApiError(ErrorCode.unsupported_version, text)
     known_epoch = epoch_of(image, broker.broker_id)

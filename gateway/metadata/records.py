@@ -308,8 +308,7 @@ def decode_record(value: bytes) -> MetadataRecord:
     if record_type is None or envelope.version != _VERSION:
         raise UnknownRecordError(
             f"metadata record {envelope.type} has version {envelope.version}; this program reads version "
-            f"{_VERSION} of "
-            f"{', '.join(_TYPES)}"
+            f"{_VERSION} of {', '.join(_TYPES)}"
         )
     data = envelope.data
     try:

@@ -204,9 +204,8 @@ def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
         return ApiError(
             ErrorCode.invalid_replication_factor,
             f"Unable to replicate the partition {topic.replication_factor} time(s): The target replication "
-            "factor of "
-            f"{topic.replication_factor} cannot be reached because only {len(brokers)} broker(s) are "
-            "registered.",
+            f"factor of {topic.replication_factor} cannot be reached because only {len(brokers)} broker(s) "
+            "are registered.",
         )
     return None
 
@@ -265,8 +264,7 @@ def replicas_error(
     if replication_factor is not None and len(replicas) != replication_factor:
         text = (
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
-            "is not "
-            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+            f"is not consistent with previous partitions, which have {replication_factor} replica(s)."
         )
         return ApiError(ErrorCode.invalid_replica_assignment, text)
     return None

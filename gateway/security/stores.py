@@ -288,8 +288,7 @@ def change_complaint(present: Identity, new: Identity, allowed: AllowedChanges) 
         shown = ", ".join(sorted(str(name.value) for name in missing))
         return (
             f"the new certificate lacks subject alternative names of the present one ({shown}), by which "
-            "clients may connect; "
-            "ssl.allow.san.changes=true allows it"
+            "clients may connect; ssl.allow.san.changes=true allows it"
         )
     return None
 

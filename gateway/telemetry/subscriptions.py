@@ -202,8 +202,7 @@ def parse_match(entries: Iterable[str]) -> Patterns:
         if len(expression) > MAX_EXPRESSION_CHARACTERS:
             raise InvalidMatch(
                 f"Illegal client matching pattern: {entry[:100]}: the expression has {len(expression)} "
-                "characters; at most "
-                f"{MAX_EXPRESSION_CHARACTERS} are allowed"
+                f"characters; at most {MAX_EXPRESSION_CHARACTERS} are allowed"
             )
         try:
             patterns[selector] = re2.compile(expression, _OPTIONS).fullmatch

@@ -156,9 +156,8 @@ def sentence(error: Exception) -> str:
     if moved:
         return (
             f"{moved[0]}: the topic was deleted and created again, or its records were deleted before they "
-            "were read. Begin "
-            "with a new path and checkpoint, or pass --option failOnDataLoss=false to continue with the "
-            "records that exist."
+            "were read. Begin with a new path and checkpoint, or pass --option failOnDataLoss=false to "
+            "continue with the records that exist."
         )
     causes = _RAISED.findall(text)
     cause = causes[-1] if causes else text.strip().splitlines()[0]

@@ -342,8 +342,7 @@ def message_class(descriptors: bytes, name: str) -> Any:
     except Exception as error:  # noqa: BLE001 - the package raises errors of several kinds on wrong bytes
         raise ContentError(
             f"the file is no FileDescriptorSet with all imports: {str(error)[:300]}; make it with protoc "
-            "--include_imports "
-            "--descriptor_set_out=FILE"
+            "--include_imports --descriptor_set_out=FILE"
         ) from None
 
 

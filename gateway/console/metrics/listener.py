@@ -83,8 +83,7 @@ class MetricsClient:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ControlError(
                 f"the metrics listener at {self.url} does not answer: {reason}; set seqgate.metrics.listener "
-                "of the gateway, "
-                "and give its address by --metrics"
+                "of the gateway, and give its address by --metrics"
             ) from None
         finally:
             connection.close()

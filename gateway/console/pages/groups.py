@@ -124,8 +124,7 @@ def _compared(
     if len(lines) > MOST_COMPARED:
         raise ControlError(
             f"the console compares at most {MOST_COMPARED:,} groups by members, lag or topic, and "
-            f"{len(lines):,} match; "
-            "filter by name, kind or state first"
+            f"{len(lines):,} match; filter by name, kind or state first"
         )
     figures = group_figures(cluster, lines)
     rows = [(line, figures.get(line.group, UNKNOWN)) for line in lines]

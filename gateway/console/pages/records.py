@@ -220,8 +220,7 @@ def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
     if kept is None:
         raise ControlError(
             f"offset {offset:,} of partition {partition} holds no record: the partition has offsets "
-            f"{starts[partition]:,} to "
-            f"{ends[partition] - 1:,}, and compaction may have removed some"
+            f"{starts[partition]:,} to {ends[partition] - 1:,}, and compaction may have removed some"
         )
     return topic, kept, ends[partition]
 

@@ -91,8 +91,7 @@ class Reason(NamedTuple):
 _FENCED: Final = Reason(
     "a newer producer has fenced its producer",
     "The partition knows a newer epoch of this producer: another producer with its transactional id has "
-    "taken over, or an abort has "
-    "fenced it.",
+    "taken over, or an abort has fenced it.",
     "Check that no two running producers use the same transactional.id; then restart this one if it is the "
     "one you want.",
 )

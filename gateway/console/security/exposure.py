@@ -25,9 +25,8 @@ def exposure_complaint(options: ConsoleOptions, way_in: WayIn) -> str | None:
         reason = f"the console can't find out whether people must log in ({error})"
     return (
         f"a console on {host or 'every interface'}:{port} would let everybody who reaches it read and change "
-        f"everything: {reason}. "
-        f"Listen on 127.0.0.1, use a listener with logins (docs/security.md), or give {ALLOW} where only "
-        "trusted people reach the address"
+        f"everything: {reason}. Listen on 127.0.0.1, use a listener with logins (docs/security.md), or give "
+        f"{ALLOW} where only trusted people reach the address"
     )
 
 

@@ -29,9 +29,8 @@ OFFSETS: Final = gauge(
 LAG: Final = gauge(
     "seqgate_group_lag_records",
     "Records between a group's committed offsets and the ends of the partitions that are open here. The "
-    "groups with the largest lag have "
-    "series of their own, up to seqgate.metrics.groups.max; the others share one. Share groups have no "
-    "committed offsets.",
+    "groups with the largest lag have series of their own, up to seqgate.metrics.groups.max; the others "
+    "share one. Share groups have no committed offsets.",
     "group",
 )
 SHARE_SESSIONS: Final = gauge("seqgate_share_sessions", "Share sessions of members of share groups.")

@@ -26,9 +26,8 @@ REQUESTS: Final = counter(
 DURATION: Final = histogram(
     "seqgate_request_duration_seconds",
     "Time from the whole request to its answer, with the time for which a Produce waits for its flush and a "
-    "Fetch for records. "
-    "Of repeated Produce and OffsetCommit requests ten a second are timed, and each counts for those before "
-    "it, too.",
+    "Fetch for records. Of repeated Produce and OffsetCommit requests ten a second are timed, and each "
+    "counts for those before it, too.",
     "api",
 )
 CONNECTIONS: Final = gauge("seqgate_connections", "Open connections of clients.")

@@ -11,8 +11,7 @@ from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, g
 APPEND: Final = histogram(
     "seqgate_append_duration_seconds",
     "Time of the append of a batch: its check, the judgement of its sequence, and the write. Ten appends a "
-    "second are timed. "
-    "The count is that of the timed ones.",
+    "second are timed. The count is that of the timed ones.",
 )
 FLUSH: Final = histogram(
     "seqgate_flush_round_duration_seconds",

@@ -426,9 +426,8 @@ def parse_key_set(document: bytes) -> KeySet:
     keys = tuple(key for key in map(_key, rows[:_MOST_KEYS]) if key is not None)
     if not keys:
         raise KeysUnusable(
-            f"none of the {len(rows)} keys in the document can verify tokens; "
-            f"a key must be public (RSA from {LEAST_RSA_BITS} bits on, "
-            f"EC or OKP) and for one of {', '.join(sorted(ALGORITHMS))}"
+            f"none of the {len(rows)} keys in the document can verify tokens; a key must be public (RSA from "
+            f"{LEAST_RSA_BITS} bits on, EC or OKP) and for one of {', '.join(sorted(ALGORITHMS))}"
         )
     return KeySet(keys)
 
