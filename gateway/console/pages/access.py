@@ -13,20 +13,8 @@ from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.users.command import credential_for
 from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
 from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user
-from seqgate.gateway.console.page import (
-    Answer,
-    Confirmation,
-    Get,
-    Page,
-    PageGroup,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    address,
-    page_of,
-    typed_for,
-)
+from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of, typed_for
+from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
 from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
     WILDCARD,

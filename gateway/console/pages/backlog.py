@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.backlog.messages import BacklogPage, BacklogRequest
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.answer import Answer, Data, View, page_of
 from seqgate.gateway.console.asking.topics import topic_settings
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.listener import samples
-from seqgate.gateway.console.page import Answer, Data, Feed, Get, Page, PageGroup, View, Visit, page_of
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
 BYTES: Final = "backlog.quota.bytes"
 AGE: Final = "backlog.quota.ms"

@@ -10,22 +10,10 @@ from seqgate.gateway.admin.quotas.remote import change, find
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
+from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
-from seqgate.gateway.console.page import (
-    Answer,
-    Confirmation,
-    Feed,
-    Get,
-    Page,
-    PageGroup,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    address,
-    page_of,
-)
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 KEPT_S: Final = 3.0
 _clients: Final[Cache[dict[str, PushingClient]]] = Cache(KEPT_S)

@@ -16,20 +16,9 @@ from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from seqgate.gateway.admin.status.remote import cluster_status
+from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of
 from seqgate.gateway.console.asking.connections import Cache, leaders_of
-from seqgate.gateway.console.page import (
-    Answer,
-    Confirmation,
-    Get,
-    Page,
-    PageGroup,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    address,
-    page_of,
-)
+from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
 
 KEPT_S: Final = 3.0
 MOST_CHANGES: Final = 30

@@ -14,8 +14,9 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import Status, StatusRequest
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest, TaskPage
 from seqgate.gateway.admin.tables import shown
+from seqgate.gateway.console.answer import Answer, Data, View
 from seqgate.gateway.console.metrics.listener import Sample, samples
-from seqgate.gateway.console.page import Answer, Data, Feed, Get, Page, PageGroup, View, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_LINES: Final = 1_000

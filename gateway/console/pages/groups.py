@@ -36,6 +36,17 @@ from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import timestamp_ms
 from seqgate.gateway.admin.transactions.messages import PendingOffset
+from seqgate.gateway.console.answer import (
+    Answer,
+    Confirmation,
+    Paging,
+    Redirect,
+    View,
+    address,
+    ordered,
+    page_of,
+    typed_for,
+)
 from seqgate.gateway.console.asking.groups import (
     KINDS,
     SIMPLE,
@@ -49,23 +60,7 @@ from seqgate.gateway.console.asking.groups import (
     lag_by_topic,
     series_of,
 )
-from seqgate.gateway.console.page import (
-    Answer,
-    Confirmation,
-    Feed,
-    Get,
-    Page,
-    PageGroup,
-    Paging,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    address,
-    ordered,
-    page_of,
-    typed_for,
-)
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest, TroubledPartition
 from seqgate.gateway.admin.status.remote import cluster_status
+from seqgate.gateway.console.answer import Answer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
-from seqgate.gateway.console.page import Answer, Feed, Get, Page, PageGroup, View, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
 # Finds what is wrong with a cluster or a gateway. Pure.
 

@@ -14,8 +14,9 @@ from seqgate.gateway.admin.pids.messages import (
     Overlaps,
 )
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
+from seqgate.gateway.console.answer import Answer, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
-from seqgate.gateway.console.page import Answer, Get, Page, PageGroup, View, Visit, page_of
+from seqgate.gateway.console.page import Get, Page, PageGroup, Visit
 
 KEPT_S: Final = 3.0
 MOST_PAGES: Final = 10

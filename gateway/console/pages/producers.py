@@ -18,12 +18,13 @@ from seqgate.gateway.admin.producers.remote import list_producers
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.transactions.messages import TransactionRow
 from seqgate.gateway.admin.verdicts.messages import VerdictRow
+from seqgate.gateway.console.answer import Answer, Data, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.asking.transaction_list import lines_of_producer
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.rates import History
-from seqgate.gateway.console.page import Answer, Data, Feed, Get, Page, PageGroup, View, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 from seqgate.gateway.console.pages import verdicts
 
 

@@ -14,6 +14,16 @@ from seqgate.gateway.admin.records.texts import ProducedRecord
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.times import time_or_age_ms
+from seqgate.gateway.console.answer import (
+    Answer,
+    Confirmation,
+    Data,
+    Download,
+    Redirect,
+    View,
+    address,
+    records_path,
+)
 from seqgate.gateway.console.asking.fetching import Limits, Stretch, fetch
 from seqgate.gateway.console.asking.records import (
     ANYWHERE,
@@ -45,22 +55,7 @@ from seqgate.gateway.console.contents.schemas import (
     line,
     show,
 )
-from seqgate.gateway.console.page import (
-    Answer,
-    Confirmation,
-    Data,
-    Download,
-    Feed,
-    Get,
-    Page,
-    PageGroup,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    address,
-    records_path,
-)
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 ROWS: Final = 50
 RECORDS_MOST_ROWS: Final = 500

@@ -12,6 +12,16 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.topics import remote as topics_topics
 from seqgate.gateway.admin.topics import remote as topics_topics_
 from seqgate.gateway.config.table import BY_TOPIC_NAME
+from seqgate.gateway.console.answer import (
+    Answer,
+    Confirmation,
+    Redirect,
+    View,
+    ordered,
+    page_of,
+    topic_path,
+    topic_settings_path,
+)
 from seqgate.gateway.console.asking.topics import (
     TopicLine,
     partition_figures,
@@ -19,21 +29,7 @@ from seqgate.gateway.console.asking.topics import (
     topic_lists,
     topic_places,
 )
-from seqgate.gateway.console.page import (
-    Answer,
-    Confirmation,
-    Get,
-    Page,
-    PageGroup,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    ordered,
-    page_of,
-    topic_path,
-    topic_settings_path,
-)
+from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
 
 _ORDERS: Final[Mapping[str, Callable[[TopicLine], Any]]] = {
     "name": lambda line: line.name,

@@ -23,21 +23,10 @@ from seqgate.gateway.admin.transactions.remote import (
     find_hanging,
     rows_of,
 )
+from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, page_of
 from seqgate.gateway.console.asking.transaction_list import Wanted, listed, listings
 from seqgate.gateway.console.metrics import rates
-from seqgate.gateway.console.page import (
-    Answer,
-    Confirmation,
-    Feed,
-    Get,
-    Page,
-    PageGroup,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    page_of,
-)
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 OPEN: Final = "Ongoing"
 _SECOND_MS: Final = 1_000

@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
-from seqgate.gateway.console.page import Answer, Data, Visit
+from seqgate.gateway.console.answer import Answer, Data
+from seqgate.gateway.console.page import Visit
 
 ROWS: Final = 100
 """Verdicts of a table."""

@@ -13,24 +13,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.answer import Answer, Confirmation, Data, Download, Redirect, View, address
 from seqgate.gateway.console.console import Console
-from seqgate.gateway.console.page import (
-    CONFIRMED,
-    Answer,
-    Confirmation,
-    Data,
-    Download,
-    Endpoint,
-    Feed,
-    Function,
-    Get,
-    Page,
-    Post,
-    Redirect,
-    View,
-    Visit,
-    address,
-)
+from seqgate.gateway.console.page import CONFIRMED, Endpoint, Feed, Function, Get, Page, Post, Visit
 from seqgate.gateway.console.security.sessions import FIELD
 from seqgate.gateway.console.web.visiting import (
     NOT_STORED,

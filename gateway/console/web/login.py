@@ -13,7 +13,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.page import View, Visit
+from seqgate.gateway.console.answer import View
+from seqgate.gateway.console.page import Visit
 from seqgate.gateway.console.security.exposure import Hosts
 from seqgate.gateway.console.security.sessions import new_id
 from seqgate.gateway.console.web.desk import Desk

@@ -24,9 +24,10 @@ from starlette.responses import Response
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
+from seqgate.gateway.console.answer import Answer, address
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.options import ConsoleOptions
-from seqgate.gateway.console.page import Answer, Page, PageGroup, Upload, Visit, address
+from seqgate.gateway.console.page import Page, PageGroup, Upload, Visit
 from seqgate.gateway.console.security.sessions import FIELD, new_id
 
 MOST_FORM_BYTES: Final = 8 << 20
