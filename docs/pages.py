@@ -1,5 +1,5 @@
-"""Writes the generated pages: `python docs/pages.py docs` (`make docs`). With `--check` only compares them with
-the files.
+"""Writes the generated pages: `python docs/pages.py docs` (`make docs`). With `--check` only compares them
+with the files.
 
     protocol-support.md     from the list of handlers and their modules' docstrings
     configuration.md        from the table of settings

@@ -2,8 +2,8 @@
 
 The consumer joins no group. The reader assigns partitions to the consumer and seeks to the positions in the
 database. Every poll is one transaction that writes the records and moves the positions
-(`seqgate.spark_kafka_compat.positions`). A position is the position of the consumer, not the last record's offset
-plus one: it moves past transaction markers, aborted and compacted records.
+(`seqgate.spark_kafka_compat.positions`). A position is the position of the consumer, not the last record's
+offset plus one: it moves past transaction markers, aborted and compacted records.
 """
 
 from __future__ import annotations

@@ -37,10 +37,11 @@ def source(
     """Return the records of topics as a data frame, batch or streaming, with Spark's Kafka columns.
 
     `topics` is one name or several; without `topics`, give `subscribePattern` or `assign`. All other options
-    are Spark's (see `seqgate.spark_kafka_compat.options`): pass them as keywords, or in `options` when a name has
-    dots. Without an option that begins with `starting`, a stream begins at the earliest offset. Spark's own
-    default, latest, misses existing records. The query of a stream keeps the ids of its topics in its
-    checkpoint, and a recreated topic brings a warning in Python's log (`seqgate.spark_kafka_compat.topic_watch`).
+    are Spark's (see `seqgate.spark_kafka_compat.options`): pass them as keywords, or in `options` when a name
+    has dots. Without an option that begins with `starting`, a stream begins at the earliest offset. Spark's
+    own default, latest, misses existing records. The query of a stream keeps the ids of its topics in its
+    checkpoint, and a recreated topic brings a warning in Python's log
+    (`seqgate.spark_kafka_compat.topic_watch`).
 
     Raises `UnknownOptionError`; `SparkCompatError` without exactly one choice of topics;
     `ConnectorMissingError`.
@@ -147,9 +148,9 @@ def _connector_missing(error: Exception) -> ConnectorMissingError | None:
     text = str(error)
     if "kafka" in text and ("Failed to find" in text or "DATA_SOURCE_NOT_FOUND" in text):
         return ConnectorMissingError(
-            "This SparkSession has no Kafka connector: create the session with seqgate.spark_kafka_compat.session(), "
-            "or pass "
-            f"--packages {connector_coordinates()} to spark-submit."
+            "This SparkSession has no Kafka connector: create the session with "
+            f"seqgate.spark_kafka_compat.session(), or pass --packages {connector_coordinates()} to "
+            "spark-submit."
         )
     return None
 

@@ -1,9 +1,9 @@
 """Writes topics into a relational database, effectively once, with Spark.
 
 Each micro batch is one transaction of the database. The transaction writes the rows and moves the positions,
-which are stored beside the rows (`seqgate.spark_kafka_compat.positions`). The writer leaves out records of a micro
-batch that the database already has. So a micro batch that Spark runs again changes nothing, even if a new
-checkpoint cuts the records differently.
+which are stored beside the rows (`seqgate.spark_kafka_compat.positions`). The writer leaves out records of a
+micro batch that the database already has. So a micro batch that Spark runs again changes nothing, even if a
+new checkpoint cuts the records differently.
 
 The rows pass through the driver, because one transaction has one connection. The driver holds one Spark
 partition of the micro batch at a time (`maxRecordsPerPartition`), and writes slices of `ROWS_AT_ONCE` rows.

@@ -2,7 +2,8 @@
 source.
 
 With TLS or SASL the admin client of Spark's own Java asks the endpoint, and takes the `kafka.*` options as
-they are. Otherwise `seqgate.spark_kafka_compat.batch_reader` asks, which needs neither Java nor a client library.
+they are. Otherwise `seqgate.spark_kafka_compat.batch_reader` asks, which needs neither Java nor a client
+library.
 
 The span of offsets of a micro batch, from the offset log that Spark writes into the checkpoint before a micro
 batch runs.

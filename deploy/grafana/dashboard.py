@@ -1,5 +1,5 @@
-"""Makes seqgate.json, the dashboard for Grafana, from the table of metrics: `python deploy/grafana/dashboard.py >
-deploy/grafana/seqgate.json` (`make docs`).
+"""Makes seqgate.json, the dashboard for Grafana, from the table of metrics: `python
+deploy/grafana/dashboard.py > deploy/grafana/seqgate.json` (`make docs`).
 
 The file has the rows and panels with the PromQL of their queries first, then the JSON that Grafana imports. A
 panel takes its description from the docs of its metrics, so that both say the same.

@@ -59,7 +59,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the demo with the options of a command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo",
-        description="Send real flights through a lossy proxy with three client libraries, and count them with "
+        description="Send real flights through a lossy proxy with three client libraries, and count them "
+        "with "
         "Spark.",
     )
     parser.add_argument(

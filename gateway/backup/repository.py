@@ -9,9 +9,9 @@
 A backup gets its final name only when all its files are durable. Backups share the copies of unchanged files
 by hard links: each is whole, and any of them may be deleted.
 
-A backup is restored into an empty data directory. `meta.properties` comes last, after everything else is durable, and after `prepare` has made the directory
-ready. Without that file no gateway starts on the directory, so an interrupted restore can't be taken for a
-whole one.
+A backup is restored into an empty data directory. `meta.properties` comes last, after everything else is
+durable, and after `prepare` has made the directory ready. Without that file no gateway starts on the
+directory, so an interrupted restore can't be taken for a whole one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Settings of what groups get of a topic, and when: delayed records, the backlog that a group may leave unread,
-and the time after which it is moved on.
+"""Settings of what groups get of a topic, and when: delayed records, the backlog that a group may leave
+unread, and the time after which it is moved on.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Settings of the metrics that the gateway shows and sends, and of those that clients push to it (KIP-714), for
-all clients and for one subscription (CLIENT_METRICS resources of AlterConfigs).
+"""Settings of the metrics that the gateway shows and sends, and of those that clients push to it (KIP-714),
+for all clients and for one subscription (CLIENT_METRICS resources of AlterConfigs).
 
 Names, types, defaults and the range of the interval of a subscription are Kafka's (ClientMetricsConfigs).
 """

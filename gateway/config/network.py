@@ -1,5 +1,5 @@
-"""Settings of the node and its log lines, of its listeners and connections, of client quotas, and of the limits
-that all clients share.
+"""Settings of the node and its log lines, of its listeners and connections, of client quotas, and of the
+limits that all clients share.
 """
 
 from __future__ import annotations

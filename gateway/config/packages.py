@@ -1,4 +1,6 @@
-"""The packages that only some settings need: the extras of the installation, such as `pip install 'seqgate[redis]'`."""
+"""The packages that only some settings need: the extras of the installation, such as `pip install
+'seqgate[redis]'`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ PACKAGES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def missing_package(config: Config) -> str | None:
-    """Return the sentence about a package that a gateway with these settings needs and that is not installed; None when
-    all are.
+    """Return the sentence about a package that a gateway with these settings needs and that is not installed;
+    None when all are.
     """
     for extra, purpose in _needed(config):
         for name in PACKAGES[extra]:

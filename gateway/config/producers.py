@@ -136,9 +136,9 @@ DEDUPLICATION_SETTINGS = (
     _DEDUPLICATION.switch(
         "log.message.deduplication.enable", False, topic_name="message.deduplication.enable", dynamic=True
     )(
-        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id is "
-        "not above the highest sequence id of its name in the partition is acknowledged and not stored. See "
-        "deduplication.md."
+        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id "
+        "is not above the highest sequence id of its name in the partition is acknowledged and not stored. "
+        "See deduplication.md."
     ),
     _header("name", "dedup.name")("Record header that holds the producer name."),
     _header("sequence", "dedup.sequence")("Record header that holds the sequence id, as decimal text."),
@@ -163,9 +163,9 @@ DEDUPLICATION_SETTINGS = (
         topic_name="message.deduplication.names.max",
         dynamic=True,
     )(
-        "Producer names that are remembered of one topic. Beyond the limit the longest idle name is evicted if "
-        "it has been idle for seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is refused "
-        "with NOT_ENOUGH_REPLICAS, which producers retry."
+        "Producer names that are remembered of one topic. Beyond the limit the longest idle name is evicted "
+        "if it has been idle for seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is "
+        "refused with NOT_ENOUGH_REPLICAS, which producers retry."
     ),
     _DEDUPLICATION.long(
         "log.message.deduplication.expiration.ms",

@@ -221,8 +221,8 @@ def _change_error(change: LevelChange, loggers: Collection[str]) -> ApiError | N
 # ClientMetricsConfigs.validate).
 
 MAX_NAME_BYTES: Final = 1024
-"""Longest name of a subscription, and of a group with configurations, in bytes; no consumer or share group has
-a longer one.
+"""Longest name of a subscription, and of a group with configurations, in bytes; no consumer or share group
+has a longer one.
 """
 
 

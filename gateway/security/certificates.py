@@ -1,5 +1,5 @@
-"""What all parts need to know of the certificates of listeners: the error of a store, how old a certificate may get, and
-the port through which a listener gets another one.
+"""What all parts need to know of the certificates of listeners: the error of a store, how old a certificate
+may get, and the port through which a listener gets another one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def age_warning(valid_until_ms: int, now_ms: int) -> str | None:
 
 
 class RenewableListener(Protocol):
-    """A running listener whose key store and trust store can be altered: the altered stores are checked before
-    the change, and used after it.
+    """A running listener whose key store and trust store can be altered: the altered stores are checked
+    before the change, and used after it.
     """
 
     @property

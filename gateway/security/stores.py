@@ -1,9 +1,10 @@
-"""Reads key stores and trust stores, PEM and PKCS12, from files and from settings; and the names in a certificate:
-those by which clients recognize a listener, which a renewed certificate must keep, and the subject of a client.
+"""Reads key stores and trust stores, PEM and PKCS12, from files and from settings; and the names in a
+certificate: those by which clients recognize a listener, which a renewed certificate must keep, and the
+subject of a client.
 
-Source: Kafka's DefaultSslEngineFactory and SslFactory.CertificateEntries. A subject is written as Java writes it
-(X500Principal.getName, RFC 2253): Kafka's principals and ACLs contain this text, so every character must be the
-same.
+Source: Kafka's DefaultSslEngineFactory and SslFactory.CertificateEntries. A subject is written as Java writes
+it (X500Principal.getName, RFC 2253): Kafka's principals and ACLs contain this text, so every character must
+be the same.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Looks into a running broker, breaks parts of it as a test orders, and does what needs no client. All methods
-run in the broker's event loop.
+"""Looks into a running broker, breaks parts of it as a test orders, and does what needs no client. All
+methods run in the broker's event loop.
 """
 
 from __future__ import annotations

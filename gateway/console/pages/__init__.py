@@ -1,5 +1,5 @@
-"""The one list of pages: the navigation, the routes and the tests read it. A page is one module here, alone or with a
-neighbour of its subject, and one template.
+"""The one list of pages: the navigation, the routes and the tests read it. A page is one module here, alone
+or with a neighbour of its subject, and one template.
 """
 
 from __future__ import annotations

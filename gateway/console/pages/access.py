@@ -403,12 +403,12 @@ def remove_login(visit: Visit) -> Answer:
         )
     sentences = [
         (
-            f"User {shown(user)} can't log in {f'with {mechanism}' if mechanism else 'with any mechanism'} any "
-            "more."
+            f"User {shown(user)} can't log in {f'with {mechanism}' if mechanism else 'with any mechanism'} "
+            "any more."
         ),
         (
-            "Open connections stay until they close or must log in again (connections.max.reauth.ms). ACLs and "
-            "quotas stay."
+            "Open connections stay until they close or must log in again (connections.max.reauth.ms). ACLs "
+            "and quotas stay."
         ),
     ]
     if user == visit.user:

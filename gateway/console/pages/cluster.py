@@ -152,8 +152,8 @@ def drain(visit: Visit) -> Answer:
                 back="/cluster",
                 sentences=(
                     (
-                        f"Node {node_id} hands over the {led:,} partitions that it leads, and gets no new ones, "
-                        "until it starts again."
+                        f"Node {node_id} hands over the {led:,} partitions that it leads, and gets no new "
+                        "ones, until it starts again."
                     ),
                     "It goes on to serve clients, so that you can stop it without a pause for anyone.",
                 ),

@@ -162,8 +162,8 @@ def delete(visit: Visit) -> Answer:
         back=address("/groups/view", group=group),
         sentences=(
             (
-                f"The group's committed offsets in {_partitions(outcome.committed_partitions)} are deleted with "
-                "it."
+                f"The group's committed offsets in {_partitions(outcome.committed_partitions)} are deleted "
+                "with it."
             ),
             "A consumer that joins a group of this name afterwards begins where its auto.offset.reset says.",
         ),

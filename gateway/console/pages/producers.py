@@ -1,5 +1,5 @@
-"""The producers of partitions, with a strip over time of what happened to their batches; and the producer names
-that topics with deduplication remember.
+"""The producers of partitions, with a strip over time of what happened to their batches; and the producer
+names that topics with deduplication remember.
 """
 
 from __future__ import annotations

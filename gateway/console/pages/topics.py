@@ -175,8 +175,8 @@ def delete(visit: Visit) -> Answer:
                 back=topic_path(name),
                 sentences=(
                     (
-                        f"The topic has {len(topic.partitions):,} partitions with {more}{offsets:,} offsets in "
-                        "use."
+                        f"The topic has {len(topic.partitions):,} partitions with {more}{offsets:,} offsets "
+                        "in use."
                     ),
                     "All its records and settings are deleted. They can't be brought back.",
                 ),

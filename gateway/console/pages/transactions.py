@@ -197,8 +197,8 @@ def abort_hanging(visit: Visit) -> Answer:
         back="/transactions/hanging",
         sentences=(
             (
-                f"Producer {planned.producer_id} opened it at offset {first}, and no coordinator will end it. "
-                "Its records are discarded."
+                f"Producer {planned.producer_id} opened it at offset {first}, and no coordinator will end "
+                "it. Its records are discarded."
             ),
             "Readers of committed records wait before this offset until it ends.",
         ),
