@@ -35,6 +35,7 @@ from seqgate.gateway.runtime.topics.follow_settings import (
     follow_flusher,
     follow_open_files,
     follow_producer_limit,
+    limit_names,
 )
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
@@ -127,9 +128,7 @@ class Gateway:
         self._log_directory.environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
         )
-        name_budget = self._log_directory.environment.name_budget
-        name_budget.max_in_all = config.int("seqgate.deduplication.names.max")
-        name_budget.min_idle_ms = config.int("seqgate.deduplication.min.idle.ms")
+        limit_names(config, self._log_directory.environment.name_budget)
         self._flusher.start()
         try:
             await self._put_together(handles_limit)

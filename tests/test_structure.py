@@ -1,4 +1,5 @@
-"""The shape of the five packages: one subject, one file; no circle, no crumb, no file that is too long, no vague name, no stray fsync.
+"""The shape of the five packages: one subject, one file; no circle, no crumb, no file that is too long, no vague name, no stray
+fsync, no part that is finished by somebody else.
 
 `python -m tests.test_structure` prints how many lines the files have, and the crumbs that are imported late.
 """
@@ -151,6 +152,81 @@ def test_a_flush_is_found(line: str) -> None:
 
 def test_a_sync_that_is_no_flush_is_not_found() -> None:
     assert not _flushes("durability.sync(paths=[path])\ngroups.sync(member)  # no fsync")
+
+
+COMPOSITION = re.compile(r"(seqgate\.)?gateway\.(gateway|running\w*|serving|runtime\.composition|homes\..+)")
+"""The modules that put parts together."""
+SET_LATER = {
+    "daemon": "threading.Timer has no parameter for it",
+    "first_flush_pending": "the state of the files on the disk, which a log reads when it is opened",
+    "source": "the storage may have holes before the bucket can be opened, from which it reads the blocks",
+    "sslobject_class": "ssl.SSLContext has no parameter for it",
+}
+"""Attributes that are set on a part after it was made, each with the reason."""
+
+
+def set_from_outside(source: str, *, only_in_init: bool) -> list[str]:
+    """Return the attributes that a module, or only its constructors, sets on parts of other modules."""
+    tree = ast.parse(source)
+    own = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"self", "cls"}
+    }
+    own |= {
+        node.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    bodies: list[ast.AST] = [tree]
+    if only_in_init:
+        bodies = [
+            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+        ]
+    return [
+        ast.unparse(node)
+        for body in bodies
+        for node in ast.walk(body)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and node.attr not in own | SET_LATER.keys()
+    ]
+
+
+def test_parts_are_whole_when_they_are_made() -> None:
+    """What a part needs is passed to it. Nobody sets an attribute of a part after its construction."""
+    found = {
+        name: attributes
+        for name, path in modules(ROOT).items()
+        if (attributes := set_from_outside(path.read_text(), only_in_init=not COMPOSITION.fullmatch(name)))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "backlog.held.room = memory",
+        "self.registry.lease = lease",
+        "clock.listeners += [wake]",
+        "server.outbox, server.unread = outbox, unread",
+    ],
+)
+def test_an_attribute_that_is_set_from_outside_is_found(line: str) -> None:
+    source = f"class Part:\n    def __init__(self, part):\n        self.part = part\n        {line}\n"
+    assert set_from_outside(source, only_in_init=True)
+    assert not set_from_outside(source.replace("__init__", "changed"), only_in_init=True)
+    assert set_from_outside(source.replace("__init__", "changed"), only_in_init=False)
+
+
+def test_an_attribute_of_the_module_itself_is_not_found() -> None:
+    source = (
+        "class Task:\n    done: bool\nclass Tasks:\n    def __init__(self, task):\n        task.done = True\n"
+    )
+    assert not set_from_outside(source, only_in_init=True)
 
 
 def histogram() -> str:

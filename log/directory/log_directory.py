@@ -119,7 +119,7 @@ class LogDirectory:
         self._stored: dict[tuple[str, int], StoredLog] = {}
         self._recovering: set[tuple[str, int]] = set()
         """The stored logs that a thread recovers."""
-        environment.tables += [self._logs, self._stored]
+        environment.tables.extend((self._logs, self._stored))
         self._deletion = PartitionDeletion(environment, path)
         self._recovery_points = RecoveryPoints(environment, str(path), self.files)
 

@@ -221,7 +221,7 @@ class ProduceRepeats:
         """The targets by the prefix of their requests."""
         self._prefixes: dict[Partition, list[bytes]] = {}
         services.partitions.when_closed.append(self._forget)
-        services.partitions.tables += [self._targets, self._prefixes]
+        services.partitions.tables.extend((self._targets, self._prefixes))
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int

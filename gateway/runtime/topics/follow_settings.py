@@ -10,6 +10,7 @@ from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.log import Storage
 from seqgate.pid_allocator import ProducerIdAllocator
 from seqgate.seq_validator import ProducerLimit
+from seqgate.seq_validator.names import NameBudget
 
 
 def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:
@@ -38,6 +39,12 @@ def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
         limit.min_idle_ms = config.int("seqgate.producer.min.idle.ms")
 
     config.follow(apply)
+
+
+def limit_names(config: Config, budget: NameBudget) -> None:
+    """Apply the limits on producer names, which a restart changes."""
+    budget.max_in_all = config.int("seqgate.deduplication.names.max")
+    budget.min_idle_ms = config.int("seqgate.deduplication.min.idle.ms")
 
 
 def follow_flusher(config: Config, flusher: LogFlusher) -> None:
