@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config.packages import install, is_installed
-from seqgate.gateway.homes.home import StartFailed
 
 logger = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.admin.server import ControlServer, Traffic
+from seqgate.gateway.backends.backend import StartFailed, backend_of
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.load import exposure_complaint, is_exposed
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS
-from seqgate.gateway.homes.home import StartFailed, home_of
 from seqgate.gateway.process import open_files_limit
 from seqgate.gateway.runtime.composition import (
     Surroundings,
@@ -83,11 +83,11 @@ class Gateway:
         self.config = config
         self.machine = machine or Machine()
         self.clock = self.machine.clock
-        self.home = home_of(config, self.machine, seat)
+        self.backend = backend_of(config, self.machine, seat)
         self._seat = seat
-        self.durability = self.home.durability
+        self.durability = self.backend.durability
         self.has_entered = False
-        """Whether the home is prepared; until then a start may be cancelled."""
+        """Whether the backend is prepared; until then a start may be cancelled."""
         self.producer_limit = ProducerLimit()
         self.server: Server
         self._services: Services | None = None
@@ -113,9 +113,9 @@ class Gateway:
         complaint = exposure_complaint(config) or missing_package(config)
         if complaint is not None:
             raise StartFailed(complaint)
-        await self.home.enter()
+        await self.backend.enter()
         self.has_entered = True
-        self._flusher = self.home.flusher(asyncio.get_running_loop(), self.durability)
+        self._flusher = self.backend.flusher(asyncio.get_running_loop(), self.durability)
         follow_flusher(config, self._flusher)
         handles_limit = open_files_limit()
         follow_open_files(config, self.machine.storage, handles_limit)
@@ -123,7 +123,7 @@ class Gateway:
         try:
             self._log_directory = self._open_directory()
         except StartFailed:
-            await self.home.leave(is_clean=False)
+            await self.backend.leave(is_clean=False)
             raise
         self._log_directory.environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
@@ -141,18 +141,18 @@ class Gateway:
         """Create all parts from the replayed metadata. The parts do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
-        home = self.home
+        backend = self.backend
         metadata_log = await self._open_metadata()
         shows_metrics = any(
             config.optional_str(name) is not None for name in (METRICS_LISTENER, OTLP_ENDPOINT)
         )
         around = Surroundings(
-            home.fetcher,
-            home.readiness,
-            home.lease,
-            home.hold,
-            home.has_whole_directory,
-            lambda: home.uploads,
+            backend.fetcher,
+            backend.readiness,
+            backend.lease,
+            backend.hold,
+            backend.has_whole_directory,
+            lambda: backend.uploads,
         )
         services = await compose(
             config, self.machine, log_directory, flusher, metadata_log, around, shows_metrics=shows_metrics
@@ -190,7 +190,7 @@ class Gateway:
         self._services = services
 
     def _traffic(self) -> Traffic:
-        return Traffic(len(self.server), *self.server.counts, self.home.calls, self.home.cache)
+        return Traffic(len(self.server), *self.server.counts, self.backend.calls, self.backend.cache)
 
     def _make_metrics(self, services: Services, dispatcher: Dispatcher) -> Metrics:
         """Create what shows the metrics, and let the parts time what they do."""
@@ -227,9 +227,9 @@ class Gateway:
         services.upkeep.compaction.start()
         if services.upkeep.backups is not None:
             services.upkeep.backups.start()
-        await self.home.begin(services)
-        if self.home.uploads is not None:
-            services.upkeep.compaction.when_compacted.append(self.home.uploads.rewritten)
+        await self.backend.begin(services)
+        if self.backend.uploads is not None:
+            services.upkeep.compaction.when_compacted.append(self.backend.uploads.rewritten)
         await self._control.start()
         if self._metrics is not None:
             await self._start_metrics(self._metrics)
@@ -245,7 +245,7 @@ class Gateway:
 
     async def _open_metadata(self) -> MetadataLog:
         try:
-            return await self.home.open_metadata(self._log_directory, self._flusher)
+            return await self.backend.open_metadata(self._log_directory, self._flusher)
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {in_words(error)}"
@@ -313,11 +313,11 @@ class Gateway:
         """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start
         leaves the last mark as it is.
         """
-        await self.home.prepare_stop()
+        await self.backend.prepare_stop()
         giving_up = self.limit_waiting()
         if self._services is not None:
             await self._stop_services(self._services)
-        await self.home.rest()
+        await self.backend.rest()
         await self._flusher.idle()
         giving_up.cancel()
         self._flusher.stop()
@@ -326,13 +326,13 @@ class Gateway:
         is_durable = all(
             not log.offline and log.recovery_point == log.log_end_offset for log in self._log_directory.logs()
         )
-        await self.home.resign(is_clean=is_durable)
+        await self.backend.resign(is_clean=is_durable)
         if self._services is not None:
             # The others lead at once what this gateway has given up, if they hear of it.
             await self._services.node.news.settled()
             await self._services.node.peers.close()
         self._log_directory.close(clean=True)
-        await self.home.leave(is_clean=is_durable)
+        await self.backend.leave(is_clean=is_durable)
 
     async def abandon(self) -> None:
         """End as a killed process does, as far as its files tell: write nothing more, and mark no clean stop.
@@ -350,10 +350,10 @@ class Gateway:
         services.partitions.recompressor.stop()
         self._flusher.stop()
         self._log_directory.close(clean=False)
-        await self.home.leave(is_clean=False)
+        await self.backend.leave(is_clean=False)
 
     def limit_waiting(self) -> asyncio.TimerHandle:
-        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the home is
+        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the backend is
         entered.
         """
         return asyncio.get_running_loop().call_later(

@@ -19,10 +19,10 @@ from typing import Any, Protocol
 
 import uvloop
 
+from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, ready_of
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.console_process import ConsoleProcess, check_installed
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import Ended, StartFailed, WorkerHome, ready_of
 from seqgate.gateway.process import keep_freed_memory, raise_open_files_limit
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.server.server import check_address
@@ -142,15 +142,15 @@ async def _serve(
             warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
-        if isinstance(gateway.home, WorkerHome):
-            gateway.home.ready(gateway.services)
+        if isinstance(gateway.backend, WorkerBackend):
+            gateway.backend.ready(gateway.services)
         elif link is not None:
             link.send(ready_of(gateway.services))
         else:
             announce(gateway, guide)
         beside = await console_of(gateway) if console else None
         loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
-        ended = loop.create_task(gateway.home.ended())
+        ended = loop.create_task(gateway.backend.ended())
         await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
         loading.cancel()
         if ended.done():
@@ -222,7 +222,7 @@ class Startable(Protocol):
     """A gateway as its start needs it."""
 
     has_entered: bool
-    """Whether the home is prepared; until then a start may be cancelled."""
+    """Whether the backend is prepared; until then a start may be cancelled."""
 
     async def start(self) -> None:
         """Start the gateway. Raises StartFailed."""

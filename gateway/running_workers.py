@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seqgate.gateway.admin.request import in_words
+from seqgate.gateway.backends.backend import StartFailed, check_no_cache
 from seqgate.gateway.cluster.cache.worker_caches import CACHES, cache_of
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.workers import worker_config, workers_complaint
-from seqgate.gateway.homes.home import StartFailed, check_no_cache
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.running import (
     check_listener,

@@ -97,7 +97,7 @@ def serve(options: Options) -> int:
     # Collect no garbage during the imports: modules stay anyway, and it would take a sixth of the start.
     gc.disable()
     # a wrong option is reported before the slow imports
-    from seqgate.gateway.homes.home import Ended, StartFailed  # noqa: PLC0415
+    from seqgate.gateway.backends.backend import Ended, StartFailed  # noqa: PLC0415
     from seqgate.gateway.running import run  # noqa: PLC0415
 
     try:

@@ -154,7 +154,9 @@ def test_a_sync_that_is_no_flush_is_not_found() -> None:
     assert not _flushes("durability.sync(paths=[path])\ngroups.sync(member)  # no fsync")
 
 
-COMPOSITION = re.compile(r"(seqgate\.)?gateway\.(gateway|running\w*|serving|runtime\.composition|homes\..+)")
+COMPOSITION = re.compile(
+    r"(seqgate\.)?gateway\.(gateway|running\w*|serving|runtime\.composition|backends\..+)"
+)
 """The modules that put parts together."""
 SET_LATER = {
     "daemon": "threading.Timer has no parameter for it",

@@ -18,6 +18,7 @@ import msgspec
 from seqgate.gateway.admin.printing import print_lines, print_table
 from seqgate.gateway.admin.tables import Column, counted
 from seqgate.gateway.admin.tables import shown as printing_shown
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.certify.run import (
     BURSTS,
     Application,
@@ -29,7 +30,6 @@ from seqgate.gateway.certify.run import (
     play,
 )
 from seqgate.gateway.certify.scripts import CALM, SCRIPTS, Script
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.testing import Broker, StoredRecord
 from seqgate.gateway.testing.control.routes import shown
 

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from seqgate.gateway.admin.faults.control_client import Refused, ask
 from seqgate.gateway.allocator import VARIABLE
-from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.control.routes import read_record, shown
 from seqgate.gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
 from seqgate.gateway.testing.faults import Kind

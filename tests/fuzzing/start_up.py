@@ -16,8 +16,8 @@ from pathlib import Path
 
 import uvloop
 
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import StartFailed
 from tests.fuzzing.composed_requests import TOPICS
 from tests.fuzzing.damage import OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.partition_files import read_files, write_files

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.log import LogDirectory, Storage
 from tests.upgrade.planting import NOW_MS, Plant, record
 

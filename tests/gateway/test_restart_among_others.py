@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from seqgate.gateway.backends.bucket_start import rebuild_directory
+from seqgate.gateway.backends.cluster_membership import ClusterMembership
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.bucket_start import rebuild_directory
-from seqgate.gateway.homes.cluster_membership import ClusterMembership
 from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.gateway.test_stop_in_a_cluster import TOPIC, create, write
 
@@ -83,7 +83,7 @@ async def test_records_that_another_took_and_left_during_a_start_are_there(
         return made
 
     patched = monkeypatch
-    patched.setattr("seqgate.gateway.homes.bucket_start.rebuild_directory", meanwhile)
+    patched.setattr("seqgate.gateway.backends.bucket_start.rebuild_directory", meanwhile)
     shutil.rmtree(tmp_path / "cache-1")
     again = await started(tmp_path, 1)
     try:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway import gateway as composition
+from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import Buffer, Refused, StoreFailed
 from seqgate.gateway.cluster.wal.sessions import CHANGE_MAGIC
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.bucket_home import BucketHome
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.running import start_until
 
 
@@ -72,7 +72,7 @@ async def test_a_start_whose_store_goes_away_ends_at_sigterm(
 ) -> None:
     """The first object is the barrier of the start; then the block of producer ids and the registration are changes of the metadata."""
     monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("seqgate.gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("seqgate.gateway.backends.bucket_backend.STOP_TIMEOUT_S", 0.1)
     gateway, store = _gateway(tmp_path, count)
     stopped: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     starting = asyncio.ensure_future(start_until(stopped, gateway))
@@ -91,7 +91,7 @@ async def test_a_start_whose_store_refuses_its_registration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("seqgate.gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("seqgate.gateway.backends.bucket_backend.STOP_TIMEOUT_S", 0.1)
     gateway, store = _gateway(tmp_path, 2)
     store.error = Refused("403 AccessDenied")
     never: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -123,13 +123,13 @@ async def test_a_stop_whose_store_is_away_ends_amid_a_round_of_uploads(
 ) -> None:
     """The records that wait are given up, as if they had never been answered; the next start has all others."""
     monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
-    monkeypatch.setattr("seqgate.gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("seqgate.gateway.backends.bucket_backend.STOP_TIMEOUT_S", 0.1)
     gateway, store = _gateway(tmp_path, 1_000_000)
     await gateway.start()
-    assert isinstance(gateway.home, BucketHome)
-    assert gateway.home.uploads is not None
+    assert isinstance(gateway.backend, BucketBackend)
+    assert gateway.backend.uploads is not None
     store._left = 0
-    uploading = asyncio.ensure_future(gateway.home.uploads.round())
+    uploading = asyncio.ensure_future(gateway.backend.uploads.round())
     await store.is_away.wait()
     log = gateway.services.topics.metadata_log.log
     acknowledged = log.recovery_point

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from seqgate.gateway.backends.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, end_offset_of, read_metadata
 from seqgate.gateway.cluster.wal.sessions import (
     LogShortened,
@@ -20,7 +21,6 @@ from seqgate.gateway.cluster.wal.sessions import (
     SharedLogContent,
     register,
 )
-from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
 from seqgate.gateway.metadata.records import ConfigRecord
 from seqgate.gateway.runtime.topics.metadata_log import change_batch

@@ -11,10 +11,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.runtime.loop import slices
 from seqgate.log import Storage
 from tests.faults.disk_faults import FaultRates
@@ -176,7 +176,7 @@ class Node:
         self._failed_starts = 0
         self._note_start()
         if member is not None:
-            ended = process.begin(gateway.home.ended())
+            ended = process.begin(gateway.backend.ended())
             ended.add_done_callback(lambda _: self._ends_itself(process))
         return True
 
@@ -290,7 +290,9 @@ class Node:
         keeps = not self._plan.profile.zombies or self._chance.random() < KEPT_BY_ZOMBIES
         self._network.lead_away(process, lambda client: keeps and client.startswith("idempotent"))
         self._note_crash("kill")
-        process.begin(gateway.home.ended()).add_done_callback(lambda ended: self._has_ended(process, ended))
+        process.begin(gateway.backend.ended()).add_done_callback(
+            lambda ended: self._has_ended(process, ended)
+        )
         process.is_paused = pauses
         if self._plan.profile.zombies:
             self.reach.become(SLOW_END)

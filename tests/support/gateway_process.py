@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker_process import ServeProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]

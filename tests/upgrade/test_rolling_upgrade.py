@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
+from seqgate.gateway.backends.bucket_start import image_of
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.wal.sessions import SharedLogContent
-from seqgate.gateway.homes.bucket_start import image_of
 from tests.faults.processes.gateways import TRANSACTIONS, Transactions
 from tests.support.gateway_cluster import GatewayCluster, Writer, await_true, check
 from tests.support.gateway_process import REPOSITORY, GatewayProcess

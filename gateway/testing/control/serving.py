@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from seqgate.gateway.admin.request import in_words
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.listeners import is_loopback, parse_listener
 from seqgate.gateway.console_process import check_installed
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer
 from seqgate.gateway.running import (
     announce,

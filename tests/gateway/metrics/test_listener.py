@@ -10,9 +10,9 @@ import pytest
 
 from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.pids.blocks import IN_USE, USED_UP
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.http import server as http
 from seqgate.gateway.metrics.listener import VIEWS
 from seqgate.gateway.metrics.table import text_of

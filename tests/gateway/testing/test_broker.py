@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import ConfigError
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.testing import Broker
 from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.gateway.testing.exchanges import batch, produce, produce_on, values

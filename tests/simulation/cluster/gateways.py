@@ -81,7 +81,7 @@ class Gateways:
     def node_id_at(self, address: tuple[str, int]) -> int | None:
         """Return the node id of the gateway that serves at an address."""
         gateway = self.nodes[self.addresses.index(address)].gateway
-        wal = None if gateway is None else getattr(gateway.home, "wal", None)
+        wal = None if gateway is None else getattr(gateway.backend, "wal", None)
         return None if wal is None else wal.session.node_id
 
     def disk_has_failed(self) -> bool:
@@ -91,7 +91,7 @@ class Gateways:
         """Yield how far each process confirmed the objects of its session."""
         for node in self.nodes:
             for gateway in node.lives:
-                wal = getattr(gateway.home, "wal", None)
+                wal = getattr(gateway.backend, "wal", None)
                 if wal is not None:
                     session = SessionName(wal.session.node_id, wal.session.session)
                     yield Confirmed(session, wal.session.nonce, wal._rules.confirmed_end)

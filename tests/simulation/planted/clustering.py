@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from seqgate.gateway.backends import bucket_backend
+from seqgate.gateway.backends.bucket_backend import uploaded_partitions
 from seqgate.gateway.cluster.membership import silence
 from seqgate.gateway.cluster.membership.silence import Lease
 from seqgate.gateway.cluster.uploads import uploads
@@ -18,8 +20,6 @@ from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.session_wal import Outcome, Step
 from seqgate.gateway.cluster.wal.wal_object import Seal
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.homes import bucket_home
-from seqgate.gateway.homes.bucket_home import uploaded_partitions
 from seqgate.gateway.metadata import leadership
 from seqgate.gateway.metadata.records import MetadataRecord
 from seqgate.gateway.runtime.coordinators.transaction_markers import RemoteMarkers
@@ -146,4 +146,4 @@ def orphans_judged_by_old_metadata() -> list[Change]:
     def partitions(services: Services) -> Partitions:
         return replace(uploaded_partitions(services), catch_up=nothing)
 
-    return [(bucket_home, "uploaded_partitions", partitions), (MetadataNews, "changed", unheard)]
+    return [(bucket_backend, "uploaded_partitions", partitions), (MetadataNews, "changed", unheard)]

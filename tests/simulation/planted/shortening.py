@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from seqgate.gateway.backends import metadata_snapshots
 from seqgate.gateway.cluster.metadata import shared_log
 from seqgate.gateway.cluster.uploads.collection import Collection
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import SharedLogContent
-from seqgate.gateway.homes import metadata_snapshots
 from seqgate.log.format.records import iterate_records
 from tests.simulation.planted.fault import Change, cluster_fault_in
 

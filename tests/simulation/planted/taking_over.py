@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from seqgate.gateway.backends import bucket_start
+from seqgate.gateway.backends.bucket_start import BucketStart
 from seqgate.gateway.cluster.metadata import shared_log
 from seqgate.gateway.cluster.metadata.change import StoredChange, decode_change
 from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
@@ -16,8 +18,6 @@ from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
 from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Session
 from seqgate.gateway.cluster.wal.wal_object import Seal
-from seqgate.gateway.homes import bucket_start
-from seqgate.gateway.homes.bucket_start import BucketStart
 from seqgate.gateway.runtime.partitions.object_flusher import RoundReader
 from seqgate.log.stopped import stored_batches
 from tests.simulation.planted.fault import Change, bucket_fault

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seqgate.gateway.backends import bucket_start
 from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PREFIX, PartitionKey
 from seqgate.gateway.cluster.rebuild import history
@@ -11,7 +12,6 @@ from seqgate.gateway.cluster.uploads.collection import Collection, Coverage
 from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
 from seqgate.gateway.cluster.wal import ended
 from seqgate.gateway.cluster.wal.wal_object import Row, object_key
-from seqgate.gateway.homes import bucket_start
 from seqgate.log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault
 

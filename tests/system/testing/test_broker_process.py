@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.homes.home import StartFailed
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing import BrokerProcess
 from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.gateway.testing.exchanges import batch, initialise, produce_on

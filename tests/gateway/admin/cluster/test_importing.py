@@ -16,15 +16,15 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.cluster.messages import Imported, Verification
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import Buffer, ObjectStore, Refused, StoreFailed, joined
 from seqgate.gateway.cluster.wal.sessions import CHANGE_MAGIC
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.runtime.loop.machine import Machine
-from tests.gateway.homes.test_uploads import TOPIC, Running, running
+from tests.gateway.backends.test_uploads import TOPIC, Running, running
 from tests.support.batches import Batch, records
 
 T = TypeVar("T")

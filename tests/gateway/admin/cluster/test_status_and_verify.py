@@ -20,8 +20,8 @@ from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.wal.sessions import encode_boundary
 from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, boundary_key
+from tests.gateway.backends.test_uploads import running
 from tests.gateway.cluster.wal.virtual import in_virtual_time
-from tests.gateway.homes.test_uploads import running
 from tests.support.simulated_objects import ROUGH, SimulatedBucket, SimulatedObjects
 
 A = TypeVar("A")

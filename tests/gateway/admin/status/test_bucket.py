@@ -14,7 +14,7 @@ from seqgate.gateway.admin.status.messages import BucketState, Status
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
-from tests.gateway.homes.test_uploads import Running, running
+from tests.gateway.backends.test_uploads import Running, running
 
 CACHE_BYTES = 1 << 30
 

@@ -15,12 +15,12 @@ from seqgate.gateway.handlers.admin.brokers import BROKER_HEARTBEAT_API
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.runtime.topics import metadata_news
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from tests.gateway.backends.shared_changes import SharedChanges
 from tests.gateway.handlers.asking import Asking, HungUp
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.several_nodes import Network
 from tests.gateway.handlers.support import Node, open_node, versions
 from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, partition
-from tests.gateway.homes.shared_changes import SharedChanges
 from tests.support.wire import Plain
 
 

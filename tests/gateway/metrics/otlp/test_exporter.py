@@ -16,9 +16,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from seqgate import __version__
 from seqgate.gateway import gateway as composition
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.metrics.otlp import exporter as module
 from seqgate.gateway.metrics.otlp.exporter import OtlpExporter
 from seqgate.gateway.metrics.table import METRICS, SUBJECTS, text_of

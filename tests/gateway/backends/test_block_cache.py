@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seqgate.gateway.homes.local_cache import HELD_AT_ONCE, BlockCache
+from seqgate.gateway.backends.local_cache import HELD_AT_ONCE, BlockCache
 from seqgate.log.sparse import BLOCK_BYTES
 from tests.gateway.cluster.cache.scene import CachedDirectory
 

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.admin.cluster.importing import _Import, _is_flushed
+from seqgate.gateway.backends import bucket_start
+from seqgate.gateway.backends.backend import Backend, StartFailed
+from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cluster.metadata import shared_log
 from seqgate.gateway.cluster.metadata.change import CHANGE, PIECE, decode_change
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog
@@ -19,11 +22,8 @@ from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
 from seqgate.gateway.cluster.wal import sessions
 from seqgate.gateway.cluster.wal.sessions import Session, read_shared_log
-from seqgate.gateway.homes import bucket_start
-from seqgate.gateway.homes.bucket_home import BucketHome
-from seqgate.gateway.homes.home import Home, StartFailed
 from tests.gateway.admin.cluster.test_importing import _write, imported, verified
-from tests.gateway.homes.test_uploads import Running, running
+from tests.gateway.backends.test_uploads import Running, running
 
 METADATA = f"{1:032x}"
 """The topic id of the metadata in keys."""
@@ -45,7 +45,7 @@ def older_release() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sessions, "CLUSTER_VERSION", 2)
         patch.setattr(sessions, "LEAST_VERSION", 2)
-        patch.setattr(BucketHome, "journal", Home.journal)
+        patch.setattr(BucketBackend, "journal", Backend.journal)
         patch.setattr(bucket_start, "copy_log", copy_nothing)
         patch.setattr(_Import, "_copy_metadata", upload_metadata)
         yield
@@ -92,7 +92,7 @@ async def test_the_first_start_copies_the_metadata(tmp_path: Path, is_lost: bool
 
 async def test_an_older_bucket_without_any_metadata(tmp_path: Path) -> None:
     with older_release(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BucketHome, "flusher", lambda *_: (_ for _ in ()).throw(StartFailed("crashed")))
+        patch.setattr(BucketBackend, "flusher", lambda *_: (_ for _ in ()).throw(StartFailed("crashed")))
         with pytest.raises(StartFailed, match="crashed"):
             async with running(tmp_path):
                 raise AssertionError("the gateway serves")

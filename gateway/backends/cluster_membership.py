@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.cluster.membership.silence import Watched, Watcher
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
@@ -17,7 +18,6 @@ from seqgate.gateway.cluster.wal.sessions import CLUSTER_VERSION
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.listeners import SecurityProtocol
 from seqgate.gateway.config.load import missing_login
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.metadata.membership import ANY_EPOCH, end_session, register_broker
 from seqgate.gateway.metadata.records import (
     BrokerEndpoint,

@@ -12,17 +12,17 @@ from typing import Self
 
 import pytest
 
+from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.backends.cluster_membership import ClusterMembership, heartbeat_s
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
 from seqgate.gateway.config import load_config
-from seqgate.gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.membership import NOT_REGISTERED
 from seqgate.gateway.runtime.loop.machine import Machine
+from tests.gateway.backends.shared_changes import SharedChanges
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
-from tests.gateway.homes.shared_changes import SharedChanges
 from tests.support.simulated_objects import CALM, SimulatedBucket, SimulatedObjects
 
 LEASE_S = 3_600.0

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
-from tests.gateway.homes.test_uploads import Running, running, stored
+from tests.gateway.backends.test_uploads import Running, running, stored
 from tests.support.batches import Batch, Record
 
 PATIENCE_S = 60.0

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from seqgate import __version__
+from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.backends.local_cache import LocalCache
 from seqgate.gateway.cluster.membership.silence import end_earlier
 from seqgate.gateway.cluster.metadata.change import decode_change
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied, read_metadata
@@ -49,8 +51,6 @@ from seqgate.gateway.cluster.wal.sessions import (
     written_version,
 )
 from seqgate.gateway.config import Config
-from seqgate.gateway.homes.home import StartFailed
-from seqgate.gateway.homes.local_cache import LocalCache
 from seqgate.gateway.metadata.brokers import StoredBrokers
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.membership import ANY_EPOCH, choose_node_id

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.cluster.messages import ClusterState, Verification
+from seqgate.gateway.backends import metadata_snapshots
+from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.backends.bucket_backend import BucketBackend
+from seqgate.gateway.backends.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.cluster.wal.sessions import decode_boundary
 from seqgate.gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
-from seqgate.gateway.homes import metadata_snapshots
-from seqgate.gateway.homes.bucket_home import BucketHome
-from seqgate.gateway.homes.home import StartFailed
-from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.metadata.image import MetadataImage
 from tests.gateway.admin.cluster.test_status_and_verify import answer
-from tests.gateway.homes.test_uploads import Running
-from tests.gateway.homes.test_uploads import running as running_at_a_new_address
+from tests.gateway.backends.test_uploads import Running
+from tests.gateway.backends.test_uploads import running as running_at_a_new_address
 from tests.gateway.metadata.test_image_records import everything
 from tests.support.wire import Wire
 
@@ -40,9 +40,9 @@ def running(tmp_path: Path, *settings: str) -> AbstractAsyncContextManager[Runni
 
 
 def snapshots_of(gateway: Running) -> MetadataSnapshots:
-    assert isinstance(gateway.gateway.home, BucketHome)
-    assert gateway.gateway.home._snapshots is not None
-    return gateway.gateway.home._snapshots
+    assert isinstance(gateway.gateway.backend, BucketBackend)
+    assert gateway.gateway.backend._snapshots is not None
+    return gateway.gateway.backend._snapshots
 
 
 def image_of(gateway: Running) -> MetadataImage:
@@ -231,17 +231,17 @@ async def test_what_a_crash_left_amid_the_deletion_is_deleted_later(tmp_path: Pa
 async def test_a_gateway_that_missed_the_deletion_stops_with_a_sentence(tmp_path: Path) -> None:
     async with running(tmp_path, OFTEN, SOON) as gateway:
         await shortened(gateway)
-        home = gateway.gateway.home
-        assert isinstance(home, BucketHome)
-        assert home._journal is not None
-        shared = home._started.shared
+        backend = gateway.gateway.backend
+        assert isinstance(backend, BucketBackend)
+        assert backend._journal is not None
+        shared = backend._started.shared
         later_s = shared.seconds() + 10.0
         shared.seconds = lambda: later_s  # no look of the gateway itself is as young as this one
         shared.next_seq = 2  # as if it had stood still since then
-        assert await home._journal.has_more()
+        assert await backend._journal.has_more()
         with pytest.raises(Exception, match="the metadata log in the bucket begins at object"):
             await gateway.gateway.services.topics.metadata_log.catch_up()
-        assert home._end.done()
+        assert backend._end.done()
 
 
 async def test_sessions_that_have_ended_are_dropped(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ async def test_a_later_version_of_the_cluster_keeps_this_release_out(
 ) -> None:
     async with running(tmp_path):
         pass
-    monkeypatch.setattr("seqgate.gateway.homes.bucket_start.CLUSTER_VERSION", 3)
+    monkeypatch.setattr("seqgate.gateway.backends.bucket_start.CLUSTER_VERSION", 3)
     with pytest.raises(StartFailed, match="uses version 4 of its formats, and this release knows 3"):
         async with running(tmp_path):
             pass

@@ -13,14 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.status.messages import Status
+from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
 from seqgate.gateway.cluster.rebuild.local_session import read_local_session
 from seqgate.gateway.cluster.wal.sessions import sessions
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.bucket_home import BucketHome
-from seqgate.gateway.homes.home import StartFailed
 from seqgate.log import Storage
 from seqgate.log.rebuilding import BUCKET_SESSION
 
@@ -77,12 +77,12 @@ async def test_a_directory_with_records_that_no_bucket_has_is_refused(tmp_path: 
 async def test_a_start_on_the_directory_of_a_running_gateway_does_not_end_its_session(tmp_path: Path) -> None:
     running = gateway(tmp_path / "cache", tmp_path / "bucket")
     await running.start()
-    assert isinstance(running.home, BucketHome)
+    assert isinstance(running.backend, BucketBackend)
     assert "is in use by another process" in await refusal(tmp_path / "cache", tmp_path / "bucket")
     registered = await sessions(running.machine.objects(running.config))
     assert [each.session for each in registered] == [0]
     await running.stop()
-    assert not running.home.wal.is_fenced
+    assert not running.backend.wal.is_fenced
 
 
 @pytest.mark.parametrize("lost", ["__cluster_metadata-0", ".kafka_cleanshutdown", "meta.properties"])
@@ -204,11 +204,11 @@ async def test_a_start_after_a_clean_stop_rebuilds_nothing_and_reads_later_chang
         raise AssertionError("the directory is made anew")
 
     with monkeypatch.context() as patch:
-        patch.setattr("seqgate.gateway.homes.bucket_start.rebuild_directory", rebuild)
+        patch.setattr("seqgate.gateway.backends.bucket_start.rebuild_directory", rebuild)
         again = gateway(tmp_path / "cache", tmp_path / "bucket")
         await again.start()
-    assert isinstance(again.home, BucketHome)
-    journal = again.home._journal
+    assert isinstance(again.backend, BucketBackend)
+    journal = again.backend._journal
     assert journal is not None
     changes = [path for path in (tmp_path / "bucket" / "meta").iterdir() if path.name.isdecimal()]
     assert journal.copied == (len(changes), again.services.topics.metadata_log.last_offset + 1)

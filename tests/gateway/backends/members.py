@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from seqgate.gateway.backends.adoptions import Adoptions
+from seqgate.gateway.backends.bucket_backend import uploaded_partitions
 from seqgate.gateway.cluster.cache.bucket import BucketThread, WaitingSource
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import ObjectStore
@@ -18,8 +20,6 @@ from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import EndedSession, seal
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
-from seqgate.gateway.homes.adoptions import Adoptions
-from seqgate.gateway.homes.bucket_home import uploaded_partitions
 from seqgate.gateway.metadata.records import (
     MetadataRecord,
     PartitionRecord,

@@ -13,6 +13,7 @@ import pytest
 
 from seqgate.gateway.admin.sweep.messages import SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.parts.manifest import Manifest, decode_manifest
 from seqgate.gateway.cluster.uploads.uploads import Uploads
@@ -20,7 +21,6 @@ from seqgate.gateway.cluster.wal.sessions import decode_boundary
 from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, identify
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.bucket_home import BucketHome
 from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.support.batches import Batch, records
 from tests.support.wire import Wire
@@ -38,9 +38,9 @@ class Running:
 
     @property
     def uploads(self) -> Uploads:
-        assert isinstance(self.gateway.home, BucketHome)
-        assert self.gateway.home.uploads is not None
-        return self.gateway.home.uploads
+        assert isinstance(self.gateway.backend, BucketBackend)
+        assert self.gateway.backend.uploads is not None
+        return self.gateway.backend.uploads
 
     @property
     def partition(self) -> Partition:
@@ -91,8 +91,8 @@ class Running:
 
     @property
     def session(self) -> int:
-        assert isinstance(self.gateway.home, BucketHome)
-        return self.gateway.home.wal.session.session
+        assert isinstance(self.gateway.backend, BucketBackend)
+        return self.gateway.backend.wal.session.session
 
     @property
     def wal_objects(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""A home in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk
+"""A backend in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk
 is a cache.
 
 A start registers a session and seals the earlier sessions of its own node, which then can't acknowledge
@@ -24,6 +24,18 @@ from typing import Final, NoReturn
 import msgspec
 
 from seqgate.gateway.admin.request import in_words
+from seqgate.gateway.backends.adoptions import Adoptions
+from seqgate.gateway.backends.backend import Backend, Ended, StartFailed
+from seqgate.gateway.backends.bucket_start import (
+    FIRST_WITH_BROKERS,
+    BucketStart,
+    StartChecks,
+    Started,
+    session_state,
+)
+from seqgate.gateway.backends.cluster_membership import ClusterMembership, heartbeat_s
+from seqgate.gateway.backends.local_cache import LocalCache
+from seqgate.gateway.backends.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.membership.silence import Lease
 from seqgate.gateway.cluster.metadata.change import CorruptChange
@@ -51,18 +63,6 @@ from seqgate.gateway.cluster.wal.sessions import (
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.cluster import LEADER_SELECTOR
-from seqgate.gateway.homes.adoptions import Adoptions
-from seqgate.gateway.homes.bucket_start import (
-    FIRST_WITH_BROKERS,
-    BucketStart,
-    StartChecks,
-    Started,
-    session_state,
-)
-from seqgate.gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
-from seqgate.gateway.homes.home import Ended, Home, StartFailed
-from seqgate.gateway.homes.local_cache import LocalCache
-from seqgate.gateway.homes.metadata_snapshots import MetadataSnapshots
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
@@ -111,7 +111,7 @@ _UNUSABLE: Final = (
 )
 
 
-class BucketHome(Home):
+class BucketBackend(Backend):
     """The bucket of `seqgate.cluster`, which gateways share, and the data directory as its cache."""
 
     def __init__(self, config: Config, machine: Machine) -> None:

@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cluster.cache.bucket import BucketCalls
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.homes.bucket_home import BucketHome
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import LogDirectory
-from tests.gateway.homes.test_uploads import TOPIC, Running
+from tests.gateway.backends.test_uploads import TOPIC, Running
 from tests.support.batches import Batch, records
 
 T = TypeVar("T")
@@ -97,8 +97,8 @@ class Life(Running):
 
     def evict(self) -> int:
         """Evict all blocks of the topic that the bucket has; return how many bytes."""
-        assert isinstance(self.gateway.home, BucketHome)
-        sparse = self.gateway.home._cache.sparse
+        assert isinstance(self.gateway.backend, BucketBackend)
+        sparse = self.gateway.backend._cache.sparse
         files = [file for file in sparse.files if file.key is not None and f"/{TOPIC}-0/" in f"{file.path}"]
         return sum(sparse.evict(file, [0]) for file in files)
 

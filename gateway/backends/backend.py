@@ -1,5 +1,5 @@
-"""The home of a gateway: the place where its records are durable. It is the local disk, a worker's share of
-the local disk, or a bucket (`bucket_home`).
+"""The backend of a gateway: the place where its records are durable. It is the local disk, a worker's share of
+the local disk, or a bucket (`bucket_backend`).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Ended(Exception):
     """The gateway must not serve any more; the message is a sentence that says why."""
 
 
-class Home:
-    """The place where records are durable. One gateway enters and leaves its home once.
+class Backend:
+    """The place where records are durable. One gateway enters and leaves its backend once.
 
-    A home that says nothing else is a local disk, which has all records, and which no other gateway can take
+    A backend that says nothing else is a local disk, which has all records, and which no other gateway can take
     over.
     """
 
@@ -131,7 +131,7 @@ class Home:
         return LocalJournal(log, flusher, self._machine.clock)
 
     async def begin(self, services: Services) -> None:
-        """Join the cluster, if there is one, and begin the home's background work. The gateway serves
+        """Join the cluster, if there is one, and begin the backend's background work. The gateway serves
         requests. Raises StartFailed.
         """
 
@@ -147,17 +147,17 @@ class Home:
         """
 
     async def ended(self) -> NoReturn:
-        """Wait until the home fails so that the gateway must stop at once. Raises Ended."""
+        """Wait until the backend fails so that the gateway must stop at once. Raises Ended."""
         while True:
             await asyncio.Event().wait()
 
     async def leave(self, *, is_clean: bool) -> None:
-        """Leave the home, after the data directory is closed. After a clean stop all of its records are
+        """Leave the backend, after the data directory is closed. After a clean stop all of its records are
         durable.
         """
 
 
-class LocalHome(Home):
+class DiskBackend(Backend):
     """The local disk: the data directory is all there is."""
 
     @property
@@ -205,7 +205,7 @@ def check_no_cache(storage: Storage, config: Config) -> None:
         )
 
 
-class WorkerHome(Home):
+class WorkerBackend(Backend):
     """The local disk under several workers, of which this one has a share, and the process that supervises it."""
 
     def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
@@ -304,14 +304,14 @@ def ready_of(services: Services) -> Ready:
     )
 
 
-def home_of(config: Config, machine: Machine, seat: Seat | None = None) -> Home:
-    """Return the home that `seqgate.cluster` names: the local disk without it, and a worker's share of the
+def backend_of(config: Config, machine: Machine, seat: Seat | None = None) -> Backend:
+    """Return the backend that `seqgate.cluster` names: the local disk without it, and a worker's share of the
     disk with a `seat`.
     """
     if seat is not None:
-        return WorkerHome(config, machine, seat)
+        return WorkerBackend(config, machine, seat)
     if config.optional_str("seqgate.cluster") is None:
-        return LocalHome(config, machine)
-    from seqgate.gateway.homes.bucket_home import BucketHome  # noqa: PLC0415 - a gateway without a cluster starts without its imports
+        return DiskBackend(config, machine)
+    from seqgate.gateway.backends.bucket_backend import BucketBackend  # noqa: PLC0415 - a gateway without a cluster starts without its imports
 
-    return BucketHome(config, machine)
+    return BucketBackend(config, machine)

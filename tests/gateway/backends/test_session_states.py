@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from seqgate.gateway.backends.bucket_start import session_state
 from seqgate.gateway.cluster.wal.ended import SessionState
 from seqgate.gateway.cluster.wal.sessions import RegisteredSession
-from seqgate.gateway.homes.bucket_start import session_state
 from seqgate.gateway.metadata.membership import end_session, register_broker, unregister_broker
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 

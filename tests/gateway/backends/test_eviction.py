@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from seqgate.gateway.homes.local_cache import NO_LIMIT, SHARE_EVICTED, BlockCache, Eviction
+from seqgate.gateway.backends.local_cache import NO_LIMIT, SHARE_EVICTED, BlockCache, Eviction
 from seqgate.log.sparse import BLOCK_BYTES, SegmentKey
 from tests.gateway.cluster.cache.scene import TOPIC_ID, CachedDirectory
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from seqgate.gateway.backends import adoptions
 from seqgate.gateway.cluster.objects.objects import ObjectStore
-from seqgate.gateway.homes import adoptions
 from seqgate.log import LogDirectory, Storage
-from tests.gateway.homes.members import Members, led, members, until
-from tests.gateway.homes.test_adoptions import check, fill
+from tests.gateway.backends.members import Members, led, members, until
+from tests.gateway.backends.test_adoptions import check, fill
 from tests.support.simulated_objects import Fate, SimulatedBucket, SimulatedObjects
 
 FLIGHTS = uuid.UUID(int=5)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
 from seqgate.gateway.cluster.wal.wal_object import identify
-from tests.gateway.homes.members import Member, Members, led, members, until
+from tests.gateway.backends.members import Member, Members, led, members, until
 from tests.support.batches import Batch, records
 from tests.support.simulated_objects import Faults, SimulatedBucket, SimulatedObjects
 

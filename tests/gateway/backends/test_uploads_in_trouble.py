@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog
 from seqgate.gateway.cluster.parts.manifest import PartitionKey, part_key, part_name
 from seqgate.gateway.cluster.wal.sessions import decode_boundary
 from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY
-from seqgate.gateway.homes.bucket_home import BucketHome
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
 from seqgate.gateway.runtime.topics.metadata_log import change_batch
-from tests.gateway.homes.test_uploads import _is_seal, running, stored
+from tests.gateway.backends.test_uploads import _is_seal, running, stored
 
 
 async def test_a_deleted_partition_with_a_damaged_manifest_holds_up_no_round(tmp_path: Path) -> None:
@@ -56,11 +56,11 @@ async def test_parts_of_a_topic_that_another_gateway_has_just_created_are_no_orp
     slow = "seqgate.cluster.metadata.poll.ms=60000"
     async with running(tmp_path, slow) as first:
         await first.create()
-        home = first.gateway.home
-        assert isinstance(home, BucketHome)
-        assert home._journal is not None
+        backend = first.gateway.backend
+        assert isinstance(backend, BucketBackend)
+        assert backend._journal is not None
         fresh = uuid.UUID(int=99)
-        known = home._journal._shared
+        known = backend._journal._shared
         other = SharedLog(
             known._objects, known._session, next_seq=known.next_seq, next_offset=known.next_offset
         )

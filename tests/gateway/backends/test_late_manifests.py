@@ -10,7 +10,7 @@ import pytest
 
 from seqgate.gateway.cluster.membership import silence
 from seqgate.gateway.cluster.parts.manifest import SegmentRef, encode_manifest
-from tests.gateway.homes.test_uploads import running, stored
+from tests.gateway.backends.test_uploads import running, stored
 
 
 @pytest.mark.parametrize("is_retained", [False, True], ids=["rolled", "rolled and retained"])

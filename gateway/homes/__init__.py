@@ -1,1 +1,0 @@
-"""The home of a gateway's records: where they are durable, and what a start and a stop do for that."""
