@@ -14,7 +14,6 @@ Requests are served meanwhile. Who takes over reads the rest of that log, and un
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -522,8 +521,7 @@ class MetadataTail:
         """End the looks. A change that is being folded in is finished."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:

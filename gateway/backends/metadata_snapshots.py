@@ -12,7 +12,6 @@ if they stood still, and they look at the boundary.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Collection
 from typing import Final
@@ -85,8 +84,7 @@ class MetadataSnapshots:
         """End the work. What is unfinished is left to the next gateway."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         pause_s = 0.0

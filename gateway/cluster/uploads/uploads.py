@@ -12,7 +12,6 @@ Before a partition is led elsewhere, `hand_over` uploads the rest of it at once,
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -134,8 +133,7 @@ class Uploads:
         """End the rounds. What is unfinished is left to the next session."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         begun_s = self._seconds()
