@@ -1,5 +1,5 @@
 """The result of a coordinator's operation: its answer, and the records that carry it out (Kafka's
-`CoordinatorResult`).
+`CoordinatorResult`); records that belong to a transaction, and the markers that end the transaction.
 """
 
 from __future__ import annotations
@@ -28,3 +28,18 @@ class Change(NamedTuple, Generic[A]):
     """The function to call when the records are durable, before the answers are sent: it logs the events of
     the operation.
     """
+
+
+class Pending(NamedTuple):
+    """A record that takes effect when the transaction that wrote it is committed."""
+
+    producer_id: int
+    producer_epoch: int
+    record: Any
+
+
+class TransactionEnd(NamedTuple):
+    """A marker: the pending records of the producer take effect now (commit), or never (abort)."""
+
+    producer_id: int
+    is_commit: bool

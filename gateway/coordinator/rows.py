@@ -12,6 +12,9 @@ structure     its fields       its fields, and tagged fields
 
 A key is an int16 kind and plain strings; a value begins with its int16 version. Source: Kafka's
 `MessageDataGenerator` and the *Key.json, *Value.json of its coordinators.
+
+A partition with a value of a later version is not loaded, because it would be incomplete; an unknown kind of
+key is skipped. Source: Kafka's `CoordinatorLoaderImpl` and `TransactionLog`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 from seqgate.gateway.coordinator.places import Place, by_topic
-from seqgate.gateway.coordinator.stored_versions import NewerVersion
 from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint
 from seqgate.gateway.protocol.primitives import NO_TAGS, string, unsigned_varint
 
@@ -36,6 +38,22 @@ _ONE_BYTE: Final = 0x80
 """Smaller varints have one byte."""
 GROUP_KEY: Final = ("group_id",)
 MEMBER_KEY: Final = ("group_id", "member_id")
+
+
+class NewerVersion(ValueError):
+    """A stored value has a later version than this release can read."""
+
+    def __init__(self, version: int, newest: int) -> None:
+        """Take the value's version and the newest version that this release reads."""
+        super().__init__(f"a value of version {version}; this program reads versions 0 to {newest}")
+
+
+def newer_version_in(error: BaseException) -> NewerVersion | None:
+    """Return the NewerVersion that `error` is, or that `error` was raised from; None when there is none."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, NewerVersion):
+        cause = cause.__cause__
+    return cause
 
 
 class Reader:

@@ -73,7 +73,7 @@ class Inside:
     async def groups(self) -> dict[str, str]:
         """Return the state of each group, by its id."""
         shards = self._gateway().services.coordinators.groups.loaded_shards()
-        return {group.group_id: group.state_text for shard in shards for group in all_groups(shard)}
+        return {group.group_id: group.state_text for shard in shards for group in shard.stored.all_groups()}
 
     async def advance(self, by_s: float) -> None:
         """Move the clock and the timers forward; return when what is due has begun."""

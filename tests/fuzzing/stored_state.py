@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import (
@@ -45,8 +46,7 @@ from seqgate.gateway.coordinator.share.records import (
 from seqgate.gateway.coordinator.share.share_partition import StateBatch
 from seqgate.gateway.coordinator.transaction import records as transaction_records
 from seqgate.gateway.coordinator.transaction.records import Transaction, TransactionRecord, TransactionState
-from seqgate.gateway.coordinator.transaction.shard import TransactionShard
-from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
+from seqgate.gateway.coordinator.transaction.rules import TransactionShard
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import (
     ClientQuotaRecord,

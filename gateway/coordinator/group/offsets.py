@@ -31,10 +31,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 
 OffsetRecord = OffsetCommitRecord | Pending | TransactionEnd
 """The records about offsets."""

@@ -14,14 +14,15 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.change import Waiter
+from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.deadlines import moved
 from seqgate.gateway.coordinator.group import consumer_group, consumer_heartbeat, share_group, share_heartbeat
-from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import (
     JOINING,
     ConsumerGroup,
+    ConsumerGroupState,
     ConsumerMember,
     ConsumerRecord,
 )
@@ -48,6 +49,7 @@ from seqgate.gateway.coordinator.places import Place, TopicPartition
 from seqgate.gateway.coordinator.rows import GroupRows
 from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
 from seqgate.gateway.coordinator.streams import records as streams_records
+from seqgate.gateway.coordinator.streams.group import STATES as STREAMS_STATES
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.records import StreamsRecord
 from seqgate.gateway.coordinator.streams.request import (
@@ -57,8 +59,22 @@ from seqgate.gateway.coordinator.streams.request import (
     bytes_of_tags,
 )
 from seqgate.gateway.coordinator.streams.topology import size_bytes_of
-from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 
+Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+"""A group of any protocol: classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071).
+
+All have the same properties for listing: `type`, `state_text`, `is_empty`, `generation` and `protocol`.
+"""
+STATES: Final[tuple[str, ...]] = tuple(
+    dict.fromkeys(
+        (
+            *(state.value for state in GroupState if state is not GroupState.DEAD),
+            *(state.value for state in ConsumerGroupState),
+            *STREAMS_STATES,
+        )
+    )
+)
+"""The words for the states of a group that is not deleted; a share group is Empty or Stable."""
 RecordKey = tuple[str, TopicPartition | None]
 """The key of a record: (group id, None) of a classic group, (group id, place) of an offset.
 
@@ -234,9 +250,19 @@ class StoredGroups:
     def group_ids(self) -> Iterator[str]:
         """Yield the ids of all groups, of all kinds."""
         yield from self.groups
-        yield from self.consumers.groups
-        yield from self.shares.groups
-        yield from self.streams.groups
+        for kind in self._kinds:
+            yield from kind.groups
+
+    def all_groups(self) -> Iterator[Group]:
+        """Yield the groups of every kind, in no order."""
+        yield from self.groups.values()
+        for kind in self._kinds:
+            yield from kind.groups.values()
+
+    def find(self, group_id: str) -> Group | None:
+        """Return the group of that id, of any kind."""
+        kind = self.kind_of(group_id)
+        return self.groups.get(group_id) if kind is None else kind.groups[group_id]
 
     def waiters(self) -> Iterator[Waiter]:
         """Yield the waiting JoinGroup and SyncGroup requests of all groups."""

@@ -9,9 +9,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.any_group import Group, all_groups
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
+from seqgate.gateway.coordinator.group.stored_groups import Group
 from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
 from seqgate.gateway.runtime.partitions.registry import Partitions
 
@@ -56,7 +56,7 @@ def _read(sources: Sources) -> Samples:
             continue
         shard = loaded.shard
         offsets += len(shard.offsets)
-        for group in list(all_groups(shard)):  # groups come and go between two slices
+        for group in list(shard.stored.all_groups()):  # groups come and go between two slices
             states[group.type, group.state_text] += 1
             members += len(group.members)
             yield None

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
@@ -51,7 +51,6 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from seqgate.gateway.quota.backlog import Limit, Move, Reader

@@ -45,8 +45,8 @@ from seqgate.gateway.coordinator.transaction.rules import (
     Producer,
     TransactionLimits,
     TransactionRefused,
+    TransactionShard,
 )
-from seqgate.gateway.coordinator.transaction.shard import TransactionShard
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators.shards import (
     CoordinatorShards,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group import consumer_group, shard
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerMember
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets
-from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, LoadedShard
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator

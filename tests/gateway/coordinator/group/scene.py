@@ -8,6 +8,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits, Join
@@ -20,7 +21,6 @@ from seqgate.gateway.coordinator.group.records import (
     OffsetCommitRecord,
 )
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.transactional import Pending
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, HeldOffset
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
 
 GROUPS = ("g", "h")
 PARTITIONS = (0, 1)

@@ -31,8 +31,8 @@ from seqgate.gateway.coordinator.transaction.rules import (
     EndRequest,
     Producer,
     TransactionRefused,
+    TransactionShard,
 )
-from seqgate.gateway.coordinator.transaction.shard import TransactionShard
 
 NAME = "t"
 TIMEOUT_MS = 100

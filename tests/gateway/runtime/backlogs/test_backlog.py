@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
-from seqgate.gateway.coordinator.transactional import Pending
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.records.produce import API, begin
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE

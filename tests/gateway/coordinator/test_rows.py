@@ -1,3 +1,5 @@
+"""Values that a later release wrote are told from damage, in every kind of row."""
+
 from __future__ import annotations
 
 import struct
@@ -6,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from seqgate.gateway.coordinator.group import records as group_records
+from seqgate.gateway.coordinator.rows import NewerVersion, newer_version_in
 from seqgate.gateway.coordinator.share import records as share_records
-from seqgate.gateway.coordinator.stored_versions import NewerVersion, newer_version_in
 from seqgate.gateway.coordinator.transaction import records as transaction_records
 
 NAME = struct.pack(">h", 1) + b"g"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.coordinator.group.any_group import STATES, Group
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
 from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from seqgate.gateway.coordinator.group.stored_groups import STATES, Group
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 
 
