@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
@@ -224,6 +224,26 @@ class ShareStates:
             fresh.state_epoch, fresh.leader_epoch = record.value.state_epoch, record.value.leader_epoch
             self.put(record.key, fresh)
             _restore(fresh, record.value.start_offset, record.value.batches)
+
+    def change(
+        self,
+        key: SharePartitionKey,
+        act: Callable[[SharePartition], Sequence[StateBatch]],
+        wake: Callable[[SharePartitionKey], None],
+    ) -> Change[None]:
+        """Change the delivery state of a known partition; call `wake` if the state has changed."""
+        found = self.partitions[key]
+        before = found.start_offset
+        batches = tuple(act(found))
+        if not batches and found.start_offset == before:
+            return Change(None)
+        wake(key)
+        update = ShareUpdate(key, found.start_offset, batches, found.leader_epoch)
+        return Change(None, [update], is_folded_in=True)
+
+    def forget(self, keys: Sequence[SharePartitionKey]) -> Change[None]:
+        """Delete the delivery states of these partitions, if they have any."""
+        return Change(None, [ShareSnapshot(key, None) for key in keys if key in self.partitions])
 
     def stored_keys(self) -> Iterator[SharePartitionKey]:
         """Yield the key of every record that the log must hold."""

@@ -336,6 +336,11 @@ class SharePartition:
             self.start_offset = moved
         return True
 
+    def move_to(self, offset: int) -> tuple[StateBatch, ...]:
+        """Move the start offset forward; return the changes of batches, of which there are none."""
+        self.log_starts_at(offset)
+        return ()
+
     def undone_before(self, offset: int) -> int:
         """Return how many offsets from the start offset up to `offset` (exclusive) are not done."""
         done = sum(

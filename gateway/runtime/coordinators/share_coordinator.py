@@ -148,9 +148,9 @@ class ShareCoordinator:
         log_start_offset = partition.log.log_start_offset
         if found.start_offset < log_start_offset:
             if is_elsewhere:
-                self.remote.change_in_background(key, lambda state: go_on_at(state, log_start_offset))
+                self.remote.change_in_background(key, lambda state: state.move_to(log_start_offset))
             else:
-                self.stored.change(key, lambda state, _: go_on_at(state, log_start_offset))
+                self.stored.change(key, lambda state, _: state.move_to(log_start_offset))
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
@@ -198,11 +198,8 @@ class ShareCoordinator:
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             if key not in states.partitions:
                 raise Unavailable(ErrorCode.invalid_record_state)
-            return changed(
-                states,
-                key,
-                lambda found: found.acknowledge(member_id, said, limits, now_ms),
-                self.waiters.wake,
+            return states.change(
+                key, lambda found: found.acknowledge(member_id, said, limits, now_ms), self.waiters.wake
             )
 
         await self.stored.run(key, operation)
@@ -215,7 +212,7 @@ class ShareCoordinator:
         """
         if self.persister.is_elsewhere(key):
             skipped = (await self.open(key, partition)).undone_before(offset)
-            await self.remote.change(key, lambda state: go_on_at(state, offset))
+            await self.remote.change(key, lambda state: state.move_to(offset))
             return skipped
 
         def operation(states: ShareStates, _: int) -> Change[int]:
@@ -223,7 +220,7 @@ class ShareCoordinator:
             if found is None:
                 return Change(0)
             skipped = found.undone_before(offset)
-            moved = changed(states, key, lambda state: go_on_at(state, offset), self.waiters.wake)
+            moved = states.change(key, lambda state: state.move_to(offset), self.waiters.wake)
             return Change(skipped, moved.records, is_folded_in=True)
 
         return await self.stored.run(key, operation)
@@ -407,7 +404,8 @@ class ShareCoordinator:
     def _expire(self, key: SharePartitionKey, found: SharePartition, now_ms: int) -> int:
         """Release the locks of one partition that have timed out; return when the next one does."""
         if found.next_deadline_ms() <= now_ms:
-            self._change_in_background(key, partial(expire, limits=self.limits(key.group_id)))
+            limits = self.limits(key.group_id)
+            self._change_in_background(key, lambda state, now_ms: state.expire(limits, now_ms))
         return found.next_deadline_ms()
 
 

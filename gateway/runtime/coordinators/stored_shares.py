@@ -147,7 +147,7 @@ class StoredShares:
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             if key not in states.partitions:
                 return Change(None)
-            return changed(states, key, lambda found: act(found, now_ms), self._wake)
+            return states.change(key, lambda found: act(found, now_ms), self._wake)
 
         self.shards.apply(self._loaded(key), operation)
 
@@ -166,7 +166,10 @@ class StoredShares:
             by_shard.setdefault(self._loaded(key), []).append(key)
         for loaded, of_shard in by_shard.items():
             for start in range(0, len(of_shard), _KEYS_PER_STEP):
-                await self.shards.run(loaded, forgetting(of_shard[start : start + _KEYS_PER_STEP]))
+                await self._forget(loaded, of_shard[start : start + _KEYS_PER_STEP])
+
+    async def _forget(self, loaded: LoadedShard[ShareStates], keys: Sequence[SharePartitionKey]) -> None:
+        await self.shards.run(loaded, lambda states, _: states.forget(keys))
 
     async def forget_deleted_topics(self) -> None:
         """Delete the states of topics that no longer exist.
