@@ -16,46 +16,30 @@ A member that reads behind the new offset continues there. Its next commit count
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
-from seqgate.gateway.coordinator.group.consumer_heartbeat import NO_TOPICS, ConsumerLimits, Topics
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Topics
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.members import Members
 from seqgate.gateway.coordinator.group.offsets import Committer, check_commit
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, OffsetCommitRecord
-from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import Place, TopicPartition
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
-from seqgate.gateway.coordinator.streams.request import StreamsLimits
 
 
 class GroupShard:
     """All groups of one partition: the stored state, and the operations on it, on members, offsets and whole
     groups.
-
-    `max_groups` limits classic, consumer and streams groups. `consumer_limits`, `share_limits` and
-    `streams_limits` return the limits of one group. `topics` has the topics that members can be assigned.
     """
 
-    def __init__(
-        self,
-        limits: GroupLimits,
-        max_groups: int,
-        consumer_limits: Callable[[str], ConsumerLimits] = lambda _: ConsumerLimits(),
-        topics: Topics = NO_TOPICS,
-        share_limits: Callable[[str], ShareGroupLimits] = lambda _: ShareGroupLimits(),
-        streams_limits: Callable[[str], StreamsLimits] = lambda _: StreamsLimits(),
-    ) -> None:
-        self.stored = stored = StoredGroups(
-            limits, max_groups, consumer_limits, topics, share_limits, streams_limits
-        )
+    def __init__(self, stored: StoredGroups) -> None:
+        self.stored = stored
         self.members = Members(stored)
         self.commits = OffsetCommits(stored)
         self.groups = stored.groups

@@ -50,6 +50,7 @@ from seqgate.gateway.coordinator.group.name_groups import is_name_group
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -143,7 +144,7 @@ class GroupCoordinator:
     def _fresh_shard(self) -> GroupShard:
         found = self._group_configs
         limits = found.consumer_limits, self._topics, found.share_limits, found.streams_limits
-        shard = GroupShard(self._limits, 0, *limits)
+        shard = GroupShard(StoredGroups(self._limits, 0, *limits))
         self._limit(shard)
         return shard
 

@@ -20,6 +20,7 @@ from seqgate.gateway.coordinator.group.events import Effects, SyncReply
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from tests.gateway.coordinator.group.model_client import Client, Phase
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, LIMITS, Scene, Who
 
@@ -67,7 +68,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.scene = Scene(replace(LIMITS, max_size=MAX_SIZE))
         self.clients = [Client(self.scene, who) for who in CLIENTS]
-        self.shadow = GroupShard(self.scene.shard.stored.limits, 100)
+        self.shadow = GroupShard(StoredGroups(self.scene.shard.stored.limits, 100))
         self.replayed = 0
         self.answers_seen = 0
         self.last_generation_id = 0

@@ -12,6 +12,7 @@ from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, GroupMetadataRecord, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from tests.gateway.coordinator.group.scene import (
     GROUP,
     LIMITS,
@@ -225,7 +226,7 @@ def test_forget_topics_but() -> None:
 class TestWhatTheLogHolds:
     def held(self, scene: Scene) -> GroupShard:
         """Return a shard rebuilt only from the records of a rewrite."""
-        shard = GroupShard(LIMITS, 100)
+        shard = GroupShard(StoredGroups(LIMITS, 100))
         for key in scene.shard.stored_keys():
             (record,) = scene.shard.records_of(key)
             shard.replay(record, scene.now_ms)

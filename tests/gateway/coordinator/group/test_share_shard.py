@@ -12,6 +12,7 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCom
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import ShareMemberRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import ALONE, FLIGHTS_ID, GROUP, FakeTopics, asking
 
@@ -29,7 +30,7 @@ class Scene(scene.Scene):
 
     def fresh(self) -> GroupShard:
         limits = ShareGroupLimits(session_timeout_ms=1_000)
-        return GroupShard(scene.LIMITS, 100, topics=self.topics, share_limits=lambda _: limits)
+        return GroupShard(StoredGroups(scene.LIMITS, 100, topics=self.topics, share_limits=lambda _: limits))
 
     def beat(self, request: ShareHeartbeat) -> HeartbeatReply:
         effects = self.effects()

@@ -12,6 +12,7 @@ from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, 
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.streams.records import StreamsMemberRecord
 from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
 from seqgate.gateway.coordinator.streams.topology import Topology
@@ -40,7 +41,7 @@ class Scene(scene.Scene):
 
     def fresh(self) -> GroupShard:
         return GroupShard(
-            scene.LIMITS, self._max_groups, topics=self.topics, streams_limits=lambda _: AT_ONCE
+            StoredGroups(scene.LIMITS, self._max_groups, topics=self.topics, streams_limits=lambda _: AT_ONCE)
         )
 
     def beat(self, request: StreamsHeartbeat) -> StreamsReply:
