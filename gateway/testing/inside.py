@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from seqgate.gateway.coordinator.group.any_group import all_groups
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.handlers.answering.changes import fresh_topic_id

@@ -28,7 +28,6 @@ from seqgate.gateway.admin.operation import (
 )
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.transactions.live import pending_in_group
-from seqgate.gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
 from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
 from seqgate.gateway.coordinator.group.name_groups import is_name_group
@@ -36,6 +35,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
+from seqgate.gateway.coordinator.group.stored_groups import STATES, Group
 from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
@@ -108,7 +108,7 @@ class _LiveGroups:
 
     def rows(self, states: Collection[str]) -> Iterator[messages.GroupRow]:
         for shard in self._groups.loaded_shards():
-            for group in all_groups(shard):
+            for group in shard.stored.all_groups():
                 if not states or group.state_text in states:
                     yield messages.GroupRow(
                         group.group_id,
@@ -124,7 +124,7 @@ class _LiveGroups:
         found = {}
         shards = list(self._groups.loaded_shards())
         for row in rows:
-            shard = next((shard for shard in shards if find_group(shard, row.group) is not None), None)
+            shard = next((shard for shard in shards if shard.stored.find(row.group) is not None), None)
             if shard is None:
                 continue
             read = await self._progress(shard, row.group, row.type)
@@ -166,7 +166,7 @@ class _LiveGroups:
 
     async def _find(self, group_id: str) -> Group | None:
         shard = await self._shard(group_id)
-        return None if shard is None else find_group(shard, group_id)
+        return None if shard is None else shard.stored.find(group_id)
 
     async def _shard(self, group_id: str) -> GroupShard | None:
         """Return the shard of a group once its state is durable; None while the gateway has no groups."""

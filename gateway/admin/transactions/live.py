@@ -27,8 +27,7 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction import records as transaction_records
 from seqgate.gateway.coordinator.transaction import rules
 from seqgate.gateway.coordinator.transaction.records import Transaction
-from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
-from seqgate.gateway.coordinator.transaction.shard import TransactionShard
+from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused, TransactionShard
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators.shards import Codec, decoded
 from seqgate.gateway.runtime.partitions.partition import Partition

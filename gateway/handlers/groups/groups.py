@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.any_group import all_groups
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
@@ -71,7 +70,7 @@ async def handle_list_groups(context: RequestContext[CoordinatorServices], reque
 def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[str, str, str, str]]:
     """Yield (group id, protocol type, state, type) of every group."""
     for shard in context.services.groups.loaded_shards():
-        for group in list(all_groups(shard)):
+        for group in list(shard.stored.all_groups()):
             yield group.group_id, group.protocol[0], group.state_text, group.type
 
 

@@ -44,9 +44,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.change import Change, Waiter
-from seqgate.gateway.coordinator.stored_versions import newer_version_in
-from seqgate.gateway.coordinator.transactional import Pending, TransactionEnd
+from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd, Waiter
+from seqgate.gateway.coordinator.rows import newer_version_in
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition, remove

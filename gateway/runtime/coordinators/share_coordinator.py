@@ -18,7 +18,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -44,7 +43,7 @@ from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
 from seqgate.gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
-from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares, changed, expire, go_on_at
+from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition

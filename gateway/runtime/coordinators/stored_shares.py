@@ -22,15 +22,13 @@ from seqgate.gateway.coordinator.share.records import (
     ShareSnapshot,
     ShareState,
     ShareStates,
-    ShareUpdate,
     read,
 )
-from seqgate.gateway.coordinator.share.share_partition import ShareLimits, SharePartition, StateBatch
+from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators.shards import (
     CoordinatorShards,
     LoadedShard,
-    Operation,
     StateTopic,
     Unavailable,
 )
@@ -182,41 +180,3 @@ class StoredShares:
         ]
         with contextlib.suppress(Unavailable):
             await self.forget(gone)
-
-
-def changed(
-    states: ShareStates,
-    key: SharePartitionKey,
-    act: Callable[[SharePartition], Sequence[StateBatch]],
-    wake: Callable[[SharePartitionKey], None],
-) -> Change[None]:
-    """Change the delivery state of a known partition; call `wake` if the state has changed."""
-    found = states.partitions[key]
-    before = found.start_offset
-    batches = tuple(act(found))
-    if not batches and found.start_offset == before:
-        return Change(None)
-    wake(key)
-    return Change(
-        None, [ShareUpdate(key, found.start_offset, batches, found.leader_epoch)], is_folded_in=True
-    )
-
-
-def forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:
-    """Return an operation that deletes the delivery states of these partitions, if they have any."""
-
-    def operation(states: ShareStates, _: int) -> Change[None]:
-        return Change(None, [ShareSnapshot(key, None) for key in keys if key in states.partitions])
-
-    return operation
-
-
-def expire(found: SharePartition, now_ms: int, limits: ShareLimits) -> Sequence[StateBatch]:
-    """Release the records whose lock has timed out."""
-    return found.expire(limits, now_ms)
-
-
-def go_on_at(found: SharePartition, offset: int) -> Sequence[StateBatch]:
-    """Move the start offset forward. The rest of the stored state stays."""
-    found.log_starts_at(offset)
-    return ()
