@@ -1,7 +1,7 @@
 """The `seqgate` command.
 
-Functions import what they need when they run, so that a command answers soon. `seqgate.gateway.entry` runs `serve`
-without this module.
+Functions import what they need when they run, so that a command answers soon. `seqgate.gateway.entry` runs
+`serve` without this module.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def command_line(only: str | None = None) -> typer.Typer:
     """Return the command line with all commands, or with one of COMMANDS, which imports what this one needs."""
     made = typer.Typer(
         name="seqgate",
-        help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every Kafka "
-        "client.",
+        help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every "
+        "Kafka client.",
         no_args_is_help=True,
         context_settings=CONTEXT,
         rich_markup_mode=None,

@@ -353,8 +353,8 @@ class Gateway:
         await self.backend.leave(is_clean=False)
 
     def limit_waiting(self) -> asyncio.TimerHandle:
-        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the backend is
-        entered.
+        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the backend
+        is entered.
         """
         return asyncio.get_running_loop().call_later(
             STORE_TIMEOUT_S, self._flusher.give_up, f"the store did not answer for {STORE_TIMEOUT_S:.0f} s"

@@ -1,7 +1,7 @@
 """`seqgate serve`: its options and its run, without the packages that other commands need.
 
-`seqgate.gateway.cli` describes the options, writes the help and refuses wrong options. typer takes longer to import
-than a gateway to start, so `parse` takes the options itself when all of them are valid.
+`seqgate.gateway.cli` describes the options, writes the help and refuses wrong options. typer takes longer to
+import than a gateway to start, so `parse` takes the options itself when all of them are valid.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ After a crash between two steps, the next start finishes the removal or leaves t
 the rules: Kafka's `UnifiedLog`.
 
 `segments_to_delete` decides from facts alone which segments to delete, and why. Kafka's
-`UnifiedLog.deleteOldSegments` removes segments below the log start offset, then by size, then by age, in three
-passes. One pass decides the same, because each rule removes from the front only.
+`UnifiedLog.deleteOldSegments` removes segments below the log start offset, then by size, then by age, in
+three passes. One pass decides the same, because each rule removes from the front only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The parts that all tests share: fixed seeds, the tiers and the order of the test files, and gateways that run as processes.
+"""The parts that all tests share: fixed seeds, the tiers and the order of the test files, and gateways that
+run as processes.
 
-Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are in the folders of their tests, so that the tests of single
-rooms need no peer.
+Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are in the folders of their tests, so that the
+tests of single rooms need no peer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`docs/comparison.md` backs what it says: cells about Seqgate by pages and tests, cells about other products by sources."""
+"""`docs/comparison.md` backs what it says: cells about Seqgate by pages and tests, cells about other products
+by sources.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def cells(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def unbacked(text: str) -> list[str]:
-    """Return the cells that lead nowhere: to no page or test of the repository (Seqgate), or to no source (the others)."""
+    """Return the cells that lead nowhere: to no page or test of the repository (Seqgate), or to no source
+    (the others).
+    """
     return [
         f"{product}, {feature}: {cell}"
         for product, feature, cell in cells(text)

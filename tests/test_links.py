@@ -44,7 +44,8 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("# One\n\n## `a.b`: two, three\n\n## One\n\n```\n# no heading\n```\n")
     page = tmp_path / "page.md"
     page.write_text(
-        "[a](other.md) [b](other.md#one-1) [c](other.md#ab-two-three) [d](#here) [e](https://example.org/#x)\n"
+        "[a](other.md) [b](other.md#one-1) [c](other.md#ab-two-three) [d](#here) "
+        "[e](https://example.org/#x)\n"
         "[f](missing.md) [g](other.md#no-heading) [h](#there) `[i](code)`\n\n```\n[j](code)\n```\n\n# Here\n"
     )
     assert broken(page) == ["missing.md", "other.md#no-heading", "#there"]

@@ -1,5 +1,5 @@
-"""The shape of the five packages: one subject, one file; no circle, no crumb, no file that is too long, no vague name, no stray
-fsync, no part that is finished by somebody else.
+"""The shape of the five packages: one subject, one file; no circle, no crumb, no file that is too long, no
+vague name, no stray fsync, no part that is finished by somebody else.
 
 `python -m tests.test_structure` prints how many lines the files have, and the crumbs that are imported late.
 """
@@ -18,7 +18,9 @@ from tests.support.imports import ROOT, Import, When, all_imports, circles, impo
 
 LONGEST = 1_000
 CRUMB = 100
-"""A module with fewer lines that one other module of its folder imports, and nobody else, is a section of that one."""
+"""A module with fewer lines that one other module of its folder imports, and nobody else, is a section of
+that one.
+"""
 ENTRY_POINTS = {"seqgate.gateway.entry"}
 """The modules that an installed command imports (pyproject.toml)."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
@@ -105,7 +107,9 @@ def test_every_file_is_named_for_what_is_in_it() -> None:
 
 
 FLUSHES = re.compile(r"f(data)?sync|syncfs")
-"""The names of calls that make bytes durable, such as fsync, fdatasync, syncfs, and fsync_path of the storage."""
+"""The names of calls that make bytes durable, such as fsync, fdatasync, syncfs, and fsync_path of the
+storage.
+"""
 MAY_FLUSH = (
     "seqgate.log.durability.",
     "seqgate.log.files.disk",
@@ -113,7 +117,9 @@ MAY_FLUSH = (
     "seqgate.log.files.storage",
     "seqgate.gateway.cluster.objects.directory_objects",
 )
-"""The modules that may flush: the `Durability`, the modules that make the calls for it, and the object store in a directory."""
+"""The modules that may flush: the `Durability`, the modules that make the calls for it, and the object store
+in a directory.
+"""
 
 
 def _flushes(source: str) -> list[str]:

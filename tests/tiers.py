@@ -1,9 +1,11 @@
-"""Says which command runs which tests, and runs them: `python -m tests.tiers test`, with further arguments for pytest.
+"""Says which command runs which tests, and runs them: `python -m tests.tiers test`, with further arguments
+for pytest.
 
-There are three tiers, and each test belongs to one. `make test` runs what a user relies on, `make test-all` the rest that a
-change can break, `make test-nightly` searches, other languages, pages, examples and releases. `TIERS` gives each file the tier
-of the longest path that it begins with. Single tests and cases of other tiers say so themselves: a test by
-`@pytest.mark.tier("nightly")`, cases by `in_tiers`. `python -m tests.tiers` prints the tier of each file.
+There are three tiers, and each test belongs to one. `make test` runs what a user relies on, `make test-all`
+the rest that a change can break, `make test-nightly` searches, other languages, pages, examples and releases.
+`TIERS` gives each file the tier of the longest path that it begins with. Single tests and cases of other
+tiers say so themselves: a test by `@pytest.mark.tier("nightly")`, cases by `in_tiers`. `python -m
+tests.tiers` prints the tier of each file.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ TIERS: Final[Mapping[str, Sequence[str]]] = {
 """The files and folders of each tier, below `tests`."""
 
 LIMIT_S: Final[Mapping[str, int]] = {"nightly": 4 * 3600}
-"""The time that a single test may take, where it is not that of `pyproject.toml`: hunts and builds take hours on a slow machine."""
+"""The time that a single test may take, where it is not that of `pyproject.toml`: hunts and builds take hours
+on a slow machine.
+"""
 MARK: Final = "tier"
 SAYS_SO: Final = ("mark.tier(", "_tiers(")
 """What the source of a file contains if some of its tests belong to another tier than the file."""
@@ -80,7 +84,8 @@ SAYS_SO: Final = ("mark.tier(", "_tiers(")
 def in_tiers(cases: Iterable[Any], **tiers: Collection[Any]) -> list[Any]:
     """Return the cases as parameters of a test. Those in `tiers` get this tier instead of the test's own.
 
-    `in_tiers(LIBRARIES, test=["confluent-kafka"])`: one library in `make test`, the others where the file belongs.
+    `in_tiers(LIBRARIES, test=["confluent-kafka"])`: one library in `make test`, the others where the file
+    belongs.
     """
     assert tiers.keys() <= TIERS.keys(), f"no tier of this name: {sorted(tiers.keys() - TIERS.keys())}"
 
@@ -104,7 +109,9 @@ def tier_of_file(path: Path) -> str:
 
 
 def tier_of(item: pytest.Item) -> str:
-    """Return the tier of a test: its own, or else that of its file. Raises UsageError for an unknown tier and for two."""
+    """Return the tier of a test: its own, or else that of its file. Raises UsageError for an unknown tier and
+    for two.
+    """
     own = {mark.args[0] for mark in item.iter_markers(MARK)}
     if len(own) > 1 or not own <= TIERS.keys():
         raise pytest.UsageError(f"{item.nodeid} has the tiers {sorted(own)}, not one of {', '.join(TIERS)}")
@@ -126,7 +133,9 @@ def paths_of(tier: str) -> list[str]:
 
 
 def _may_name(tier: str, source: str) -> bool:
-    """Return whether the source of a file may give the tier to single tests: it names the tier as text or as an argument."""
+    """Return whether the source of a file may give the tier to single tests: it names the tier as text or as
+    an argument.
+    """
     return any(words in source for words in SAYS_SO) and (f'"{tier}"' in source or f"{tier}=" in source)
 
 

@@ -41,7 +41,8 @@ copybutton_exclude = ".linenos, .gp, .go"
 def _mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], document: object) -> None:
     """Mend what makes the theme's pages hard to use with a keyboard or a screen reader.
 
-    The captions of the navigation are headings without a level, and long lines of code and wide tables can't be scrolled without a mouse.
+    The captions of the navigation are headings without a level, and long lines of code and wide tables can't
+    be scrolled without a mouse.
     """
     del app, page, template, document
     tree = context.get("furo_navigation_tree", "")

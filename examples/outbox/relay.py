@@ -3,8 +3,9 @@
     python relay.py          # runs until SIGTERM or Ctrl-C
     python relay.py --once   # ends when the outbox is empty
 
-The relay numbers a row, sends it, and marks it as sent. A relay that starts again sends numbered rows without a mark a
-second time, under the same number. The number is the sequence id of the record, so the gateway drops what it has already.
+The relay numbers a row, sends it, and marks it as sent. A relay that starts again sends numbered rows without
+a mark a second time, under the same number. The number is the sequence id of the record, so the gateway drops
+what it has already.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from psycopg.rows import class_row
 
 PRODUCER_NAME = b"shop-outbox"
-"""The name under which the gateway remembers the sequence ids. Never change it while rows are numbered but not sent."""
+"""The name under which the gateway remembers the sequence ids. Never change it while rows are numbered but
+not sent.
+"""
 DEDUPLICATION = "message.deduplication.enable"
 PARTITIONS = 4
 CLIENT: Mapping[str, str | int | float] = {
@@ -51,7 +54,9 @@ class OutboxRow(NamedTuple):
 
 
 def require_topic(bootstrap: str, topic: str) -> None:
-    """Create the topic with deduplication if it does not exist. Raises RelayError if it exists without deduplication."""
+    """Create the topic with deduplication if it does not exist. Raises RelayError if it exists without
+    deduplication.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, **CLIENT})
     wanted = NewTopic(topic, num_partitions=PARTITIONS, config={DEDUPLICATION: "true"})
     try:
@@ -73,8 +78,9 @@ def new_producer(bootstrap: str) -> Producer:
         {
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
-            # A record with a lower sequence id than a stored one counts as a duplicate. So no record may overtake another:
-            # wait as long as the gateway is away, and stop at the first record that it refuses.
+            # A record with a lower sequence id than a stored one counts as a duplicate. So no record may
+            # overtake another: wait as long as the gateway is away, and stop at the first record that it
+            # refuses.
             "message.timeout.ms": 0,
             "enable.gapless.guarantee": True,
             # The partition of a key, as Kafka's Java client chooses it.
@@ -86,7 +92,9 @@ def new_producer(bootstrap: str) -> Producer:
 
 
 class Relay:
-    """Moves rows from the outbox to a topic. Several relays may run: they send the same rows, and one record is stored."""
+    """Moves rows from the outbox to a topic. Several relays may run: they send the same rows, and one record
+    is stored.
+    """
 
     def __init__(self, database: psycopg.Connection, producer: Producer, topic: str) -> None:
         """Prepare the relay. `database` must be in autocommit mode."""
@@ -100,7 +108,9 @@ class Relay:
         self._stopping.set()
 
     def run(self, *, until_empty: bool) -> int:
-        """Send rows until the relay is stopped, or until the outbox is empty; return how many. Raises RelayError."""
+        """Send rows until the relay is stopped, or until the outbox is empty; return how many. Raises
+        RelayError.
+        """
         sent = 0
         while not self._stopping.is_set():
             rows = self._numbered() or self._number_new_rows()
@@ -123,8 +133,9 @@ class Relay:
     def _number_new_rows(self) -> list[OutboxRow]:
         """Give the next positions to rows that have none, commit, and return these rows.
 
-        `row_id` can't be the sequence id: a transaction that commits late has lower row ids than one that committed
-        before, and its records would count as duplicates. Positions grow in the order in which the relay sees the rows.
+        `row_id` can't be the sequence id: a transaction that commits late has lower row ids than one that
+        committed before, and its records would count as duplicates. Positions grow in the order in which the
+        relay sees the rows.
         """
         with self._database.transaction():
             self._database.execute("SELECT FROM outbox_position FOR UPDATE")  # one relay numbers at a time
@@ -154,7 +165,9 @@ class Relay:
         return len(rows)
 
     def _send(self, rows: Sequence[OutboxRow]) -> bool:
-        """Send the rows; return whether all are acknowledged, or False when the relay was stopped before. Raises RelayError."""
+        """Send the rows; return whether all are acknowledged, or False when the relay was stopped before.
+        Raises RelayError.
+        """
         refusals: list[str] = []
 
         def delivered(error: KafkaError | None, _message: Message) -> None:

@@ -2,7 +2,8 @@
 
     python shop.py 1000
 
-The shop never talks to Kafka. Once its transaction has committed, the event is in the outbox and can't get lost.
+The shop never talks to Kafka. Once its transaction has committed, the event is in the outbox and can't get
+lost.
 """
 
 from __future__ import annotations

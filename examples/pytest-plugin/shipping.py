@@ -1,4 +1,5 @@
-"""Turns each order into a shipment, exactly once: a transaction holds the shipments and the offsets of their orders.
+"""Turns each order into a shipment, exactly once: a transaction holds the shipments and the offsets of their
+orders.
 
 python shipping.py 127.0.0.1:9092 shipping-1
 """
@@ -18,7 +19,8 @@ AT_ONCE = 100
 WAIT_S = 0.1
 CLIENT = {
     "log_level": 3,  # errors
-    # With the default, a transactional producer of librdkafka 2.16 hangs after its only broker has gone for a moment.
+    # With the default, a transactional producer of librdkafka 2.16 hangs after its only broker has gone for a
+    # moment.
     "metadata.recovery.strategy": "none",
 }
 
@@ -33,7 +35,9 @@ class Shipping:
     """One instance of the application; use it as a context manager. Instances share the work by their group."""
 
     def __init__(self, bootstrap: str, instance: str) -> None:
-        """Connect. `instance` is the transactional id: an instance that starts again ends the transaction that it left open."""
+        """Connect. `instance` is the transactional id: an instance that starts again ends the transaction
+        that it left open.
+        """
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -56,7 +60,9 @@ class Shipping:
         self._consumer.close()
 
     def step(self) -> int:
-        """Ship the orders that have come, and return how many. Raises KafkaException when this instance can't go on."""
+        """Ship the orders that have come, and return how many. Raises KafkaException when this instance can't
+        go on.
+        """
         orders = [order for order in self._consumer.consume(AT_ONCE, WAIT_S) if order.error() is None]
         if not orders:
             return 0

@@ -113,7 +113,9 @@ def test_the_broker_is_killed_between_transactions(own_broker: Broker) -> None:
 
 @pytest.fixture
 def killed_instance(own_broker: Broker) -> Broker:
-    """A broker at which an instance was killed that had committed one transaction, and left the next one open."""
+    """A broker at which an instance was killed that had committed one transaction, and left the next one
+    open.
+    """
     place_orders(own_broker)
     with own_broker.faults.close(api="EndTxn", after=1, times=100_000) as fault:
         program = Path(shipping.__file__)

@@ -35,11 +35,14 @@ def totals_of(records: DataFrame) -> DataFrame:
 
 
 def add_to_totals(transaction: Transaction, rows: Sequence[Row]) -> None:
-    """Add a micro batch to the table. Adding twice would count twice; the position in the same transaction prevents that."""
+    """Add a micro batch to the table. Adding twice would count twice; the position in the same transaction
+    prevents that.
+    """
     for row in rows:
         transaction.execute(
-            "INSERT INTO customer_totals (customer, orders, cents) VALUES (%s, %s, %s) ON CONFLICT (customer) DO UPDATE "
-            "SET orders = customer_totals.orders + excluded.orders, cents = customer_totals.cents + excluded.cents",
+            "INSERT INTO customer_totals (customer, orders, cents) VALUES (%s, %s, %s) ON CONFLICT "
+            "(customer) DO UPDATE SET orders = customer_totals.orders + excluded.orders, cents = "
+            "customer_totals.cents + excluded.cents",
             (row["customer"], row["orders"], row["cents"]),
         )
 

@@ -1,5 +1,5 @@
-"""The backend of a gateway: the place where its records are durable. It is the local disk, a worker's share of
-the local disk, or a bucket (`bucket_backend`).
+"""The backend of a gateway: the place where its records are durable. It is the local disk, a worker's share
+of the local disk, or a bucket (`bucket_backend`).
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Ended(Exception):
 class Backend:
     """The place where records are durable. One gateway enters and leaves its backend once.
 
-    A backend that says nothing else is a local disk, which has all records, and which no other gateway can take
-    over.
+    A backend that says nothing else is a local disk, which has all records, and which no other gateway can
+    take over.
     """
 
     def __init__(self, config: Config, machine: Machine) -> None:
@@ -121,8 +121,8 @@ class Backend:
         return Flusher(loop, machine=self._machine, durability=durability)
 
     async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
-        """Read the metadata, and what others have changed since. Raises LogError, IncompatibleFormat, OSError,
-        ValueError.
+        """Read the metadata, and what others have changed since. Raises LogError, IncompatibleFormat,
+        OSError, ValueError.
         """
         return await open_metadata(directory, lambda log: self.journal(log, flusher))
 
@@ -206,7 +206,9 @@ def check_no_cache(storage: Storage, config: Config) -> None:
 
 
 class WorkerBackend(Backend):
-    """The local disk under several workers, of which this one has a share, and the process that supervises it."""
+    """The local disk under several workers, of which this one has a share, and the process that supervises
+    it.
+    """
 
     def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
         """Take the worker's place; `enter` connects it."""

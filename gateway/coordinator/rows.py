@@ -1,4 +1,5 @@
-"""Describes the records of coordinators as rows: a table of fields is the encoder and the decoder of a record.
+"""Describes the records of coordinators as rows: a table of fields is the encoder and the decoder of a
+record.
 
     MEMBER = Row(10, ShareMemberRecord, structure(ShareMemberValue, Field("rack_id", NULLABLE_STRING), …))
 

@@ -1,4 +1,6 @@
-"""The configurations that DescribeConfigs returns: values, their sources, and their synonyms (Kafka's ConfigHelper)."""
+"""The configurations that DescribeConfigs returns: values, their sources, and their synonyms (Kafka's
+ConfigHelper).
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def describe_group(
 def describe_client_metrics(
     overrides: Mapping[str, str], names: Container[str] | None = None
 ) -> Iterator[DescribedConfig]:
-    """Yield the configurations of a subscription of client metrics, which need not exist. As in Kafka, a default is no synonym."""
+    """Yield the configurations of a subscription of client metrics, which need not exist. As in Kafka, a
+    default is no synonym.
+    """
     for setting in CLIENT_METRICS_CONFIGS:
         if not _wanted(setting.name, setting, names):
             continue
@@ -175,7 +179,8 @@ def _broker_synonyms(config: Config, setting: Setting) -> tuple[ConfigEntry, ...
     if general != setting.name:
         return (*own, *config.entries(general))
     if not own:
-        # Kafka drops the entries of log.retention.hours where log.retention.ms has none (ConfigHelper.configSynonyms)
+        # Kafka drops the entries of log.retention.hours where log.retention.ms has none: `configSynonyms` of
+        # its `ConfigHelper`.
         return ()
     others = (entry for fallback in setting.fallbacks for entry in config.entries(fallback.name))
     return (*own, *others)

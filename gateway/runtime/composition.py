@@ -100,7 +100,8 @@ class Surroundings(NamedTuple):
     hold: Hold | None = None
     """Keeps whole segment files on the local disk while another process reads them."""
     has_whole_directory: bool = True
-    """Whether the data directory is this process's alone, and has all records, so that it can be backed up."""
+    """Whether the data directory is this process's alone, and has all records, so that it can be backed up.
+    """
     find_uploads: Callable[[], Uploads | None] = lambda: None
 
 

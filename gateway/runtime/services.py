@@ -122,7 +122,9 @@ class PartitionServices:
     counters: BatchCounters = field(default_factory=BatchCounters, init=False)
 
     def let_replicas_serve(self, replicas: ReadReplicas | None, bucket_reads: BucketReads | None) -> None:
-        """Let consumers read uploaded records at other gateways than the leader; only leaders serve with None."""
+        """Let consumers read uploaded records at other gateways than the leader; only leaders serve with
+        None.
+        """
         self.replicas, self.bucket_reads = replicas, bucket_reads
 
 
@@ -162,7 +164,9 @@ class SecurityServices:
 
 @dataclass(slots=True)
 class UpkeepServices:
-    """The upkeep of the data: the backlog quotas of topics, the room that is left on the disk, and the work on files."""
+    """The upkeep of the data: the backlog quotas of topics, the room that is left on the disk, and the work
+    on files.
+    """
 
     backlog: Backlog
     disk_room: DiskRoom

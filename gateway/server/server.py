@@ -84,9 +84,9 @@ class Server:
         """Begin without listeners. Without `cold_reads` the event loop waits for records that are not in the
         page cache.
 
-        Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together. The
-        requests of connections share `memory` with requests that wait elsewhere. Each listener with TLS is
-        added to `tls_listeners`.
+        Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together.
+        The requests of connections share `memory` with requests that wait elsewhere. Each listener with TLS
+        is added to `tls_listeners`.
         """
         self.loop = loop
         self.cold_reads = cold_reads

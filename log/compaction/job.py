@@ -47,7 +47,8 @@ class JobLimits(msgspec.Struct, frozen=True):
 
 
 class CleaningJob(msgspec.Struct, frozen=True):
-    """The cleaning of one log, made by `seqgate.log.cleaning.begin_cleaning`. Times in ms, end offsets exclusive.
+    """The cleaning of one log, made by `seqgate.log.cleaning.begin_cleaning`. Times in ms, end offsets
+    exclusive.
 
     `segments` are all segments from the log's start to `round_end_offset`. The offsets from
     `first_dirty_offset` on were not cleaned before. `producers` are (producer_id, last_offset,
@@ -137,8 +138,7 @@ def decode_job(frame: bytes) -> CleaningJob:
     if version != JOB_VERSION:
         raise UnknownJobVersion(
             f"the gateway sent a cleaning job of version {version}, and the process that cleans reads "
-            "version "
-            f"{JOB_VERSION}; restart the gateway"
+            f"version {JOB_VERSION}; restart the gateway"
         )
     return _decode_job(frame)
 

@@ -561,8 +561,8 @@ def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | No
 def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:
     return None if ticket is None else log.environment.durability.commit([ticket])[0]
 
-    # Opens the stored logs of a data directory: reads their topic ids, and loads the logs; a thread recovers some
-    # of them first.
+    # Opens the stored logs of a data directory: reads their topic ids, and loads the logs; a thread recovers
+    # some of them first.
 
 
 class Opening:

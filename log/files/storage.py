@@ -1,9 +1,10 @@
 # ruff: noqa: PTH120 - paths are plain strings here
-"""Reads and writes the files of one data directory, on a `Disk` (seqgate.log.files.disk) that makes the system calls.
+"""Reads and writes the files of one data directory, on a `Disk` (seqgate.log.files.disk) that makes the
+system calls.
 
-A `DataFile` is a file name with a descriptor that `Descriptors` opens when needed. Few files are open at a time:
-a file is closed when it was not used lately and too many are open (second chance), unless it is pinned. A retired
-file is closed for good, because its name may soon belong to another file.
+A `DataFile` is a file name with a descriptor that `Descriptors` opens when needed. Few files are open at a
+time: a file is closed when it was not used lately and too many are open (second chance), unless it is pinned.
+A retired file is closed for good, because its name may soon belong to another file.
 
 Tests put a simulated disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`,
 `forget_cached` of a pinned file, `bring_in`, `drop_cached` and the methods that take paths may be called from
@@ -312,8 +313,8 @@ class Storage:
             self._disk.close(descriptor)
 
     def replace(self, path: str, content: bytes, written: Callable[[str], None] | None = None) -> str:
-        """Write a temporary file and rename it over the file, so that a reader or a crash of the process finds
-        the old content or the new one. Return the path. Raises NoRoom.
+        """Write a temporary file and rename it over the file, so that a reader or a crash of the process
+        finds the old content or the new one. Return the path. Raises NoRoom.
 
         Nothing is durable before a flush. `written` is called with the path of the temporary file before the
         rename; `DurableFiles.replace` replaces durably.
@@ -331,8 +332,8 @@ class Storage:
         return path
 
     def fsync_path(self, path: str) -> None:
-        """Make a file written by `write_file` durable. Only `seqgate.log.durability` calls the fsyncs, and decides
-        whether to.
+        """Make a file written by `write_file` durable. Only `seqgate.log.durability` calls the fsyncs, and
+        decides whether to.
         """
         self._sync_name(path, _READ)
 
@@ -519,7 +520,8 @@ class Descriptors:
         self._disk = disk
         self.limit = limit
         self.reads_ahead = not disk.tells_cached
-        """Whether the kernel may read ahead in files that are opened from now on; see `seqgate.log.files.page_cache`.
+        """Whether the kernel may read ahead in files that are opened from now on; see
+        `seqgate.log.files.page_cache`.
         """
         self._open: dict[DataFile, None] = {}
         self._outliving = 0
@@ -679,8 +681,8 @@ class DurableFiles(Protocol):
     raise OSError. `seqgate.log.durability.durability` implements it.
 
     A start, a repair and the process that compacts call them for files that no ticket carries. They say what
-    must be durable and in which order. The durability decides whether the local disk must know: another one may
-    keep the truth elsewhere.
+    must be durable and in which order. The durability decides whether the local disk must know: another one
+    may keep the truth elsewhere.
     """
 
     def sync(

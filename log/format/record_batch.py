@@ -133,8 +133,8 @@ class BatchHeader:
         return bool(self.attributes & CONTROL_FLAG)
 
     def stamp(self, view: memoryview, config: LogConfig, now_ms: int) -> tuple[bytes, memoryview, int]:
-        """Write offset, leader epoch and timestamp type into the head of the batch, whose bytes are in `view`.
-        Return (head, rest, log_append_time_ms); the time is -1 where the producer's timestamps count.
+        """Write offset, leader epoch and timestamp type into the head of the batch, whose bytes are in
+        `view`. Return (head, rest, log_append_time_ms); the time is -1 where the producer's timestamps count.
 
         The topic sets the timestamp type, whatever the producer wrote. Where the records were decoded,
         `max_timestamp` is their largest timestamp, and replaces a wrong one in the bytes.

@@ -48,8 +48,8 @@ class SegmentIndexes:
         self.offset_entries = bytearray(offset_entries)
         self.time_entries = bytearray(time_entries)
         self.needed_bytes = 0
-        """The limit `segment.index.bytes` that has room for another entry in both indexes, and for a last one in
-        the time index.
+        """The limit `segment.index.bytes` that has room for another entry in both indexes, and for a last one
+        in the time index.
         """
         self._count()
 

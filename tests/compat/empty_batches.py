@@ -34,10 +34,11 @@ class SparseLog:
 
 
 def sparse_log(bootstrap: str) -> SparseLog:
-    """Create a topic with long runs of empty batches: a named producer sends its records from the beginning several times.
+    """Create a topic with long runs of empty batches: a named producer sends its records from the beginning
+    several times.
 
-    The gateway stores no duplicate, so each repetition leaves a run of batches without records. The last repetition
-    has no new records.
+    The gateway stores no duplicate, so each repetition leaves a run of batches without records. The last
+    repetition has no new records.
     """
     topic = fresh_topic(bootstrap, "empty-batches", configs={"message.deduplication.enable": "true"})
     records: list[tuple[int, bytes]] = []

@@ -1,4 +1,6 @@
-"""Checks shell commands of the pages without running them: `seqgate` by its own parser, `make` by the Makefile, `pip` by the extras."""
+"""Checks shell commands of the pages without running them: `seqgate` by its own parser, `make` by the
+Makefile, `pip` by the extras.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ def commands(script: str) -> Iterator[list[str]]:
 
 
 def command_fault(words: Sequence[str], *, is_whole: bool = True) -> str | None:
-    """Return what is wrong with the words of a simple command, or None. Other programs than the project's are not known.
+    """Return what is wrong with the words of a simple command, or None. Other programs than the project's are
+    not known.
 
     A sentence may name a command without its arguments (`is_whole` False).
     """
@@ -91,8 +94,8 @@ def command_fault(words: Sequence[str], *, is_whole: bool = True) -> str | None:
 def seqgate_fault(words: Sequence[str], *, is_whole: bool = True) -> str | None:
     """Return what is wrong with the words behind `seqgate`, or None.
 
-    Names of commands and options, missing values, surplus arguments and the names of settings are checked; files need not
-    exist, and a placeholder may stand for any value.
+    Names of commands and options, missing values, surplus arguments and the names of settings are checked;
+    files need not exist, and a placeholder may stand for any value.
     """
     command = _seqgate()
     rest, path = list(words), ["seqgate"]

@@ -1,4 +1,6 @@
-"""Parses blocks that are no programs: settings by the gateway's own code, everything else by a parser of its language."""
+"""Parses blocks that are no programs: settings by the gateway's own code, everything else by a parser of its
+language.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def _ini(text: str) -> Iterator[str]:
 
 
 def _properties(text: str) -> Iterator[str]:
-    """Check a file of properties: the gateway's settings, or those of Kafka's clients, which have other names."""
+    """Check a file of properties: the gateway's settings, or those of Kafka's clients, which have other
+    names.
+    """
     properties = parse_properties(text)
     if not properties:
         yield "no property"

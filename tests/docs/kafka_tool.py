@@ -1,4 +1,6 @@
-"""Runs one of Kafka's tools in place of its shell script: `python -m tests.docs.kafka_tool kafka-topics --list …`."""
+"""Runs one of Kafka's tools in place of its shell script: `python -m tests.docs.kafka_tool kafka-topics
+--list …`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Leaves a transaction open for a page: `invoicing-1` holds an offset of the group `invoicing` in the topic `orders`."""
+"""Leaves a transaction open for a page: `invoicing-1` holds an offset of the group `invoicing` in the topic
+`orders`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ WAIT_S = 120.0
 
 
 def main(bootstrap: str) -> None:
-    """Send a record to `orders`, read it, and write an invoice and the read offset in a transaction without an end."""
+    """Send a record to `orders`, read it, and write an invoice and the read offset in a transaction without
+    an end.
+    """
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "invoicing-1"})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()

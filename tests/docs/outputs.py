@@ -14,12 +14,15 @@ VARYING = (
     (re.compile(r"[─━]+"), "─"),
     (re.compile(r"[ \t]+"), " "),
 )
-"""What differs from run to run: process ids, durations, times, topic ids, and the widths of columns that hold these."""
+"""What differs from run to run: process ids, durations, times, topic ids, and the widths of columns that hold
+these.
+"""
 NUMBER = re.compile(r"\d[\d,.]*")
 
 
 def differences(told: str, printed: str, *, numbers_vary: bool = False) -> list[str]:
-    """Return the lines in which a page and the output differ, as a difference of two files; empty if they agree.
+    """Return the lines in which a page and the output differ, as a difference of two files; empty if they
+    agree.
 
     With `numbers_vary` any number equals any other.
     """
@@ -35,7 +38,9 @@ def differences(told: str, printed: str, *, numbers_vary: bool = False) -> list[
 
 
 def is_part(block: str, file: str) -> bool:
-    """Return whether whole lines of a file are a block, which may leave out an indentation that all its lines have."""
+    """Return whether whole lines of a file are a block, which may leave out an indentation that all its lines
+    have.
+    """
     lines = file.splitlines()
     wanted = block.splitlines()
     places = range(len(lines) - len(wanted) + 1)

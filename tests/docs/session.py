@@ -1,8 +1,9 @@
 """A terminal in which the blocks of one page run, one after the other, beside a gateway of the page's own.
 
-All blocks of a page share a bash, a folder with nothing but `data` in it, and a gateway. Addresses of a page, such as 127.0.0.1:9092,
-become free ports. `seqgate serve` in the foreground would hold the terminal, so it becomes a process in the background, for which
-the terminal waits; it takes the place of the gateway before it.
+All blocks of a page share a bash, a folder with nothing but `data` in it, and a gateway. Addresses of a page,
+such as 127.0.0.1:9092, become free ports. `seqgate serve` in the foreground would hold the terminal, so it
+becomes a process in the background, for which the terminal waits; it takes the place of the gateway before
+it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Every code block of the pages runs against a real gateway, or is parsed by what would read it.
 
-`tests/docs/ways.py` says how a block is declared. The end of the test run prints how many blocks go which way, and why.
+`tests/docs/ways.py` says how a block is declared. The end of the test run prints how many blocks go which
+way, and why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The site of the docs: `make site` builds it without network and without a warning, and every link of it leads somewhere."""
+"""The site of the docs: `make site` builds it without network and without a warning, and every link of it
+leads somewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Decides what a test does with each fenced block of the pages: run it, parse it, or leave it to another test.
+"""Decides what a test does with each fenced block of the pages: run it, parse it, or leave it to another
+test.
 
 The language of a block decides. A comment before the block says otherwise, with the reason:
 
@@ -118,7 +119,9 @@ def plans(page: Path) -> tuple[Plan, ...]:
 
 
 def table() -> list[str]:
-    """Return the lines of a table: how many blocks of each language go which way, and why a program does not run here."""
+    """Return the lines of a table: how many blocks of each language go which way, and why a program does not
+    run here.
+    """
     listed = [each for page in pages() for each in plans(page)]
     lines = [f"{len(listed)} blocks, of which"]
     for way in Way:

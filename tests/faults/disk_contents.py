@@ -1,9 +1,9 @@
-"""The contents of a disk: in the page cache, where every write is visible at once, and on the platter, which only a
-sync reaches.
+"""The contents of a disk: in the page cache, where every write is visible at once, and on the platter, which
+only a sync reaches.
 
-A change of a file is pending until the file is synced, a change of a directory's names until the directory is. A power
-cut keeps any part of what is pending: some writes and not others, a write torn between sectors, the size without the
-bytes, some names and not others. Changes of one name's node stay in order.
+A change of a file is pending until the file is synced, a change of a directory's names until the directory
+is. A power cut keeps any part of what is pending: some writes and not others, a write torn between sectors,
+the size without the bytes, some names and not others. Changes of one name's node stay in order.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class File:
         apply(self.cached, Change(size_bytes, None))
 
     def lose_power(self, chance: Chance | None, *, tears: bool) -> None:
-        """Keep a part of the pending changes; none without `chance`. A range that was a hole before or after the changes may be a hole."""
+        """Keep a part of the pending changes; none without `chance`. A range that was a hole before or after
+        the changes may be a hole.
+        """
         for first, end in self.platter_holes.ranges:
             self.holes.punch(first, end - first)
         if chance is not None and self.pending:
@@ -183,7 +185,9 @@ def _sectors(position: int, data: bytes) -> Iterator[Change]:
 
 
 class Naming(NamedTuple):
-    """A change of a directory's entry: a creation has no old name, a deletion no new name, and a rename has both."""
+    """A change of a directory's entry: a creation has no old name, a deletion no new name, and a rename has
+    both.
+    """
 
     node: Node
     old_name: str
@@ -191,7 +195,9 @@ class Naming(NamedTuple):
 
 
 class Directory:
-    """A simulated directory: its entries in the page cache (`cached`), on the disk (`platter`), and the changes between (`pending`)."""
+    """A simulated directory: its entries in the page cache (`cached`), on the disk (`platter`), and the
+    changes between (`pending`).
+    """
 
     is_directory = True
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 KINDS: Final = ("EIO", "ENOSPC", "EMFILE", "short", "cut")
-"""The kinds of faults. `short` writes half of the bytes; other operations fail with ENOSPC. `cut` raises PowerCut."""
+"""The kinds of faults. `short` writes half of the bytes; other operations fail with ENOSPC. `cut` raises
+PowerCut.
+"""
 
 
 class PowerCut(BaseException):

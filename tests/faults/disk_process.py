@@ -1,5 +1,5 @@
-"""The view of one process on a simulated disk: the calls of `seqgate.log.files.disk.Disk`, which end when the process
-dies."""
+"""The view of one process on a simulated disk: the calls of `seqgate.log.files.disk.Disk`, which end when the
+process dies."""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ _LOGGED: Final = 100_000
 
 
 class SimulatedDisk:
-    """Files and directories in memory. `chance` chooses the faults by `plan.rates`, and what a failed sync leaves."""
+    """Files and directories in memory. `chance` chooses the faults by `plan.rates`, and what a failed sync
+    leaves.
+    """
 
     def __init__(
         self,

@@ -77,7 +77,9 @@ def by_time(log: PartitionLog) -> list[object]:
 
 
 def end(life: Life, stop: str) -> None:
-    """Stop the gateway. Flushed data is below the recovery point; a power cut tears the data after the recovery point."""
+    """Stop the gateway. Flushed data is below the recovery point; a power cut tears the data after the
+    recovery point.
+    """
     if stop == "clean":
         life.stop()
         return
@@ -221,8 +223,8 @@ def later_magic_bits(content: bytes) -> set[int]:
 
 
 def not_as_written(log: PartitionLog, sound: dict[int, bytes]) -> set[int]:
-    """Return the base offsets of the batches that read differently from what was written; no checksum covers the leader
-    epoch.
+    """Return the base offsets of the batches that read differently from what was written; no checksum covers
+    the leader epoch.
     """
     spoiled = set()
     for offset, batch in sound.items():

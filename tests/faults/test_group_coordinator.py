@@ -1,5 +1,5 @@
-"""The partition of `__consumer_offsets` fails: clients get errors that they retry, and no acknowledged commit is
-lost."""
+"""The partition of `__consumer_offsets` fails: clients get errors that they retry, and no acknowledged commit
+is lost."""
 
 from __future__ import annotations
 

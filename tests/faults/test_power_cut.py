@@ -1,4 +1,6 @@
-"""The power is cut before each operation of a partition's life; every possible state of the disk is recovered."""
+"""The power is cut before each operation of a partition's life; every possible state of the disk is
+recovered.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """python -m tests.fuzzing [--target NAME]... [--seconds N] [--seed S] [--keep]
 
-Fuzzes all targets, or those named, for N seconds in all. Ends with one line of JSON; exits with 1 when an input broke
-something. --keep adds inputs that reach more code than the kept ones to `corpora/`, as few as possible.
+Fuzzes all targets, or those named, for N seconds in all. Ends with one line of JSON; exits with 1 when an
+input broke something. --keep adds inputs that reach more code than the kept ones to `corpora/`, as few as
+possible.
 """
 
 from __future__ import annotations

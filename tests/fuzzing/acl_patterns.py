@@ -1,7 +1,7 @@
 """Access control entries and questions about them: an input is a sequence of steps.
 
-Each step adds an entry, removes one, asks what a principal may do, or finds entries by a filter. Every answer must be that of a second,
-plain implementation of Kafka's rules, which looks at each entry.
+Each step adds an entry, removes one, asks what a principal may do, or finds entries by a filter. Every answer
+must be that of a second, plain implementation of Kafka's rules, which looks at each entry.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ def _dominates(denial: AclEntry, entry: AclEntry) -> bool:
 
 
 def _found(wanted: AclFilter, entry: AclEntry) -> bool:
-    """Return whether a filter finds an entry: the plain rule of Kafka's AclBindingFilter and ResourcePatternFilter."""
+    """Return whether a filter finds an entry: the plain rule of Kafka's AclBindingFilter and
+    ResourcePatternFilter.
+    """
     for field in ("resource_type", "operation", "permission"):
         code = getattr(wanted, field)
         if code.name != "ANY" and code is not getattr(entry, field):
@@ -232,7 +234,9 @@ def step_of(
     permission: Permission = Permission.ALLOW,
     last: int = 0,
 ) -> bytes:
-    """Return the bytes of a step about topics, from any host; `last` chooses an address, an entry or the fields of a filter."""
+    """Return the bytes of a step about topics, from any host; `last` chooses an address, an entry or the
+    fields of a filter.
+    """
     return bytes(
         [
             kind,

@@ -33,7 +33,9 @@ PEAK_BYTES = 16 << 20
 BASE_WORK = 300.0
 NOW_MS = 1_800_000_000_000
 SIGNED, UNSECURED, KEYS = range(3)
-"""The kinds of an input, which its first byte chooses: a signed token, a token without a signature, or a JWK set."""
+"""The kinds of an input, which its first byte chooses: a signed token, a token without a signature, or a JWK
+set.
+"""
 
 
 def _issuer() -> Issuer:

@@ -1,7 +1,7 @@
 """Key stores, trust stores, certificates of clients, and rules that make principals from them.
 
-The first byte of an input says what the rest is. A store is refused in one sentence without any secret, or makes a TLS context; every
-certificate that can be read has a subject in one line.
+The first byte of an input says what the rest is. A store is refused in one sentence without any secret, or
+makes a TLS context; every certificate that can be read has a subject in one line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The kept inputs of a target: a text file with one input per line, in base64; lines after `#` say why it is kept."""
+"""The kept inputs of a target: a text file with one input per line, in base64; lines after `#` say why it is
+kept.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Batches of records with producer names: an input is a byte of choices and up to four batches, one after the other.
+"""Batches of records with producer names: an input is a byte of choices and up to four batches, one after the
+other.
 
 The fast search for name headers must find the same as a plain reading of every record, whatever batch came
 before. A deduplicating log then gets each batch twice, is stopped or killed, and gets all batches again from

@@ -73,7 +73,9 @@ class PlainNames:
         return judged
 
     def raised(self, judged: Judged[bytes]) -> dict[bytes, int]:
-        """Return the new name epochs that no stored record holds; they must be persisted before the batch is accepted."""
+        """Return the new name epochs that no stored record holds; they must be persisted before the batch is
+        accepted.
+        """
         return {
             name: judged.names[name].epoch
             for name in judged.repeated

@@ -1,8 +1,8 @@
 """Small formats, read by functions of their own: an input is the number of the reader and the bytes it gets.
 
 The formats are subscriptions and assignments of members, regular expressions, config values, checkpoints,
-snapshots, also of the metadata in a bucket, and the last state seen in Redis. Each reader accepts any bytes, or refuses them with its own
-error.
+snapshots, also of the metadata in a bucket, and the last state seen in Redis. Each reader accepts any bytes,
+or refuses them with its own error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A start of the whole gateway on damaged files: an input is damage to a directory of topics, groups and transactions.
+"""A start of the whole gateway on damaged files: an input is damage to a directory of topics, groups and
+transactions.
 
 The gateway either starts, with damaged parts rebuilt or offline and all others unchanged, or exits with one
 error message.

@@ -57,4 +57,6 @@ Xf73k2IW+17q0NCRq389vTBBMDEwDQYJYIZIAWUDBAIBBQAEIK3RZ5N3kPMC7lCVLm1io7q0UTB4
 5iQGEjgxV4WD298PBAgx0aXpuqZhfwICCAA=
 """
 )
-"""The key and the certificate with the password, whose derivation takes one round, so that many inputs can be tried."""
+"""The key and the certificate with the password, whose derivation takes one round, so that many inputs can be
+tried.
+"""

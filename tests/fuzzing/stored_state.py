@@ -1,4 +1,5 @@
-"""What coordinators and the metadata read from their logs: an input is a topic and the keys and values of records.
+"""What coordinators and the metadata read from their logs: an input is a topic and the keys and values of
+records.
 
 An unreadable record is skipped and logged; in the metadata, it ends the start with an error. Every readable
 record changes the state, and the state can be written again.

@@ -16,8 +16,8 @@ class Breach(AssertionError):
 
 
 class Target(Protocol):
-    """A module of this package. The context manager `opened` is entered before the first input, and left when the
-    process ends."""
+    """A module of this package. The context manager `opened` is entered before the first input, and left when
+    the process ends."""
 
     MAX_INPUT_BYTES: int
     """The greatest size of an input; longer inputs find nothing more."""

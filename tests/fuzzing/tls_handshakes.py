@@ -1,7 +1,9 @@
-"""TLS handshakes on a listener: an input says, step by step, what a client sends and how its bytes are damaged.
+"""TLS handshakes on a listener: an input says, step by step, what a client sends and how its bytes are
+damaged.
 
-The client is a real one, so damage meets every state of a handshake. No bytes reach the gateway's requests before a whole handshake, the
-connection ends with its client, nothing raises, and an undamaged handshake is served.
+The client is a real one, so damage meets every state of a handshake. No bytes reach the gateway's requests
+before a whole handshake, the connection ends with its client, nothing raises, and an undamaged handshake is
+served.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ WHOLE, PIECES, FLIP, DROP, TWICE, RAW, PLAIN, HALF, DATA, ANSWERS = range(10)
 STEP_BYTES: Final = 3
 MOST_STEPS: Final = 40
 HANDSHAKE_S: Final = 3600.0
-"""The time limit of a handshake: far away, because a connection must end with its client, and not by the limit."""
+"""The time limit of a handshake: far away, because a connection must end with its client, and not by the
+limit.
+"""
 TURNS: Final = 60
 """The turns of the event loop in which it must have done all its work."""
 REQUEST: Final = encode("api_versions", 0, {})

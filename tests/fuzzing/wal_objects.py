@@ -1,7 +1,7 @@
 """Objects of a session's write-ahead log, as a bucket may return them: whole, cut, or changed.
 
-An input is the content of one object. Whatever the decoder accepts must be encoded to the same bytes again, and the index
-read from the object's end must agree with the whole object.
+An input is the content of one object. Whatever the decoder accepts must be encoded to the same bytes again,
+and the index read from the object's end must agree with the whole object.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def seeds() -> Iterator[bytes]:
 
 
 def with_checksums(data: bytes, index_bytes: int | None = None) -> bytes:
-    """Return the bytes with correct checksums of index and footer; `index_bytes` replaces the size in the footer."""
+    """Return the bytes with correct checksums of index and footer; `index_bytes` replaces the size in the
+    footer.
+    """
     footer = bytearray(data[-FOOTER_BYTES:])
     if len(footer) < FOOTER_BYTES:
         return data

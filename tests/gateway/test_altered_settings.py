@@ -48,7 +48,9 @@ READ_ANEW = (
     Compaction._run.__code__,
     DiskRoom.check_free_space.__code__,
 )
-"""The code objects of functions that read settings at the start and read them again later, after each change or at intervals."""
+"""The code objects of functions that read settings at the start and read them again later, after each change
+or at intervals.
+"""
 
 
 class _Recorded(dict[str, SettingValue | None]):
@@ -64,9 +66,11 @@ class _Recorded(dict[str, SettingValue | None]):
 
 
 class RecordingConfig(Config):
-    """A config that records settings whose value was read outside of `follow`, so that an alteration may not reach the reader.
+    """A config that records settings whose value was read outside of `follow`, so that an alteration may not
+    reach the reader.
 
-    `kept` has the file of the reading code by the name of the setting. Code of READ_ANEW reads again, and is left out.
+    `kept` has the file of the reading code by the name of the setting. Code of READ_ANEW reads again, and is
+    left out.
     """
 
     def __init__(self, static: dict[str, SettingValue]) -> None:
@@ -232,7 +236,8 @@ async def test_what_can_not_be_altered_is_refused_as_in_kafka(gateway: Gateway) 
         for broker in ("1", ""):
             result = await alter(node, BROKER, broker, {setting.name: another(setting) or ""})
             why = (
-                "These security configs can be dynamically updated only per-listener using the listener prefix"
+                "These security configs can be dynamically updated only per-listener using the listener "
+                "prefix"
                 if setting.dynamic_on_listener
                 else "Cannot update these configs dynamically"
             )

@@ -1,5 +1,5 @@
-"""A gateway loads what answers commands soon after its start, so that an upgrade of the package under it changes none of it.
-Before that it loads only what a start needs. A command loads no other command.
+"""A gateway loads what answers commands soon after its start, so that an upgrade of the package under it
+changes none of it. Before that it loads only what a start needs. A command loads no other command.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ except SystemExit:
 print(len(sys.modules), *sorted(name for name in sys.modules if name.startswith("seqgate.gateway.admin.")))
 """
 MOST_MODULES = {"serve": 620, "--version": 90, "topics list --help": 430, "status --help": 430}
-"""Modules that each may load, those of Python and of all packages together: what there is today, and little more. A start takes
-its time for its modules, so look for an import that can come later before you raise a number.
+"""Modules that each may load, those of Python and of all packages together: what there is today, and little
+more. A start takes its time for its modules, so look for an import that can come later before you raise a
+number.
 """
 
 

@@ -20,7 +20,9 @@ from seqgate.gateway.running import start_until
 
 
 class _AwayFrom(DirectoryObjects):
-    """A store that is away from its n-th creation of an object of the write-ahead log, or of a change of the metadata, on."""
+    """A store that is away from its n-th creation of an object of the write-ahead log, or of a change of the
+    metadata, on.
+    """
 
     def __init__(self, path: Path, count: int) -> None:
         super().__init__(path)
@@ -70,7 +72,9 @@ async def _cluster_id(tmp_path: Path) -> str:
 async def test_a_start_whose_store_goes_away_ends_at_sigterm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """The first object is the barrier of the start; then the block of producer ids and the registration are changes of the metadata."""
+    """The first object is the barrier of the start; then the block of producer ids and the registration are
+    changes of the metadata.
+    """
     monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
     monkeypatch.setattr("seqgate.gateway.backends.bucket_backend.STOP_TIMEOUT_S", 0.1)
     gateway, store = _gateway(tmp_path, count)

@@ -1,4 +1,6 @@
-"""A gateway in a cluster stops: the next start uses the data directory only if the bucket has all of its records."""
+"""A gateway in a cluster stops: the next start uses the data directory only if the bucket has all of its
+records.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ async def test_a_clean_stop_keeps_all_records(tmp_path: Path, without_disk: bool
 
 
 async def test_records_that_only_the_directory_has_are_not_used(tmp_path: Path) -> None:
-    """Otherwise the next records would follow on bytes that the bucket lacks, and nobody could rebuild the partition."""
+    """Otherwise the next records would follow on bytes that the bucket lacks, and nobody could rebuild the
+    partition.
+    """
     gateway, partition = await serve(tmp_path)
     assert await write(gateway, partition)
     partition.log.append(Batch(records(3)).encode(), now_ms=gateway.clock.now_ms())

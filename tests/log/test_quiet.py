@@ -1,4 +1,6 @@
-"""A log that passes of retention leave out has nothing to roll and nothing to delete, whatever happens to it and to the clock."""
+"""A log that passes of retention leave out has nothing to roll and nothing to delete, whatever happens to it
+and to the clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A start on a directory that was just built from a bucket reads its files from the page cache, and any other start from the disk."""
+"""A start on a directory that was just built from a bucket reads its files from the page cache, and any other
+start from the disk.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def segments(tmp_path: Path) -> dict[int, bytes]:
 
 
 def times_dropped(root: Path, storage: Forgetful, durability: Durability) -> list[int]:
-    """Start on a directory after a crash, and return how often each segment is dropped from the page cache, in order."""
+    """Start on a directory after a crash, and return how often each segment is dropped from the page cache,
+    in order.
+    """
     storage.forgotten.clear()
     directory = open_directory(root, storage, durability)
     log = directory.get("flights", 0)

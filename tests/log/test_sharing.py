@@ -1,4 +1,6 @@
-"""A data directory is shared out among workers, and is whole again afterwards: whatever a worker or a crash has left."""
+"""A data directory is shared out among workers, and is whole again afterwards: whatever a worker or a crash
+has left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The rate of a client quota, from all values that were ever recorded, written down as Kafka's documentation has it."""
+"""The rate of a client quota, from all values that were ever recorded, written down as Kafka's documentation
+has it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from fractions import Fraction
 
 @dataclass
 class RateModel:
-    """Windows begin with the first value after the last window's end; those older than all windows do not count."""
+    """Windows begin with the first value after the last window's end; those older than all windows do not
+    count.
+    """
 
     windows: int
     length_ms: int

@@ -1,4 +1,6 @@
-"""The rule of ordered faults in its fewest words: of the faults that name a request, the first that is due strikes."""
+"""The rule of ordered faults in its fewest words: of the faults that name a request, the first that is due
+strikes.
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,20 @@
-"""The protocol by which gateways take one partition over from each other, as a machine whose states can all be visited.
+"""The protocol by which gateways take one partition over from each other, as a machine whose states can all
+be visited.
 
-A leader appends records, each confirmed as one object of its session's write-ahead log (WAL), and replaces the manifest by conditional calls
-that may arrive late or whose answers may be lost. A takeover seals its session; a planned move uploads everything first. In
-both cases the metadata names the next leader, in the next leader epoch, which adopts the partition: it reads the boundaries, the manifest,
-and the objects of sealed sessions one by one, while others go on. A collector reads the manifest, and later moves the boundary of a sealed
-log and deletes. A leader collects its own log. What must hold in every state:
+A leader appends records, each confirmed as one object of its session's write-ahead log (WAL), and replaces
+the manifest by conditional calls that may arrive late or whose answers may be lost. A takeover seals its
+session; a planned move uploads everything first. In both cases the metadata names the next leader, in the
+next leader epoch, which adopts the partition: it reads the boundaries, the manifest, and the objects of
+sealed sessions one by one, while others go on. A collector reads the manifest, and later moves the boundary
+of a sealed log and deletes. A leader collects its own log. What must hold in every state:
 
-- a leader that has adopted the partition has all confirmed records, and the newest side file that was confirmed;
+- a leader that has adopted the partition has all confirmed records, and the newest side file that was
+  confirmed;
 - no adoption takes a log for damaged.
 
-Each object has a row for a record and one for the side file, whose content is the number of records. `Rules` name what makes this hold; with
-one of them broken the machine gets into a state that violates an invariant. `tests.models.manifest_protocol` has the rules about parts.
+Each object has a row for a record and one for the side file, whose content is the number of records. `Rules`
+name what makes this hold; with one of them broken the machine gets into a state that violates an invariant.
+`tests.models.manifest_protocol` has the rules about parts.
 """
 
 from __future__ import annotations

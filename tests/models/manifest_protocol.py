@@ -1,17 +1,20 @@
-"""The protocol of manifests, parts and garbage over several sessions, as a machine whose states can all be visited.
+"""The protocol of manifests, parts and garbage over several sessions, as a machine whose states can all be
+visited.
 
-Each session seals all earlier ones, reads the manifest of the only partition and the write-ahead logs (WALs) behind it, and then writes.
-A writer appends records, confirms each as one WAL object, uploads what is confirmed as parts, replaces the manifest by a conditional call
-that may arrive late or whose answer may be lost, and collects garbage: WAL objects, replaced parts, orphans. Every session may
-be slow at any step, for ever, so it also acts as a zombie after others took over. What must hold in every state:
+Each session seals all earlier ones, reads the manifest of the only partition and the write-ahead logs (WALs)
+behind it, and then writes. A writer appends records, confirms each as one WAL object, uploads what is
+confirmed as parts, replaces the manifest by a conditional call that may arrive late or whose answer may be
+lost, and collects garbage: WAL objects, replaced parts, orphans. Every session may be slow at any step, for
+ever, so it also acts as a zombie after others took over. What must hold in every state:
 
 - a session that starts to write has all records that the sealed sessions confirmed, in order, and no other;
 - the side file that the session got is the newest one that was confirmed;
 - the parts named by the manifest in the bucket, and by that of the session in force, are in the bucket.
 
-`tests.models.wal_protocol` proves the WAL itself, so here an object is created and confirmed, and a log sealed, in one step. A slow
-session stands for calls that take long. Each record has its own WAL object, with a row for the side file, whose content is the records
-before and with it. Deletes that a session may carry out are carried out by anybody, at any later time.
+`tests.models.wal_protocol` proves the WAL itself, so here an object is created and confirmed, and a log
+sealed, in one step. A slow session stands for calls that take long. Each record has its own WAL object, with
+a row for the side file, whose content is the records before and with it. Deletes that a session may carry out
+are carried out by anybody, at any later time.
 
     python -m tests.models.manifest_protocol --sessions 3 --records 2
 """
@@ -67,7 +70,9 @@ class Protocol:
     confirms_side_files_before_the_manifest: bool = True
     replaces_manifests_conditionally: bool = True
     compares_the_whole_manifest: bool = True
-    """Whether a session that looks for its manifest takes only this very one, not any of its own, for the one it wrote."""
+    """Whether a session that looks for its manifest takes only this very one, not any of its own, for the one
+    it wrote.
+    """
     passes_the_barrier_after_a_start: bool = True
     replaces_the_manifest_before_a_sweep: bool = True
     passes_the_barrier_after_listing: bool = True
@@ -157,7 +162,9 @@ class Machine:
             yield state.with_session(number, following._replace(stage=Stage.READ))
 
     def _believes(self, state: State, number: int) -> State:
-        """Pass the barrier before the session writes, or takes anything for damaged: a later session may have collected what it read."""
+        """Pass the barrier before the session writes, or takes anything for damaged: a later session may have
+        collected what it read.
+        """
         session = state.sessions[number]
         is_sealed = state.sealed[number] and self._protocol.passes_the_barrier_after_a_start
         if is_sealed and session.stage in {Stage.WRITE, Stage.FAILED}:
@@ -210,7 +217,9 @@ class Machine:
     # --- a writer, in force or not
 
     def _writes(self, state: State, number: int, session: Session) -> Iterator[State]:
-        """Append a record, and confirm the one that was appended by a WAL object. A sealed session ends with that."""
+        """Append a record, and confirm the one that was appended by a WAL object. A sealed session ends with
+        that.
+        """
         appended = len(state.confirmed) + sum(
             len(other.log) - other.confirmed_end for other in state.sessions if other.stage == Stage.WRITE
         )
@@ -252,7 +261,9 @@ class Machine:
         )
 
     def _plans(self, state: State, number: int, session: Session) -> Iterator[State]:
-        """Put the new bytes as a part; or all bytes as one part, in place of those before, as compaction does."""
+        """Put the new bytes as a part; or all bytes as one part, in place of those before, as compaction
+        does.
+        """
         bytes_end = session.confirmed_end if self._protocol.uploads_only_confirmed_bytes else len(session.log)
         before = () if session.manifest is None else session.manifest.parts
         uploaded = 0 if session.manifest is None else len(_records(session.manifest))
@@ -262,7 +273,8 @@ class Machine:
             plans.append((*before, Part(name, session.log[uploaded:bytes_end])))
         if bytes_end and before:
             plans.append((Part(name, session.log[:bytes_end]),))
-        # Where the side file includes the records' state, the wait for the side file confirms the records, too.
+        # Where the side file includes the records' state, the wait for the side file confirms the records,
+        # too.
         file = (
             session.log
             if self._protocol.uploads_only_confirmed_bytes

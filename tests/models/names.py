@@ -1,4 +1,5 @@
-"""The rule of producer names in its fewest words: which records of a batch are new, and when a batch is refused.
+"""The rule of producer names in its fewest words: which records of a batch are new, and when a batch is
+refused.
 
 Properties, fuzzing and simulation compare with this one model. The model knows no offsets, files or limits; a
 caller that needs these keeps them itself. Any hashable value can be a name.
@@ -27,7 +28,9 @@ class NameState:
     """The highest sequence id outside of open transactions."""
     epoch: int = NO_EPOCH
     held: dict[int, int] = field(default_factory=dict)
-    """The highest sequence id in the open transaction of each producer; it counts when the transaction commits."""
+    """The highest sequence id in the open transaction of each producer; it counts when the transaction
+    commits.
+    """
 
     def decide(self, producer: int, *, commit: bool) -> None:
         """End the transaction of a producer: the sequence ids in the transaction count from now on, or never."""
@@ -63,7 +66,9 @@ class Judged(Generic[Name]):
     names: dict[Name, NameState] = field(default_factory=dict)
     """The state of the batch's names after the batch is accepted."""
     repeated: set[Name] = field(default_factory=set)
-    """The names of which the batch has only duplicates. So no stored record carries the batch's epoch of such a name."""
+    """The names of which the batch has only duplicates. So no stored record carries the batch's epoch of such
+    a name.
+    """
 
 
 def judge(

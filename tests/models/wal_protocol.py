@@ -1,11 +1,13 @@
 """The protocol of one session's write-ahead log, as a machine whose states can all be visited.
 
-A session creates objects 0, 1, 2 … by calls that arrive late, more than once or never, and whose answers get lost; it may be paused
-for ever at any moment. It confirms objects by the rules of `seqgate.gateway.cluster.wal.session_wal`, the very code that runs. It uploads
-what is confirmed elsewhere (`uploaded`), moves the boundary, and deletes the objects below it. A taker ends the session as
+A session creates objects 0, 1, 2 … by calls that arrive late, more than once or never, and whose answers get
+lost; it may be paused for ever at any moment. It confirms objects by the rules of
+`seqgate.gateway.cluster.wal.session_wal`, the very code that runs. It uploads what is confirmed elsewhere
+(`uploaded`), moves the boundary, and deletes the objects below it. A taker ends the session as
 `seqgate.gateway.cluster.wal.ended` does. What must hold in every state:
 
-- what the session ever confirmed was read by the taker, or was uploaded when the taker looked at the uploads, after a valid seal;
+- what the session ever confirmed was read by the taker, or was uploaded when the taker looked at the uploads,
+  after a valid seal;
 - the session confirms nothing at or behind a valid seal;
 - the session is fenced only if it has been sealed.
 
@@ -55,7 +57,9 @@ class Taker(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything at one moment. `late_boundary` is an old replacement of the boundary that is still under way."""
+    """Everything at one moment. `late_boundary` is an old replacement of the boundary that is still under
+    way.
+    """
 
     store: tuple[int, ...]
     copies: tuple[int, ...]

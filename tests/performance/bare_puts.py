@@ -1,6 +1,8 @@
-"""What a gateway with a bucket can't save: the CPU that the bare client needs to put the same bytes, without any gateway.
+"""What a gateway with a bucket can't save: the CPU that the bare client needs to put the same bytes, without
+any gateway.
 
-The puts go through the same proxy to the same store as the gateway's, with the gateway's settings of the client, a few at a time.
+The puts go through the same proxy to the same store as the gateway's, with the gateway's settings of the
+client, a few at a time.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ async def _measure(port: int, prefix: str) -> float:
 def touch(gib: float) -> None:
     """Write to so much memory, and give it back.
 
-    The host of a virtual machine may take back memory that its guest does not use. The first write to such a page waits for
-    the host, and costs the gateway ten times as much as any later one.
+    The host of a virtual machine may take back memory that its guest does not use. The first write to such a
+    page waits for the host, and costs the gateway ten times as much as any later one.
     """
     size_bytes = int(gib * (1 << 30))
     if not size_bytes:

@@ -1,8 +1,10 @@
-"""The start of a gateway on an empty disk, from a bucket with much that no manifest covers: `python -m tests.performance.big_start`.
+"""The start of a gateway on an empty disk, from a bucket with much that no manifest covers: `python -m
+tests.performance.big_start`.
 
-The bucket is prepared once: a gateway creates a topic, then a session of its own writes the write-ahead log with the gateway's encoders, as
-a gateway that was killed leaves it. Each batch has a producer id of its own. Then a gateway starts on an empty directory, several times, until all
-partitions have answered a Fetch, and is killed. `--keep DIR` prepares the bucket there, or uses the one that is there.
+The bucket is prepared once: a gateway creates a topic, then a session of its own writes the write-ahead log
+with the gateway's encoders, as a gateway that was killed leaves it. Each batch has a producer id of its own.
+Then a gateway starts on an empty directory, several times, until all partitions have answered a Fetch, and is
+killed. `--keep DIR` prepares the bucket there, or uses the one that is there.
 """
 
 from __future__ import annotations
@@ -124,7 +126,9 @@ def prepare(place: Place, directory: Path, size: Size, object_bytes: int = OBJEC
 
 
 def start(place: Place, directory: Path, size: Size) -> Started:
-    """Start a gateway on an empty directory, and kill it once every partition has answered with its first batch."""
+    """Start a gateway on an empty directory, and kill it once every partition has answered with its first
+    batch.
+    """
     gateway = place.gateway(directory)
     begun_s = time.monotonic()
     try:
@@ -154,7 +158,9 @@ def check_first_batch(wire: Wire, partition: int) -> None:
 
 
 def check_ends(wire: Wire, size: Size) -> None:
-    """Check that each partition has all of its records and producers: the last producer's batch is a duplicate."""
+    """Check that each partition has all of its records and producers: the last producer's batch is a
+    duplicate.
+    """
     each = size.producers // size.partitions
     again = Batches(size.total_bytes // size.producers)
     for partition in range(size.partitions):
@@ -181,7 +187,10 @@ def bucket_in(store: str, directory: Path) -> Iterator[Place]:
 def row(store: str, size: Size, started: Sequence[Started]) -> str:
     """Return the line of the table: medians of all starts."""
     cells = [
-        f"{size.total_bytes / MB:,.0f} MB, {size.producers:,} producers, {size.partitions} partitions, {store}",
+        (
+            f"{size.total_bytes / MB:,.0f} MB, {size.producers:,} producers, {size.partitions} partitions, "
+            f"{store}"
+        ),
         f"{statistics.median(one.wall_s for one in started):.2f}",
         f"{statistics.median(one.cpu_s for one in started):.2f}",
         f"{max(one.peak_bytes for one in started) / MB:,.0f}",

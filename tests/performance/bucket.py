@@ -1,8 +1,9 @@
-"""The same load on a gateway with a local disk and on one with a bucket that is far away: `python -m tests.performance.bucket`.
+"""The same load on a gateway with a local disk and on one with a bucket that is far away: `python -m
+tests.performance.bucket`.
 
-The store is versitygw on this machine's disk, behind a proxy that delays each answer (`delayed_store.py`). Both gateways run all the time and
-only one is under load; the order is swapped after each round. The proxy counts requests, and from these come the costs at the list prices
-of Amazon S3 Standard in us-east-1.
+The store is versitygw on this machine's disk, behind a proxy that delays each answer (`delayed_store.py`).
+Both gateways run all the time and only one is under load; the order is swapped after each round. The proxy
+counts requests, and from these come the costs at the list prices of Amazon S3 Standard in us-east-1.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ class Measured:
 
 
 def produce(connections: int, *, record_count: int, size: int, depth: int, rate: float = 0.0) -> Load:
-    """Return a load of requests with acks=all, `depth` in flight on each connection, and `rate` per second on all of them."""
+    """Return a load of requests with acks=all, `depth` in flight on each connection, and `rate` per second on
+    all of them.
+    """
 
     def load(at: Distance, gateway: SeqgateBroker, topic: str) -> Sample:
         partitions = min(PARTITIONS, connections)
@@ -296,7 +299,8 @@ def main(given: Sequence[str] | None = None) -> int:
         run = describe_run(command, at.program)
         print(f"Seqgate {run['seqgate']} (Python {run['python']}), {run['date']}, `{command}`.")
         print(
-            f"{run['cpu']}, {run['cores']} cores, Linux {run['kernel']}. Gateway, load, store and proxy share the cores."
+            f"{run['cpu']}, {run['cores']} cores, Linux {run['kernel']}. Gateway, load, store and proxy "
+            "share the cores."
         )
         print(f"Puts are delayed by {arguments.median_ms:g} ms (median), {arguments.p99_ms:g} ms (p99).\n")
         print("| " + " | ".join(HEADINGS) + " |\n| --- |" + " ---: |" * (len(HEADINGS) - 1), flush=True)

@@ -252,7 +252,10 @@ def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> 
     lines = [
         f"{run['date']}, `{run['command']}`, {run['cpu']}, {run['cores']} cores, Linux {run['kernel']}.",
         "",
-        "| durability | broker | p99 alone, ms | p99 with the reader | ratio | p50 alone / with the reader | longest alone / with the reader | MB/s read |",
+        (
+            "| durability | broker | p99 alone, ms | p99 with the reader | ratio | p50 alone / with the reader | "
+            "longest alone / with the reader | MB/s read |"
+        ),
         "| --- | --- |" + " ---: |" * 6,
     ]
     for durability, brokers in rounds.items():
@@ -264,7 +267,8 @@ def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> 
             lines.append(
                 f"| {durability} | {name} | {median('alone_p99_ms'):.2f} | {median('beside_p99_ms'):.2f} | "
                 f"{median('ratio'):.2f} | {median('alone_p50_ms'):.2f} / {median('beside_p50_ms'):.2f} | "
-                f"{median('alone_max_ms'):.1f} / {median('beside_max_ms'):.1f} | {median('read_mb_per_s'):.0f} |"
+                f"{median('alone_max_ms'):.1f} / {median('beside_max_ms'):.1f} | "
+                f"{median('read_mb_per_s'):.0f} |"
             )
     return "\n".join(lines)
 

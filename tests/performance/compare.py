@@ -35,7 +35,9 @@ QUICK_FIRST_WARM_UP = Extent(seconds=1.5, share=0.2)
 FIRST_WARM_UP_ROWS = ("jvm-100", "one-64", "fetch")
 STARTS = 3
 ALIKE = {"offsets.topic.num.partitions": "50", "transaction.state.log.num.partitions": "50"}
-"""Settings of both brokers: commits and transactions in one partition share a batch and a flush, so as many partitions mean as much work."""
+"""Settings of both brokers: commits and transactions in one partition share a batch and a flush, so as many
+partitions mean as much work.
+"""
 
 
 class Comparison:

@@ -92,8 +92,8 @@ def table(rows: Sequence[tuple[Row, str, dict[str, list[Sample]]]]) -> str:
             cpu_us = statistics.median(1e6 * sample.broker_cpu_s / sample.records for sample in found)
             p99_ms = statistics.median(sample.p99_ms for sample in found)
             lines.append(
-                f"| {row.title} | {durability} | {kind} | {rates[kind]:,.0f} | {rates[kind] / rates[WITHOUT]:.2f} "
-                f"| {cpu_us:.2f} | {p99_ms:.2f} |"
+                f"| {row.title} | {durability} | {kind} | {rates[kind]:,.0f} | "
+                f"{rates[kind] / rates[WITHOUT]:.2f} | {cpu_us:.2f} | {p99_ms:.2f} |"
             )
     return "\n".join(lines)
 

@@ -1,8 +1,9 @@
 """A process between a gateway and an S3 store that answers as late as a distant store does.
 
-It relays each connection, request after request. A put is answered no sooner than a time drawn from a lognormal distribution after its
-first byte came; other requests after a fixed time. `GET /-/counts` tells as JSON what was relayed so far, and `GET /-/delays/MEDIAN_MS/P99_MS`
-changes the delays of puts from then on; the store does not get these requests.
+It relays each connection, request after request. A put is answered no sooner than a time drawn from a
+lognormal distribution after its first byte came; other requests after a fixed time. `GET /-/counts` tells as
+JSON what was relayed so far, and `GET /-/delays/MEDIAN_MS/P99_MS` changes the delays of puts from then on;
+the store does not get these requests.
 
 `python -m tests.performance.delayed_store PORT STORE_PORT` runs until it is terminated.
 """

@@ -27,7 +27,9 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "seqgate.deletion.max.files.per.second": "100000",
 }
-"""The settings of the measured gateway: it keeps the files of a deleted topic for a second instead of a minute."""
+"""The settings of the measured gateway: it keeps the files of a deleted topic for a second instead of a
+minute.
+"""
 GIVEN_BACK = "giving their memory back"
 """The gateway logs this once many deletions are over."""
 POLL_S = 0.1

@@ -3,9 +3,9 @@
     python -m tests.performance.failover                                   # 100 kills, 20 clean stops, 20 kills of a worker
     python -m tests.performance.failover --kills 10 --stops 0 --workers 0 --seed 7
 
-Three gateways with default settings share a bucket (versitygw). One of them, drawn from the seed, ends; from then on one record after the
-other is sent for each partition that it led, and an offset is committed for a group that it coordinated. Then it starts again, and
-the next one ends when all lead as many partitions.
+Three gateways with default settings share a bucket (versitygw). One of them, drawn from the seed, ends; from
+then on one record after the other is sent for each partition that it led, and an offset is committed for a
+group that it coordinated. Then it starts again, and the next one ends when all lead as many partitions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The members of consumer groups for `tests.performance.groups`: each has a connection and sends what a consumer sends."""
+"""The members of consumer groups for `tests.performance.groups`: each has a connection and sends what a
+consumer sends.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import Any
 from tests.support.wire import Plain, decode, encode
 
 HEARTBEAT_INTERVAL_S = 0.25
-"""The interval of the heartbeats by which a member learns that others have joined. Consumers take 3 s by default."""
+"""The interval of the heartbeats by which a member learns that others have joined. Consumers take 3 s by
+default.
+"""
 SESSION_TIMEOUT_MS = 45_000
 NO_GENERATION = -1
 RETRY_S = 0.05

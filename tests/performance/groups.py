@@ -66,7 +66,9 @@ async def look_up(host: str, port: int, groups: Sequence[Group]) -> None:
 async def _repeat(
     members: Sequence[Member], frames: Callable[[Member], bytes], error_at: int, seconds: float
 ) -> tuple[int, float]:
-    """Let every member send its frame over and over, at least once; return the number of answers and the time."""
+    """Let every member send its frame over and over, at least once; return the number of answers and the
+    time.
+    """
     # Encode before the measurement, because the first frame of each kind takes long.
     encoded = [frames(member) for member in members]
     begun_s = time.monotonic()
@@ -144,9 +146,9 @@ def _compare(directory: Path, offsets_partitions: int, arguments: argparse.Names
             for name, measured in samples.items():
                 found = _medians(measured)
                 print(
-                    f"| {offsets_partitions} partition{'s' * (offsets_partitions > 1)} | {durability} | {name} "
-                    f"| {found.stable_s:.2f} | {found.heartbeat_cpu_us:.0f} | {found.commits_per_s:,.0f} "
-                    f"| {found.commit_cpu_us:.0f} |",
+                    f"| {offsets_partitions} partition{'s' * (offsets_partitions > 1)} | {durability} | "
+                    f"{name} | {found.stable_s:.2f} | {found.heartbeat_cpu_us:.0f} | "
+                    f"{found.commits_per_s:,.0f} | {found.commit_cpu_us:.0f} |",
                     flush=True,
                 )
 

@@ -37,8 +37,9 @@ SEQUENCE_DIGITS = 19
 """The number of digits that the load generator counts up in each value."""
 PLAN_HEAD = struct.Struct("<5I")
 COMMIT_ERROR_AT = 4 + 4 + 4 + 2 + 4 + 4
-"""The position of the error code in an OffsetCommit v7 answer for one partition of a topic with an empty name. Before it are the correlation id, the
-throttle time, the number of topics, the length of the name, the number of partitions, and the partition."""
+"""The position of the error code in an OffsetCommit v7 answer for one partition of a topic with an empty
+name. Before it are the correlation id, the throttle time, the number of topics, the length of the name, the
+number of partitions, and the partition."""
 PARTITION_ANSWER_BYTES = 33
 """The bytes of each partition in a Produce v9 answer without an error."""
 PERFORMANCE_LINE = re.compile(
@@ -145,7 +146,8 @@ def write_produce_plan(
     """Write a plan of Produce v9 requests with acks=all, one idempotent producer per connection; with
     `is_named` each has a producer name.
 
-    With more `batches` a request has one for each of so many partitions, and all but the last are without a producer id.
+    With more `batches` a request has one for each of so many partitions, and all but the last are without a
+    producer id.
     """
     with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
         for connection in range(connections):
@@ -198,8 +200,8 @@ def write_fetch_plan(plan: Path, topic: str, *, partitions: int) -> None:
 
 
 def write_commit_plan(plan: Path, broker: Broker, topic: str, *, groups: int) -> None:
-    """Write a plan of OffsetCommit v7 requests, each for one partition, with a connection for each of the groups. Wait until all have a
-    coordinator.
+    """Write a plan of OffsetCommit v7 requests, each for one partition, with a connection for each of the
+    groups. Wait until all have a coordinator.
     """
     with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
         for number in range(groups):
@@ -296,7 +298,8 @@ def run_producer_performance(
 ) -> Sample:
     """Run Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are those that the tool prints.
 
-    `bootstrap` is another listener of the broker, for which the file `command_config` has the settings of clients.
+    `bootstrap` is another listener of the broker, for which the file `command_config` has the settings of
+    clients.
 
     With `commit_interval_ms` the tool produces in transactions and commits at this interval; it waits for
     each commit.
@@ -333,7 +336,9 @@ def run_producer_performance(
 
 
 def run_consumer_performance(broker: Broker, topic: str, *, count: int) -> Sample:
-    """Run Kafka's ConsumerPerformance: one consumer of a new group, which reads all partitions. Its rate is without the time of joining."""
+    """Run Kafka's ConsumerPerformance: one consumer of a new group, which reads all partitions. Its rate is
+    without the time of joining.
+    """
     command = [*jvm("org.apache.kafka.tools.ConsumerPerformance", TOOL_HEAP, "log4j2-tools.yaml")]
     command += ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", str(count)]
     command += [

@@ -1,6 +1,8 @@
-"""Measures how long a partition, or a group, is not served: small requests, one after the other, until each has another answer.
+"""Measures how long a partition, or a group, is not served: small requests, one after the other, until each
+has another answer.
 
-The requests are of the Kafka protocol and not of a client library, whose own waits between attempts would be measured, too.
+The requests are of the Kafka protocol and not of a client library, whose own waits between attempts would be
+measured, too.
 """
 
 from __future__ import annotations
@@ -123,7 +125,9 @@ class Times:
 
 @dataclass
 class _Place:
-    """A partition or a group: how it is used at an address, how its present address is found, and when it was served last."""
+    """A partition or a group: how it is used at an address, how its present address is found, and when it was
+    served last.
+    """
 
     use: Callable[[Address], None]
     find: Callable[[Address], Address | None]
@@ -136,7 +140,9 @@ class Outage:
     """One gateway that ends, while all that it serves is used all the time."""
 
     def __init__(self, client: Client, victim: Address, others: Collection[Address]) -> None:
-        """Find what `victim` serves. `others` are asked where it is afterwards: the other gateways, or `victim` itself if it comes back."""
+        """Find what `victim` serves. `others` are asked where it is afterwards: the other gateways, or
+        `victim` itself if it comes back.
+        """
         self._client = client
         self._victim = victim
         self._others = list(others)
@@ -169,9 +175,11 @@ class Outage:
         return not self._partitions
 
     def measure(self, end: Callable[[], None], *, is_clean: bool) -> Times:
-        """Call `end`, which ends the victim; return for how long nothing was served. Raises Unserved after two minutes.
+        """Call `end`, which ends the victim; return for how long nothing was served. Raises Unserved after
+        two minutes.
 
-        After a kill the time begins with it. A clean stop serves on while it hands over: the time begins with the last answer.
+        After a kill the time begins with it. A clean stop serves on while it hands over: the time begins with
+        the last answer.
         """
         places = [*self._partitions.values(), *self._groups]
         for place in places:
@@ -195,7 +203,9 @@ class Outage:
         return times
 
     def _await(self, place: _Place) -> None:
-        """Use a place until the victim serves it: a partition that it begins to lead comes from the bucket first."""
+        """Use a place until the victim serves it: a partition that it begins to lead comes from the bucket
+        first.
+        """
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -1,6 +1,7 @@
 """Replaces `load.c` on machines without a C compiler: the same arguments, plan and output, at a higher cost.
 
-It also speaks TLS and logs in, which `load.c` does not: a last argument is the file that `Client.write` wrote.
+It also speaks TLS and logs in, which `load.c` does not: a last argument is the file that `Client.write`
+wrote.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Connection:
             at = self.frame.find(SEQUENCE_HEADER, at + 1)
 
     def take(self) -> None:
-        """Read what has arrived. TLS keeps bytes that the selector does not see, so read until there are none."""
+        """Read what has arrived. TLS keeps bytes that the selector does not see, so read until there are
+        none.
+        """
         with contextlib.suppress(ssl.SSLWantReadError):
             while True:
                 data = self.socket.recv(1 << 20)

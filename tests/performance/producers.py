@@ -1,7 +1,9 @@
-"""Measures how long a log with many producers takes to open: `python -m tests.performance.producers --count 1000000`.
+"""Measures how long a log with many producers takes to open: `python -m tests.performance.producers --count
+1000000`.
 
-Each producer has one batch. After a clean stop the producers come from a snapshot, and after a crash that left no snapshot from all batches.
-Each start is a process of its own that opens the directory and the log. Prints a table.
+Each producer has one batch. After a clean stop the producers come from a snapshot, and after a crash that
+left no snapshot from all batches. Each start is a process of its own that opens the directory and the log.
+Prints a table.
 """
 
 from __future__ import annotations

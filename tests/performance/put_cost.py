@@ -1,4 +1,6 @@
-"""The CPU time that this process needs for one put of 8 MiB, by what protects the content on its way: `python -m tests.performance.put_cost`."""
+"""The CPU time that this process needs for one put of 8 MiB, by what protects the content on its way: `python
+-m tests.performance.put_cost`.
+"""
 
 from __future__ import annotations
 

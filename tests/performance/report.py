@@ -89,7 +89,10 @@ def markdown(run: dict[str, str], starts: dict[str, list[float]], cells: Sequenc
     where = f"{run['cpu']}, {run['cores']} cores, Linux {run['kernel']}"
     lines = [
         f"{what}, {run['date']}, `{run['command']}`.",
-        f"{where}. Broker and load ({run['load']}) share the cores. Medians; a pair reads Seqgate / Kafka, a ratio Seqgate : Kafka.",
+        (
+            f"{where}. Broker and load ({run['load']}) share the cores. Medians; a pair reads Seqgate / Kafka, a "
+            "ratio Seqgate : Kafka."
+        ),
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "| --- | --- |" + " ---: |" * (len(HEADINGS) - 2),

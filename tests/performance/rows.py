@@ -157,7 +157,9 @@ def _consume(*, count: int, size: int) -> Load:
 
 
 def _apart(load: Load) -> Load:
-    """Return the load with the broker on one core and the client on another, so that the client takes nothing of the broker's."""
+    """Return the load with the broker on one core and the client on another, so that the client takes nothing
+    of the broker's.
+    """
 
     def apart(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
         whole = os.sched_getaffinity(0)

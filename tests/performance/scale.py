@@ -3,10 +3,10 @@
 Each number of partitions gets a fresh data directory. The steps are: create topics of a thousand partitions,
 write a first record into every partition (`--filled`) or into one of a hundred, and load one of a hundred
 partitions. During the load a second connection sends ApiVersions all the time: its longest wait is how long
-background work can delay any request. Background jobs run every few seconds, far more often than in practice, or with
-`--usual-jobs` as often as by default; then let `--idle-seconds` be at least 300, so that each job runs.
-Then follow memory, CPU without load, Metadata of one topic and of all topics, open files, a clean stop, a
-start, and a start after `kill -9`.
+background work can delay any request. Background jobs run every few seconds, far more often than in practice,
+or with `--usual-jobs` as often as by default; then let `--idle-seconds` be at least 300, so that each job
+runs. Then follow memory, CPU without load, Metadata of one topic and of all topics, open files, a clean stop,
+a start, and a start after `kill -9`.
 
 `--kafka` measures Apache Kafka as well, with a heap of 1 GB; `kill` stops it, so its starts are those after a
 crash. `--simulated 1000000` builds that many partitions in this process, without a disk, and shows the cost

@@ -1,8 +1,9 @@
 """What a scrape of the metrics costs the clients: `python -m tests.performance.scrape`.
 
-A gateway has many open partitions, and groups if you like. A client sends Produce requests of one record, one after the other, in turns
-without and with a scrape each 100 ms. The scrapes come from another process. The table shows the latencies of both in one run. Records go
-to the page cache, so that no flush hides the difference.
+A gateway has many open partitions, and groups if you like. A client sends Produce requests of one record, one
+after the other, in turns without and with a scrape each 100 ms. The scrapes come from another process. The
+table shows the latencies of both in one run. Records go to the page cache, so that no flush hides the
+difference.
 """
 
 from __future__ import annotations

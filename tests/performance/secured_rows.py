@@ -1,4 +1,6 @@
-"""The rows of the comparison with TLS and logins: the broker is started with the listeners and settings of `Security`."""
+"""The rows of the comparison with TLS and logins: the broker is started with the listeners and settings of
+`Security`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The counter of Python calls sees every file that a request passes through, from the socket to the disk, and no walk
-costs more than docs/architecture.md says.
+"""The counter of Python calls sees every file that a request passes through, from the socket to the disk, and
+no walk costs more than docs/architecture.md says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from tests.performance.walks import Walk, run, table
 
 PAGE: Final = Path(__file__).parents[2] / "docs/architecture.md"
 MORE_AT_MOST: Final = 1.1
-"""A walk may cost so much more than the page says, because a timer that fires adds some calls to all repetitions."""
+"""A walk may cost so much more than the page says, because a timer that fires adds some calls to all
+repetitions.
+"""
 
 
 @pytest.fixture(scope="module")

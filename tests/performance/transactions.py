@@ -1,4 +1,5 @@
-"""Transactions of two records in two partitions, one after the other on each connection, for the comparison's rows.
+"""Transactions of two records in two partitions, one after the other on each connection, for the comparison's
+rows.
 
 Every producer is one transactional id on a connection of its own and uses the requests of new clients:
 Produce v12, which adds the partitions, and EndTxn v5. When the broker answers that the previous transaction

@@ -1,12 +1,13 @@
-"""What several workers serve on several cores: the same load on one worker and on more, bound by the gateway's CPU.
+"""What several workers serve on several cores: the same load on one worker and on more, bound by the
+gateway's CPU.
 
     python -m tests.performance.workers                     # 1 and 2 workers, ten seconds each
     python -m tests.performance.workers --workers 1 2 4 --seconds 20 --rows spread
 
-Each worker leads one topic, and a load generator of its own drives it, so that the generators do not wait for each other. With
-as many cores as workers and generators the column *times one* is what a further core brings; on fewer cores the generators take their
-share, which the column *client CPU* shows. It is small in the row `spread`, where the gateway appends 32 batches for
-each request.
+Each worker leads one topic, and a load generator of its own drives it, so that the generators do not wait for
+each other. With as many cores as workers and generators the column *times one* is what a further core brings;
+on fewer cores the generators take their share, which the column *client CPU* shows. It is small in the row
+`spread`, where the gateway appends 32 batches for each request.
 """
 
 from __future__ import annotations
@@ -184,8 +185,8 @@ def table(results: Sequence[Result]) -> str:
         times = result.records_per_s / first.setdefault(result.row, result).records_per_s
         gateway, client = (100 * used / result.seconds for used in (result.broker_cpu_s, result.client_cpu_s))
         lines.append(
-            f"| {result.row.says} | {result.workers} | {result.records_per_s:,.0f} | {times:.2f} | {result.p99_ms:.1f} "
-            f"| {gateway:.0f} | {client:.0f} |"
+            f"| {result.row.says} | {result.workers} | {result.records_per_s:,.0f} | {times:.2f} | "
+            f"{result.p99_ms:.1f} | {gateway:.0f} | {client:.0f} |"
         )
     return "\n".join(lines)
 

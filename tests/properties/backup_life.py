@@ -224,7 +224,8 @@ def check_log(log: PartitionLog, model: LogModel) -> None:
     if model.has_exact_start:
         assert log.log_start_offset == model.log_start_offset
     else:
-        # A log that was opened, or opened again, while its files were linked may have lost old records, as it would a moment later.
+        # A log that was opened, or opened again, while its files were linked may have lost old records, as it
+        # would a moment later.
         assert model.log_start_offset <= log.log_start_offset <= model.end_offset
     kept = [batch for batch in model.written if batch.end_offset > log.log_start_offset]
     assert [batch for batch in read_all(log) if batch.end_offset > log.log_start_offset] == kept

@@ -32,7 +32,9 @@ class StoredItem(NamedTuple):
     item: Item
 
     def of_epoch(self, name: bytes, epoch: int) -> StoredItem:
-        """Return the item with its name epoch lowered to at most `epoch`, or unchanged if it has another name than `name`."""
+        """Return the item with its name epoch lowered to at most `epoch`, or unchanged if it has another name
+        than `name`.
+        """
         item = self.item
         return self if item.name != name else self._replace(item=item._replace(epoch=min(item.epoch, epoch)))
 
@@ -89,7 +91,9 @@ class KnownName:
             self.pushed.append((sequence_id, offset))
 
     def open_from(self, producer_id: int) -> int:
-        """Return the first offset of the name in the producer's open transaction; beyond all offsets without one."""
+        """Return the first offset of the name in the producer's open transaction; beyond all offsets without
+        one.
+        """
         return self.first_open[producer_id] if producer_id in self.open_sequences else 1 << 62
 
     def persisted(self, high_watermark: int) -> int:

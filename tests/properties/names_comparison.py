@@ -93,8 +93,8 @@ class ComparedNames(DirectoryLife):
 
     def _compare_activity(self, states: dict[bytes, NameState]) -> None:
         for name, state in states.items():
-            # After a start, a name's last activity comes from the log. A batch that had only duplicates was not
-            # stored, so the log does not show its activity.
+            # After a start, a name's last activity comes from the log. A batch that had only duplicates was
+            # not stored, so the log does not show its activity.
             assert state.last_active_ms == self.active.setdefault(name, state.last_active_ms)
             assert state.last_active_ms <= self.now_ms()
 

@@ -358,7 +358,8 @@ class NamesLife(NamesThatOutliveRecords):
     def toggle(self) -> None:
         is_on = not self.topic_config.deduplicates
         was_unread = not is_on and (self.was_unread or not self.log.record_states.names_ready)
-        # Turning deduplication off writes a snapshot. Until it is written, the names of some records may be unread.
+        # Turning deduplication off writes a snapshot. Until it is written, the names of some records may be
+        # unread.
         self.was_unread = not is_on
         self.topic_config = replace(self.topic_config, deduplicates=is_on)
         if is_on:

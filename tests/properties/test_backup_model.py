@@ -1,4 +1,6 @@
-"""Random lives of a data directory that is backed up again and again, each backup compared with what the logs had then."""
+"""Random lives of a data directory that is backed up again and again, each backup compared with what the logs
+had then.
+"""
 
 from __future__ import annotations
 

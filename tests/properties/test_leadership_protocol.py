@@ -1,4 +1,6 @@
-"""All states of the protocol of takeovers and moves are visited, and each planted mistake is found among them."""
+"""All states of the protocol of takeovers and moves are visited, and each planted mistake is found among
+them.
+"""
 
 from __future__ import annotations
 

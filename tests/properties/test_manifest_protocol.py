@@ -1,4 +1,5 @@
-"""All states of the protocol of manifests and garbage are visited, and each planted mistake is found among them.
+"""All states of the protocol of manifests and garbage are visited, and each planted mistake is found among
+them.
 
 `python -m tests.models.manifest_protocol --sessions 3 --records 2 --uploads 1` visits more.
 """

@@ -2,8 +2,8 @@
 
 The model decides by searching its whole history. It has no windows, orders or counters of its own.
 
-All batches come over one connection. Some are refused at random, for reasons that have nothing to do with their
-sequence. `tests.models.refusals` has the rule for the batches behind them.
+All batches come over one connection. Some are refused at random, for reasons that have nothing to do with
+their sequence. `tests.models.refusals` has the rule for the batches behind them.
 """
 
 from __future__ import annotations
@@ -266,8 +266,8 @@ class ProducerTables(RuleBasedStateMachine):
         while self.model.is_full(table):
             victim = self.model.victim(table, self.now_ms)
             if victim is None and len(self.model.producers(table)) >= MAX_PER_PARTITION:
-                # No producer of this table may be evicted, but one of the other table may. So the longest idle
-                # producer of all tables is tried.
+                # No producer of this table may be evicted, but one of the other table may. So the longest
+                # idle producer of all tables is tried.
                 others = [pair for pair in self.model.all_producers() if self.model.open_since(*pair) < 0]
                 full = len(self.model.all_producers()) >= MAX_IN_ALL
                 idle = [

@@ -1,6 +1,8 @@
-"""Several writers of one metadata log that is shortened under them: none takes what is no change, and no change is lost.
+"""Several writers of one metadata log that is shortened under them: none takes what is no change, and no
+change is lost.
 
-A writer stands still between two calls, sometimes for longer than objects are kept. The store is slow and fails at times.
+A writer stands still between two calls, sometimes for longer than objects are kept. The store is slow and
+fails at times.
 """
 
 from __future__ import annotations

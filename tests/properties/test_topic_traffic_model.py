@@ -1,4 +1,6 @@
-"""The traffic by topic against a model that only adds up, whatever is opened, closed, deleted or read halfway in between."""
+"""The traffic by topic against a model that only adds up, whatever is opened, closed, deleted or read halfway
+in between.
+"""
 
 from __future__ import annotations
 

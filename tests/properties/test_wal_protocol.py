@@ -1,4 +1,5 @@
-"""All states of the protocol of a session's write-ahead log are visited, and each planted mistake is found among them.
+"""All states of the protocol of a session's write-ahead log are visited, and each planted mistake is found
+among them.
 
 `python -m tests.models.wal_protocol --objects 4` visits more.
 """

@@ -1,8 +1,9 @@
 """Histories of gateways that follow each other on one bucket, in virtual time, drawn from a seed.
 
-Each gateway registers a session, seals the sessions before, reads their logs, and puts objects of its own, as a gateway with `--cluster`
-does. Its calls fail, hang and land late; it is killed, stopped cleanly, or paused, and resumed as a zombie while others have taken
-over. A session also uploads and deletes objects that it has confirmed, as a later phase will.
+Each gateway registers a session, seals the sessions before, reads their logs, and puts objects of its own, as
+a gateway with `--cluster` does. Its calls fail, hang and land late; it is killed, stopped cleanly, or paused,
+and resumed as a zombie while others have taken over. A session also uploads and deletes objects that it has
+confirmed, as a later phase will.
 
 `run_history` returns what everybody did; `wal_checks.py` says what must hold.
 """
@@ -46,7 +47,9 @@ _WEATHERS: Final = (CALM, ROUGH, FLAKY, LATE, SLUGGISH, HOSTILE)
 
 
 class Pausable:
-    """The store as a process sees it that may be paused: no call leaves, and no answer arrives, before it is resumed."""
+    """The store as a process sees it that may be paused: no call leaves, and no answer arrives, before it is
+    resumed.
+    """
 
     def __init__(self, objects: SimulatedObjects) -> None:
         self.objects = objects

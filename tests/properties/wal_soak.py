@@ -1,7 +1,7 @@
 """python -m tests.properties.wal_soak [--seconds N] [--seed S] [--histories N]
 
-Runs random histories of a bucket's sessions and takers, from the seed on, until the time is up or so many are done. Ends with one
-line of JSON; exits with 1 when something did not hold.
+Runs random histories of a bucket's sessions and takers, from the seed on, until the time is up or so many are
+done. Ends with one line of JSON; exits with 1 when something did not hold.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Makes a release: `python -m tests.release [--rehearsal] [--out FOLDER]`, or `make release`.
 
-It checks the versions and the changelog, builds the sdist and the wheel of the last commit twice, compares the builds, writes the bill
-of materials, and installs and uses the wheel on every Python that is here. docs/releasing.md says when to run it.
+It checks the versions and the changelog, builds the sdist and the wheel of the last commit twice, compares
+the builds, writes the bill of materials, and installs and uses the wheel on every Python that is here.
+docs/releasing.md says when to run it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def main() -> int:
 
 
 def release(out: Path, folder: Path, *, is_rehearsal: bool) -> None:
-    """Write the files of a release into `out`. Raises NotReady, and AssertionError with the output of what failed."""
+    """Write the files of a release into `out`. Raises NotReady, and AssertionError with the output of what
+    failed.
+    """
     if not is_rehearsal and git(REPOSITORY, "status", "--porcelain"):
         raise NotReady("the working tree has changes: commit them, or give --rehearsal")
     sources = export(REPOSITORY, folder / "sources", None if is_rehearsal else "HEAD")
@@ -71,7 +74,9 @@ def release(out: Path, folder: Path, *, is_rehearsal: bool) -> None:
 
 
 def build_twice(sources: Path, folder: Path) -> Built:
-    """Build in two places with two time zones and two file modes, and return one of the builds. Raises AssertionError unless they are equal."""
+    """Build in two places with two time zones and two file modes, and return one of the builds. Raises
+    AssertionError unless they are equal.
+    """
     epoch = last_change(REPOSITORY)
     tools = build_tools(sources, folder / "tools")
     first = build(sources, tools, folder / "first", epoch)

@@ -1,4 +1,6 @@
-"""The software bill of materials of a release: what is installed with the wheel and its extras, in CycloneDX's JSON."""
+"""The software bill of materials of a release: what is installed with the wheel and its extras, in
+CycloneDX's JSON.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Builds the sdist and the wheel from a commit, or from the files of the working tree, so that two builds are equal."""
+"""Builds the sdist and the wheel from a commit, or from the files of the working tree, so that two builds are
+equal.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class NoSuchCommit(Exception):
 
 
 def export(repository: Path, folder: Path, commit: str | None = None) -> Path:
-    """Copy the files of a commit into `folder` and return it; without `commit`, those of the working tree that git does not ignore.
+    """Copy the files of a commit into `folder` and return it; without `commit`, those of the working tree
+    that git does not ignore.
 
     Raises NoSuchCommit.
     """
@@ -66,7 +69,9 @@ def build_tools(sources: Path, folder: Path) -> Path:
 
 
 def build(sources: Path, tools: Path, folder: Path, epoch: int) -> Built:
-    """Build the sdist, and the wheel from the sdist's own files, into `folder`; `epoch` (s) is the time of all their entries."""
+    """Build the sdist, and the wheel from the sdist's own files, into `folder`; `epoch` (s) is the time of
+    all their entries.
+    """
     folder.mkdir(parents=True)
     further = {"SOURCE_DATE_EPOCH": str(epoch)}
     hatchling = (PIP[0], "-m", "hatchling", "build", "-d", folder)

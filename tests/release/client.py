@@ -1,6 +1,8 @@
-"""A Kafka client for the Python under test: `client.py write|read HOST:PORT COUNT`. It imports no file of this checkout.
+"""A Kafka client for the Python under test: `client.py write|read HOST:PORT COUNT`. It imports no file of
+this checkout.
 
-`write` sends numbered records with an idempotent producer, and `read` checks in a consumer group that each is there once, in order.
+`write` sends numbered records with an idempotent producer, and `read` checks in a consumer group that each is
+there once, in order.
 """
 
 import sys

@@ -15,7 +15,9 @@ _OWN: Final = ("PYTHONPATH", "VIRTUAL_ENV", "SOURCE_DATE_EPOCH")
 
 
 def environment(path: Path | None = None, further: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables of a program that sees no package but those in `path`, and no setting of a gateway."""
+    """Return the variables of a program that sees no package but those in `path`, and no setting of a
+    gateway.
+    """
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -30,7 +32,9 @@ def run(
     path: Path | None = None,
     further: Mapping[str, str] | None = None,
 ) -> str:
-    """Return what a command prints on both outputs. Raises AssertionError with the output when the command fails."""
+    """Return what a command prints on both outputs. Raises AssertionError with the output when the command
+    fails.
+    """
     done = subprocess.run(
         command,
         cwd=cwd,

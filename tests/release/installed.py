@@ -54,7 +54,9 @@ class Installed(NamedTuple):
 def install(
     python: Path, wheel: Path, folder: Path, cache: Path, extras: Sequence[str] = EXTRAS
 ) -> Installed:
-    """Install a wheel into `folder` for a Python. What it requires is installed into `cache` at the first time only."""
+    """Install a wheel into `folder` for a Python. What it requires is installed into `cache` at the first
+    time only.
+    """
     interpreter = _environment_with(python, requirements(wheel, extras), cache)
     run(*PIP, "--python", interpreter, "install", "--no-deps", "--target", folder, wheel, cwd=cache)
     return Installed(interpreter, folder)
@@ -75,7 +77,9 @@ def requirements(wheel: Path, extras: Sequence[str] = ()) -> list[str]:
 
 
 def _environment_with(python: Path, packages: Sequence[str], cache: Path) -> Path:
-    """Return the interpreter of an environment that has the packages. Processes that need the same one wait for the first."""
+    """Return the interpreter of an environment that has the packages. Processes that need the same one wait
+    for the first.
+    """
     wanted = "\n".join([str(python), *packages])
     folder = cache / f"{python.name}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)

@@ -19,9 +19,11 @@ _LOOK: Final = "import platform, sys, venv; print(platform.python_version(), sys
 
 
 def pythons() -> dict[str, Path]:
-    """Return an interpreter for each version that is here, such as `{"3.12": PATH}`, in the order of the versions.
+    """Return an interpreter for each version that is here, such as `{"3.12": PATH}`, in the order of the
+    versions.
 
-    Of several with one minor version the newest patch release counts. Interpreters of virtual environments lead to their base.
+    Of several with one minor version the newest patch release counts. Interpreters of virtual environments
+    lead to their base.
     """
     found: dict[str, tuple[Version, Path]] = {}
     for candidate in dict.fromkeys(_candidates()):
@@ -52,7 +54,9 @@ def _candidates() -> Iterator[Path]:
 
 
 def _look(candidate: Path) -> tuple[Version, Path] | None:
-    """Return the version and the base interpreter of a program, or None for one that does not run, such as pyenv's stand-ins."""
+    """Return the version and the base interpreter of a program, or None for one that does not run, such as
+    pyenv's stand-ins.
+    """
     done = subprocess.run(
         [candidate, "-I", "-c", _LOOK], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S, check=False
     )

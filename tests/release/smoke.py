@@ -1,4 +1,6 @@
-"""The first use of an installed wheel: a gateway serves a client of the same Python, stops, and still has everything."""
+"""The first use of an installed wheel: a gateway serves a client of the same Python, stops, and still has
+everything.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ def check_version(sources: Path, *, is_rehearsal: bool) -> str:
     when = first["when"]
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", when) and not (is_rehearsal and when == "unreleased"):
         raise NotReady(
-            f"the first section of CHANGELOG.md says ({when}): write the day of the release, such as (2026-01-31), or give --rehearsal"
+            f"the first section of CHANGELOG.md says ({when}): write the day of the release, such as "
+            "(2026-01-31), or give --rehearsal"
         )
     return version
 

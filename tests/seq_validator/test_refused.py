@@ -197,7 +197,9 @@ def test_behind_a_batch_that_can_not_be_read_every_later_one_comes_twice(partiti
 
 
 class TestANewLeader:
-    """A gateway that begins to lead a partition does not know what it, or another one, has refused a moment ago."""
+    """A gateway that begins to lead a partition does not know what it, or another one, has refused a moment
+    ago.
+    """
 
     @pytest.fixture
     def partition(self) -> Partition:
@@ -222,7 +224,9 @@ class TestANewLeader:
 
 @dataclass
 class NaiveClient:
-    """A producer with up to five batches in flight on one connection; the refused ones come again, the earliest first."""
+    """A producer with up to five batches in flight on one connection; the refused ones come again, the
+    earliest first.
+    """
 
     batches: list[Candidate]
     acknowledged: list[Candidate] = field(default_factory=list)

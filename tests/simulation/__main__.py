@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from tests.simulation.running import Outcome
 
 HASH_SEED = "0"
-"""PYTHONHASHSEED of the runs. The order of sets of strings depends on it, and a replay must have the same order."""
+"""PYTHONHASHSEED of the runs. The order of sets of strings depends on it, and a replay must have the same
+order.
+"""
 
 
 def main() -> int:

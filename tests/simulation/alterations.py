@@ -171,7 +171,9 @@ def tell_an_end_too_early(history: History, chance: Random) -> list[Event] | Non
 
 
 def leave_out_of_an_answer(history: History, chance: Random) -> list[Event] | None:
-    """Remove a record from the middle of an answer; its transaction can't be aborted, so nothing explains the gap."""
+    """Remove a record from the middle of an answer; its transaction can't be aborted, so nothing explains the
+    gap.
+    """
     kept = {name.encode(): name for name in _kept(history)}
     found = [
         (index, row)

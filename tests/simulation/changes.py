@@ -1,7 +1,7 @@
 """A run in which one client changes settings of the gateway while others work, and the gateway crashes.
 
-A change is repeated until it is answered. A request that begins and ends between two changes must be decided by the settings that the
-gateway has acknowledged.
+A change is repeated until it is answered. A request that begins and ends between two changes must be decided
+by the settings that the gateway has acknowledged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ RETRY_S = 0.05
 
 
 class Changes:
-    """The number of the present state: it grows when a change begins, and again when the change is acknowledged."""
+    """The number of the present state: it grows when a change begins, and again when the change is
+    acknowledged.
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -70,7 +72,9 @@ class Trial:
         settings: Sequence[str],
         clients: Callable[[Node, Surroundings], Awaitable[Sequence[Coroutine[Any, Any, None]]]],
     ) -> None:
-        """Run the gateway, with crashes, until its clients have ended. `clients` returns what each client does."""
+        """Run the gateway, with crashes, until its clients have ended. `clients` returns what each client
+        does.
+        """
         loop = SimulatedLoop(self.chance("loop"))
         network = Network(loop, self.chance("network"))
         plan = Plan(
@@ -111,8 +115,8 @@ class Trial:
 def administrator(where: Surroundings, chance: Random) -> Link:
     """Return the link of a client that changes settings.
 
-    The link waits for an answer until the connection ends. A client that gave up earlier would leave a request on its way, which could
-    arrive after a later change and undo it.
+    The link waits for an answer until the connection ends. A client that gave up earlier would leave a
+    request on its way, which could arrive after a later change and undo it.
     """
     link = Link(where, "administrator", chance)
     link.request_timeout_s = PATIENCE_S

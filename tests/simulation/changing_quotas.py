@@ -1,8 +1,9 @@
 """A run in which client quotas change while clients write, and the gateway crashes.
 
-Between two changes the quotas are known: the throttle time of a request that begins and ends in such a time must follow from the quota
-that applies to its client. The bounds of the throttle time are coarse, because a client does not know when the gateway charged a request:
-at some time between the request and its answer. After each change the description of all quotas must show what was acknowledged.
+Between two changes the quotas are known: the throttle time of a request that begins and ends in such a time
+must follow from the quota that applies to its client. The bounds of the throttle time are coarse, because a
+client does not know when the gateway charged a request: at some time between the request and its answer.
+After each change the description of all quotas must show what was acknowledged.
 """
 
 from __future__ import annotations
@@ -204,13 +205,16 @@ class Run:
         waited_ms = after.answered_ms - before.sent_ms
         if waited_ms < before.throttle_ms - CLOCK_MS:
             self.breaches.append(
-                f"{client_id} was answered {waited_ms:.0f} ms after a request with a throttle time of {before.throttle_ms} ms"
+                f"{client_id} was answered {waited_ms:.0f} ms after a request with a throttle time of "
+                f"{before.throttle_ms} ms"
             )
 
     async def _write(
         self, where: Surroundings, link: Link, client_id: str, request: dict[str, Any]
     ) -> Written:
-        """Write a batch over the open connection, and judge the throttle time of the answer. Raises Disconnected."""
+        """Write a batch over the open connection, and judge the throttle time of the answer. Raises
+        Disconnected.
+        """
         quotas, connection = self.quotas, link.connection
         assert connection is not None
         begun, quota = quotas.changes.known(), quotas.of(client_id)
@@ -242,7 +246,8 @@ class Run:
         self.counts[_kind(least_ms, most_ms, is_limited=quota is not None)] += 1
         if not least_ms <= written.throttle_ms <= most_ms:
             self.breaches.append(
-                f"{client_id} was throttled for {written.throttle_ms} ms; expected {max(0, least_ms):.0f} to {most_ms:.0f} with {self.quotas.rates}"
+                f"{client_id} was throttled for {written.throttle_ms} ms; expected {max(0, least_ms):.0f} to "
+                f"{most_ms:.0f} with {self.quotas.rates}"
             )
 
 

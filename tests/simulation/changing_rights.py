@@ -1,7 +1,7 @@
 """A run in which access control entries change while clients write and look, and the gateway crashes.
 
-One client changes one entry at a time, and repeats a change until it is answered. Between two changes the entries are known:
-a request that begins and ends in such a time must be decided as the naive model decides.
+One client changes one entry at a time, and repeats a change until it is answered. Between two changes the
+entries are known: a request that begins and ends in such a time must be decided as the naive model decides.
 """
 
 from __future__ import annotations

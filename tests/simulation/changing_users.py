@@ -1,7 +1,8 @@
 """A run in which SCRAM users change while clients log in, and the gateway crashes.
 
-Between two changes the passwords are known: a login that begins and ends in such a time succeeds with the present password, and with no
-other. After each change the description of all users must show what was acknowledged.
+Between two changes the passwords are known: a login that begins and ends in such a time succeeds with the
+present password, and with no other. After each change the description of all users must show what was
+acknowledged.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ class Run:
         if let_in is not (kind == "right"):
             name, hashing = credential
             self.breaches.append(
-                f"{name} was {'let in' if let_in else 'refused'} with {hashing.mechanism}; the password was {kind}"
+                f"{name} was {'let in' if let_in else 'refused'} with {hashing.mechanism}; the password was "
+                f"{kind}"
             )
 
 

@@ -18,7 +18,9 @@ PAUSED = 0.5
 """The share of gateways that stand still while another one takes over."""
 PAUSE_S = 0.7
 ZOMBIE_PAUSES_S = (0.1, 0.5, 2.0)
-"""The mean time for which they stand still. In a run about zombies the choices for it, from when the other one reads the first manifest."""
+"""The mean time for which they stand still. In a run about zombies the choices for it, from when the other
+one reads the first manifest.
+"""
 CUT_WHILE_SLOW = 0.5
 AT_ONCE = 0.2
 """The share of crashes and cuts that directly follow the previous one."""
@@ -112,7 +114,9 @@ class Director:
             await self._bring_up()
 
     async def _take_over(self) -> None:
-        """Start another gateway while one runs, which goes on until it learns of its end. It may stand still until the other one runs."""
+        """Start another gateway while one runs, which goes on until it learns of its end. It may stand still
+        until the other one runs.
+        """
         async with self._restarting:
             left = None
             if self._node.gateway is not None:

@@ -22,7 +22,9 @@ class NodeCrashed(Event):
 
 @dataclass(frozen=True)
 class LedBy(Event):
-    """A node answered a request without an error, which named this leader epoch: it led the partition in this epoch."""
+    """A node answered a request without an error, which named this leader epoch: it led the partition in this
+    epoch.
+    """
 
     node_id: int
     partition: TopicPartition

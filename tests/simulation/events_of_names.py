@@ -42,7 +42,9 @@ class LineName(NamedTuple):
 
 @dataclass(frozen=True)
 class LineSent(Event):
-    """A life sent a line for the first time in this transaction; `epoch` is the name epoch, -1 without that header."""
+    """A life sent a line for the first time in this transaction; `epoch` is the name epoch, -1 without that
+    header.
+    """
 
     line: LineName
     partition: TopicPartition

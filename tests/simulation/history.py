@@ -178,7 +178,9 @@ class Fetched(Event):
     markers: tuple[Marker, ...] = ()
     asked_at_ms: int = 0
     elsewhere: bool = False
-    """Whether another gateway than the leader was asked. What it tells as the end is the end of what is uploaded."""
+    """Whether another gateway than the leader was asked. What it tells as the end is the end of what is
+    uploaded.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""An event loop in virtual time: nothing really waits, nothing runs in parallel, and the same seed gives the same run.
+"""An event loop in virtual time: nothing really waits, nothing runs in parallel, and the same seed gives the
+same run.
 
 When no callback is ready, time jumps to the next timer. Threads are timers: a function given to
 `run_in_executor` runs in the loop, some virtual time later. Callbacks of a dead process are skipped.

@@ -327,7 +327,9 @@ class Network:
         return listener
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
-        """Open a connection. Raises ConnectionRefusedError if no process listens, TimeoutError if no packet arrives."""
+        """Open a connection. Raises ConnectionRefusedError if no process listens, TimeoutError if no packet
+        arrives.
+        """
         await asyncio.sleep(self.latency_s())
         listener = self.listeners.get((host, port))
         if listener is None or not listener.process.alive:
@@ -353,7 +355,9 @@ class Network:
     # --- faults
 
     def lead_away(self, process: Process, keeps: Callable[[str], bool]) -> None:
-        """Free the addresses of a process that goes on, and cut its connections, except those of the clients that `keeps` names."""
+        """Free the addresses of a process that goes on, and cut its connections, except those of the clients
+        that `keeps` names.
+        """
         for address, listener in list(self.listeners.items()):
             if listener.process is process:
                 del self.listeners[address]
@@ -366,7 +370,9 @@ class Network:
         return self.pairs.holds_up(one.name, other.name)
 
     def part(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Separate two processes until `heal`: bytes are delayed, not lost. With `one_way` only those from the first to the second."""
+        """Separate two processes until `heal`: bytes are delayed, not lost. With `one_way` only those from
+        the first to the second.
+        """
         self.faults["partition"] += 1
         self.pairs.part(one, other, one_way=one_way)
 

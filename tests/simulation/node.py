@@ -35,13 +35,16 @@ logger = logging.getLogger(__name__)
 
 DATA = "/data"
 SLOW_END: Final = Faults(slow=0.8, slow_latency_s=5.0, slow_creates_below="wal/")
-"""How a zombie reaches the store: it is long in learning of its end, and quick in its uploads and deletions."""
+"""How a zombie reaches the store: it is long in learning of its end, and quick in its uploads and deletions.
+"""
 START_PATIENCE_S = 600.0
 STORE_PATIENCE_S = 3_000.0
 """The same where a start waits for a store whose calls fail."""
 AMID_PATIENCE_S = 5.0
 SLOW_READS_S = (0.1, 2.0)
-"""The latency of the store for a gateway that takes over, once it has sealed the logs before, in a run about zombies."""
+"""The latency of the store for a gateway that takes over, once it has sealed the logs before, in a run about
+zombies.
+"""
 READING_PATIENCE_S = 30.0
 LOOK_S = 0.01
 READ_CALLS = 50
@@ -53,7 +56,9 @@ FAILED_STARTS: Final = 100
 
 
 class Node:
-    """One gateway and the machine below it. It is the only one of its run, unless it is a `member` of a cluster."""
+    """One gateway and the machine below it. It is the only one of its run, unless it is a `member` of a
+    cluster.
+    """
 
     def __init__(
         self,
@@ -185,7 +190,9 @@ class Node:
         return self.reach.bucket
 
     async def begins_to_read(self) -> None:
-        """Wait until the gateway that takes over reads a manifest, and slow its store down from then on. A start may do without."""
+        """Wait until the gateway that takes over reads a manifest, and slow its store down from then on. A
+        start may do without.
+        """
         deadline_s = self._loop.time() + READING_PATIENCE_S
         while self._loop.time() < deadline_s and not self._has_read_a_manifest():
             await asyncio.sleep(LOOK_S)
@@ -213,7 +220,9 @@ class Node:
         return sizes
 
     def _note_failed_start(self, error: BaseException) -> None:
-        """Record the reason why a gateway could not start on a failing disk, or beside the others of its cluster."""
+        """Record the reason why a gateway could not start on a failing disk, or beside the others of its
+        cluster.
+        """
         self.counts["failed starts"] += 1
         self._failed_starts += 1
         if (
@@ -243,7 +252,9 @@ class Node:
         self.disk = self._new_disk()
 
     def change_machine(self) -> None:
-        """Let the next start use the disk of another machine, which may hold what an earlier gateway left. Nothing may run here."""
+        """Let the next start use the disk of another machine, which may hold what an earlier gateway left.
+        Nothing may run here.
+        """
         assert not self.is_up
         self.disk, self._spare_disk = self._disk_elsewhere(), self.disk
 
@@ -253,7 +264,9 @@ class Node:
         return self._process.begin(work)
 
     def pause(self) -> None:
-        """Let the process stand still, as SIGSTOP does: its timers and callbacks wait, and so do the bytes that reach it."""
+        """Let the process stand still, as SIGSTOP does: its timers and callbacks wait, and so do the bytes
+        that reach it.
+        """
         assert self._process is not None
         self._process.is_paused = True
 
@@ -268,17 +281,21 @@ class Node:
             self._process.resume()
 
     def _ends_itself(self, process: Process) -> None:
-        """End a process that has learned that it may not serve any more, as `seqgate.gateway.running.run` does."""
+        """End a process that has learned that it may not serve any more, as `seqgate.gateway.running.run`
+        does.
+        """
         if process is self._process and process.alive:
             self.counts["fenced"] += 1
             self.kill()
 
     def leave_running(self, *, pauses: bool = False) -> Process:
-        """Let the gateway run, and the next start be on another machine, as an operator does who takes the gateway for dead.
+        """Let the gateway run, and the next start be on another machine, as an operator does who takes the
+        gateway for dead.
 
         Return its process, which stands still if it `pauses`, until somebody resumes it.
 
-        Only idempotent producers stay connected: a gateway that has not learned of its end may serve old data to readers.
+        Only idempotent producers stay connected: a gateway that has not learned of its end may serve old data
+        to readers.
         """
         process, gateway = self._process, self.gateway
         assert process is not None

@@ -39,10 +39,14 @@ class Plan:
     max_descriptors: int | None = None
     profile: Profile = ORDINARY
     store: Faults | None = None
-    """The faults of the object store, where records are durable in a bucket; None where they are on the local disk."""
+    """The faults of the object store, where records are durable in a bucket; None where they are on the local
+    disk.
+    """
 
     faults_need_topics: bool = False
-    """Whether no fault happens before the topics exist: while a store is away, nothing else would happen in a short run."""
+    """Whether no fault happens before the topics exist: while a store is away, nothing else would happen in a
+    short run.
+    """
 
     rests: bool = False
     """Whether the gateway gets the time, at the end, to delete from the bucket what nobody needs."""
@@ -84,7 +88,9 @@ FAULTY_STORES: Final = (
 
 
 def bucket_plan_of(seed: int) -> Plan:
-    """Draw a plan in which records are durable in a bucket: disks are lost, gateways taken for dead, and the store fails."""
+    """Draw a plan in which records are durable in a bucket: disks are lost, gateways taken for dead, and the
+    store fails.
+    """
     profile = BUCKET_PROFILES.get(bucket_profile_name_of(seed))
     if profile is not None:
         return _in_bucket(seed, plan_of(seed, profile), profile.befalls or {})
@@ -107,7 +113,8 @@ def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:
     chance = Random(f"bucket plan {seed}")
     settings = {
         "seqgate.cluster": "s3://bucket/prefix",
-        # The gateway that takes over is the same node, on another disk: it waits for the lease of the one before.
+        # The gateway that takes over is the same node, on another disk: it waits for the lease of the one
+        # before.
         "node.id": 1,
         "seqgate.cluster.lease.ms": LEASE_MS,
         "seqgate.cluster.puts.per.second": chance.choice((5, 50, 1_000)),
@@ -138,7 +145,9 @@ def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:
 
 
 def plan_of(seed: int, profile: Profile | None = None) -> Plan:
-    """Draw some of the faults, and some of the settings that change the outcome, from the seed, and the profile if none is given."""
+    """Draw some of the faults, and some of the settings that change the outcome, from the seed, and the
+    profile if none is given.
+    """
     chance, profile = Random(f"plan {seed}"), profile or profile_of(seed)
     befalls = {
         kind: mean_s * chance.uniform(0.4, 2.0) for kind, mean_s in MEAN_S.items() if chance.random() < 0.6

@@ -206,7 +206,8 @@ def keep(found: Iterable[Found]) -> None:
 
 
 def _report(found: Sequence[Found]) -> int:
-    """Print the results. A fault that no seed shows is a failure; a kept seed that no longer shows its fault is not.
+    """Print the results. A fault that no seed shows is a failure; a kept seed that no longer shows its fault
+    is not.
 
     A timed hunt may end before a fault is tried; such a fault is not counted.
     """

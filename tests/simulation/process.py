@@ -11,7 +11,9 @@ from typing import Any
 
 
 class DriftingClock:
-    """A machine's clock that is never set. It runs a little faster or slower than the loop's time, `rate` times as fast."""
+    """A machine's clock that is never set. It runs a little faster or slower than the loop's time, `rate`
+    times as fast.
+    """
 
     def __init__(self) -> None:
         self.rate = 1.0

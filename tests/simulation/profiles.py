@@ -1,7 +1,7 @@
 """Profiles: what a run concentrates on, so that few short runs meet a rare moment.
 
-A seed draws its profile. Half of all runs are ordinary: everything is drawn from the seed. The other runs have fewer
-kinds of clients and faults, and more of each.
+A seed draws its profile. Half of all runs are ordinary: everything is drawn from the seed. The other runs
+have fewer kinds of clients and faults, and more of each.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TINY_SEGMENTS: Final = {"internal.segment.bytes": ("2000", "3000")}
 class Profile:
     """A profile. None, or an empty mapping, leaves the choice to the seed.
 
-    `befalls` has the mean seconds between two faults of each kind, `settings` replace drawn settings of the gateway,
-    and `topic_configs` the choices for the configs of each topic.
+    `befalls` has the mean seconds between two faults of each kind, `settings` replace drawn settings of the
+    gateway, and `topic_configs` the choices for the configs of each topic.
     """
 
     durations_s: tuple[float, ...] | None = None
@@ -36,7 +36,9 @@ class Profile:
     settings: Mapping[str, str] = field(default_factory=dict)
     is_durable: bool | None = None
     flush_s: float | None = None
-    """The longest time of most flushes and other work of threads: a power cut then loses much that is written and not yet durable."""
+    """The longest time of most flushes and other work of threads: a power cut then loses much that is written
+    and not yet durable.
+    """
     populations: tuple[Population, ...] = ()
     topics: tuple[int, int] = (1, 3)
     """The least and the largest number of topics."""
@@ -48,7 +50,9 @@ class Profile:
     refusals: float = 0.0
     """The share of runs in which first batches are refused and sent again: they are damaged, or too large."""
     zombies: bool = False
-    """Whether each gateway that is taken over stands still and goes on amid the takeover or after it, and both reach the store slowly."""
+    """Whether each gateway that is taken over stands still and goes on amid the takeover or after it, and
+    both reach the store slowly.
+    """
 
 
 _SLOW_FLUSHES: Final = {"seqgate.flush.inline.max.ms": "0"}
@@ -322,7 +326,9 @@ ZOMBIES: Final = replace(
     },
     zombies=True,
 )
-"""Runs in a bucket, in which a gateway goes on with its uploads and deletions while another one reads the bucket slowly."""
+"""Runs in a bucket, in which a gateway goes on with its uploads and deletions while another one reads the
+bucket slowly.
+"""
 
 HISTORIES: Final = Profile(
     durations_s=(8.0, 12.0),
@@ -339,7 +345,9 @@ HISTORIES: Final = Profile(
     topic_configs=TINY_SEGMENTS,
     compacted=0.25,
 )
-"""Runs in a bucket, in which the disk keeps nothing that the bucket has, and consumers read all of the history again and again."""
+"""Runs in a bucket, in which the disk keeps nothing that the bucket has, and consumers read all of the
+history again and again.
+"""
 
 BUCKET_PROFILES: Final = {"takeovers": TAKEOVERS, "zombies": ZOMBIES, "histories": HISTORIES}
 
@@ -351,7 +359,9 @@ def profile_name_of(seed: int) -> str:
 
 
 def bucket_profile_name_of(seed: int) -> str:
-    """Draw the name of the profile of a seed in a bucket. Most runs have the profile that they have without a bucket."""
+    """Draw the name of the profile of a seed in a bucket. Most runs have the profile that they have without a
+    bucket.
+    """
     if Random(f"takeovers {seed}").random() < TAKEOVERS_SHARE:
         return "takeovers"
     drawn = Random(f"profile of {seed}").random()

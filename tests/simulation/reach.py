@@ -12,7 +12,9 @@ TIMEOUT_S: Final = 30.0
 
 
 class Reach:
-    """The bucket, and the store as the newest process reaches it. `name` tells the processes of several gateways apart."""
+    """The bucket, and the store as the newest process reaches it. `name` tells the processes of several
+    gateways apart.
+    """
 
     def __init__(
         self,

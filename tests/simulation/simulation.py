@@ -16,7 +16,9 @@ from tests.simulation.plan import HOST, PORT, Plan, plan_of
 from tests.simulation.running import PATIENCE_S, Outcome, count_events, run_in_virtual_time
 
 REST_S, RESTS = 10.0, 30
-"""How long the gateway gets to bring the bucket up to date, and how often that is looked at. Late calls take effect within two minutes."""
+"""How long the gateway gets to bring the bucket up to date, and how often that is looked at. Late calls take
+effect within two minutes.
+"""
 
 
 def run_seed(seed: int, plan: Plan | None = None) -> Outcome:

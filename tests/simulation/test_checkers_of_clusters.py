@@ -1,4 +1,6 @@
-"""Checkers of clusters find breaches in small histories: two leaders, deposed ones, ends told too early, seals and metadata."""
+"""Checkers of clusters find breaches in small histories: two leaders, deposed ones, ends told too early,
+seals and metadata.
+"""
 
 from __future__ import annotations
 

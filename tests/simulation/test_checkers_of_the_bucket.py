@@ -1,4 +1,6 @@
-"""The checkers of the bucket find breaches in small buckets that are written by hand, and accept a bucket at rest."""
+"""The checkers of the bucket find breaches in small buckets that are written by hand, and accept a bucket at
+rest.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,10 @@ class TestSurplus:
         assert surplus(bucket, {FLIGHTS: LIVE_BYTES}) == []
         put_logged(bucket, 4, 20_000)
         assert surplus(bucket, {FLIGHTS: LIVE_BYTES}) == [
-            f"bucket: {LIVE_BYTES} bytes of parts and 40000 of write-ahead logs for {LIVE_BYTES} bytes of logs"
+            (
+                f"bucket: {LIVE_BYTES} bytes of parts and 40000 of write-ahead logs for {LIVE_BYTES} bytes of "
+                "logs"
+            )
         ]
 
 

@@ -1,5 +1,5 @@
-"""Checkers of producer ids, transactions, committed offsets and groups find breaches in small histories, and accept
-histories that only look wrong.
+"""Checkers of producer ids, transactions, committed offsets and groups find breaches in small histories, and
+accept histories that only look wrong.
 """
 
 from __future__ import annotations
@@ -288,8 +288,8 @@ class TestGroups:
         story.add(Assigned(30, "g", "m", 1, frozenset({P0})))
         assert breaches(story.history) == [
             (
-                "early_owners: 20 ms: flights-1 was assigned to n in generation 2 of g, and m, which had it since "
-                "10 ms, was still in generation 1 at 30 ms"
+                "early_owners: 20 ms: flights-1 was assigned to n in generation 2 of g, and m, which had it "
+                "since 10 ms, was still in generation 1 at 30 ms"
             )
         ]
 
@@ -305,8 +305,8 @@ class TestGroups:
         story.committing(5, generation=1, member="old")
         story.committing(6, generation=2)
         expected = (
-            "old_generations: 30 ms: a commit of old in generation 1 of g was accepted, asked for at 20 ms, and "
-            "generation 2 was assigned at 10 ms"
+            "old_generations: 30 ms: a commit of old in generation 1 of g was accepted, asked for at 20 ms, "
+            "and generation 2 was assigned at 10 ms"
         )
         assert breaches(story.history) == [expected]
 
@@ -322,7 +322,7 @@ class TestGroups:
         assert story.found() == set()
         story.committing(7, member_epoch=2, member="old")
         expected = (
-            "stale_epochs: 90 ms: a commit of old at epoch 2 of g was accepted for flights-0, asked for at 80 ms, "
-            "and m had the partition at epoch 3 from 60 ms on"
+            "stale_epochs: 90 ms: a commit of old at epoch 2 of g was accepted for flights-0, asked for at "
+            "80 ms, and m had the partition at epoch 3 from 60 ms on"
         )
         assert breaches(story.history) == [expected]

@@ -1,8 +1,9 @@
 """The simulation finds the faults that are planted in the production code, and passes the sound code.
 
-`make test-nightly` hunts all faults, each from its kept seed on. A change of the order of events can move a seed: then
-further seeds are tried, and the output names the command that keeps another one. `make test` and `make test-all` hunt
-faults that about every second seed shows, so that no change of the order of events breaks them.
+`make test-nightly` hunts all faults, each from its kept seed on. A change of the order of events can move a
+seed: then further seeds are tried, and the output names the command that keeps another one. `make test` and
+`make test-all` hunt faults that about every second seed shows, so that no change of the order of events
+breaks them.
 """
 
 from __future__ import annotations

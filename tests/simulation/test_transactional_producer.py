@@ -27,7 +27,9 @@ ANSWERS = {
 
 
 class CoordinatorOnly:
-    """A link that reaches the coordinator, and no leader: batches stay unsent. The run is over with the first end."""
+    """A link that reaches the coordinator, and no leader: batches stay unsent. The run is over with the first
+    end.
+    """
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings

@@ -1,4 +1,6 @@
-"""Slices of time for each simulated process: two gateways that run at the same time share the loop, but no turn of it."""
+"""Slices of time for each simulated process: two gateways that run at the same time share the loop, but no
+turn of it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from tests.simulation.process import Process, process_of
 
 
 class TurnsOfProcesses:
-    """Stands in for the table by event loop in `seqgate.gateway.runtime.loop.slices`. A dead process holds no turn of another one."""
+    """Stands in for the table by event loop in `seqgate.gateway.runtime.loop.slices`. A dead process holds no
+    turn of another one.
+    """
 
     def __init__(self) -> None:
         self._turns: WeakKeyDictionary[Process, Any] = WeakKeyDictionary()

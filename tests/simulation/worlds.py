@@ -1,4 +1,6 @@
-"""The three kinds of runs, each of which a seed decides: a gateway on a local disk, one in a bucket, and several gateways."""
+"""The three kinds of runs, each of which a seed decides: a gateway on a local disk, one in a bucket, and
+several gateways.
+"""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A part: `module` takes --seconds, --seed and the `options`, and prints a line of JSON at its end; `weight` is its share
-    of the time.
+    """A part: `module` takes --seconds, --seed and the `options`, and prints a line of JSON at its end;
+    `weight` is its share of the time.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""Runs the random tests of `make test` from new seeds: `python -m tests.soak.random_tests --seconds 60 --seed 1`.
+"""Runs the random tests of `make test` from new seeds: `python -m tests.soak.random_tests --seconds 60 --seed
+1`.
 
-A round is one seed. Even rounds run the tests of Hypothesis, odd ones a test of killed processes, one after the other. Each
-failure is printed with the command that replays it. The last line on stdout is JSON.
+A round is one seed. Even rounds run the tests of Hypothesis, odd ones a test of killed processes, one after
+the other. Each failure is printed with the command that replays it. The last line on stdout is JSON.
 """
 
 from __future__ import annotations

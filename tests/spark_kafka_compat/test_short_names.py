@@ -1,5 +1,5 @@
-"""The names that people import: `spark_kafka_compat` is the same package as `seqgate.spark_kafka_compat`; `seqgate.spark` and
-`seqgate.testing` have all that is public.
+"""The names that people import: `spark_kafka_compat` is the same package as `seqgate.spark_kafka_compat`;
+`seqgate.spark` and `seqgate.testing` have all that is public.
 """
 
 from __future__ import annotations

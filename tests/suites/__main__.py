@@ -4,11 +4,13 @@
     python -m tests.suites --suites kafka-go --gateways 3
     python -m tests.suites --suites franz-go --only 'TestTxn.*'   # some tests of it, in the words of its runner
 
-The sources come from GitHub into .cache/suites; sources that are there are used as they are. Go, Node and their registries are needed for
-the suites in these languages. One gateway has a local directory, three share a bucket (a directory, or versitygw with `--store s3`),
-spread partitions at once and write up to 200 objects a second. All have an authorizer that allows everything, because some suites ask for ACLs.
+The sources come from GitHub into .cache/suites; sources that are there are used as they are. Go, Node and
+their registries are needed for the suites in these languages. One gateway has a local directory, three share
+a bucket (a directory, or versitygw with `--store s3`), spread partitions at once and write up to 200 objects
+a second. All have an authorizer that allows everything, because some suites ask for ACLs.
 
-Prints a table of the outcomes, and each test that passes against one gateway only. Exits with 1 if there is one.
+Prints a table of the outcomes, and each test that passes against one gateway only. Exits with 1 if there is
+one.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ SETTINGS = {
 
 
 IN_A_CLUSTER = {"seqgate.cluster.balance.delay.ms": "100", "seqgate.cluster.puts.per.second": "200"}
-"""Tests that send thousands of single records, each when the one before is acknowledged, have limits of a minute."""
+"""Tests that send thousands of single records, each when the one before is acknowledged, have limits of a
+minute.
+"""
 
 
 @contextmanager

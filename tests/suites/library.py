@@ -10,19 +10,25 @@ from typing import Final
 from tests.suites.outcomes import Read, of_go, of_jest, of_librdkafka, of_pytest
 
 PORTS: Final = (9092, 9095, 9098)
-"""The ports of the gateways: several suites have the address localhost:9092 in their code, and KafkaJS all three."""
+"""The ports of the gateways: several suites have the address localhost:9092 in their code, and KafkaJS all
+three.
+"""
 REPORT: Final = "{report}"
 """Stands in a command for the file into which the runner writes its report."""
 SEEDS: Final = "{seeds}"
 FIRST: Final = "{first}"
 COPIES: Final = "{copies}"
 KAFKA: Final = "{kafka}"
-"""Stand in an environment for the addresses of the gateways, the first of them as a URI, their number, and the folder of Apache Kafka."""
+"""Stand in an environment for the addresses of the gateways, the first of them as a URI, their number, and
+the folder of Apache Kafka.
+"""
 
 
 @dataclass(frozen=True)
 class Library:
-    """A client library: where its source is, what prepares it, and how its suite runs. Paths are relative to the source."""
+    """A client library: where its source is, what prepares it, and how its suite runs. Paths are relative to
+    the source.
+    """
 
     name: str
     repository: str
@@ -78,7 +84,8 @@ LIBRARIES: Final = {
             "kafka-go",
             "https://github.com/segmentio/kafka-go",
             "v0.4.50",
-            # The tests that are left out end all others by a nil pointer of their own, whatever the broker is.
+            # The tests that are left out end all others by a nil pointer of their own, whatever the broker
+            # is.
             (
                 *("go", "test", "-v", "-count=1", "-timeout=15m"),
                 *(

@@ -1,4 +1,6 @@
-"""Reads what the runners of other languages report: each test's name, and whether it passed, failed or was skipped."""
+"""Reads what the runners of other languages report: each test's name, and whether it passed, failed or was
+skipped.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ SKIPPED: Final = "skipped"
 
 Outcomes = Mapping[str, str]
 Read = Callable[[str, Path], Outcomes]
-"""Takes the runner's output and the path of its report, which it may not have written; returns the outcomes."""
+"""Takes the runner's output and the path of its report, which it may not have written; returns the outcomes.
+"""
 
 _GO: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 _GO_BEGUN: Final = re.compile(r"^=== RUN\s+(\S+)", re.MULTILINE)
@@ -56,7 +59,9 @@ def of_librdkafka(output: str, _: Path) -> Outcomes:
 
 
 def of_jest(_: str, report: Path) -> Outcomes:
-    """Read `jest --json --outputFile`. A file that could not be run counts as one test. Without a report, because the time was up, nothing is known."""
+    """Read `jest --json --outputFile`. A file that could not be run counts as one test. Without a report,
+    because the time was up, nothing is known.
+    """
     if not report.exists():
         return {}
     found = {}

@@ -1,8 +1,8 @@
 """Draws docs/architecture.svg from the imports of the five packages: `python -m tests.support.architecture`.
 
-A room is a folder, or a file beside folders. An arrow leads from a room to a room that it imports. An arrow is left out where a
-longer way along other arrows leads to the same room. Rooms that import each other share a red box. The packages stand
-side by side, the rooms of a package in layers.
+A room is a folder, or a file beside folders. An arrow leads from a room to a room that it imports. An arrow
+is left out where a longer way along other arrows leads to the same room. Rooms that import each other share a
+red box. The packages stand side by side, the rooms of a package in layers.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _rooms(folder: str, imports: Mapping[str, Iterable[str]]) -> Graph:
 
 
 def _room(folder: str, module: str) -> str | None:
-    """Return the room of a folder that a module belongs to; None for the folder's face and for modules elsewhere."""
+    """Return the room of a folder that a module belongs to; None for the folder's face and for modules
+    elsewhere.
+    """
     depth = len(folder.split(".")) + 1 if folder else 1
     parts = module.split(".")
     inside = not folder or module.startswith(f"{folder}.")

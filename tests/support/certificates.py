@@ -99,7 +99,8 @@ class Authority:
     ) -> Certified:
         """Return a key with a certificate for a listener on the loopback.
 
-        The certificate has these names beside the address. With `rsa_bits` the key is an RSA key of this size.
+        The certificate has these names beside the address. With `rsa_bits` the key is an RSA key of this
+        size.
         """
         addresses = [
             *(x509.DNSName(each) for each in names),
@@ -133,7 +134,9 @@ class Authority:
         signing: ec.EllipticCurvePrivateKey,
         days: int,
     ) -> x509.CertificateBuilder:
-        """Return a certificate to sign. It names both keys, because clients since Python 3.13 refuse one that does not."""
+        """Return a certificate to sign. It names both keys, because clients since Python 3.13 refuse one that
+        does not.
+        """
         now = dt.datetime.now(dt.UTC)
         return (
             x509.CertificateBuilder()

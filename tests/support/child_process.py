@@ -20,7 +20,9 @@ def follow_stdin() -> None:
 
 @contextmanager
 def ended_by_failures() -> Iterator[None]:
-    """Print the traceback of a failure and end the process at once, so that no library finishes properly after it."""
+    """Print the traceback of a failure and end the process at once, so that no library finishes properly
+    after it.
+    """
     try:
         yield
     except Exception:

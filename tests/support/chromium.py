@@ -28,7 +28,8 @@ WIDE = (1280, 900)
 NARROW = (390, 844)
 TIMEOUT_MS = 120_000
 SCREENSHOTS = "CONSOLE_SCREENSHOTS"
-"""The variable of the environment with a directory for the pictures of the docs; without it tests keep none."""
+"""The variable of the environment with a directory for the pictures of the docs; without it tests keep none.
+"""
 
 
 @contextmanager
@@ -122,7 +123,8 @@ def accessibility_faults(page: Page) -> list[str]:
     page.evaluate(axe_core().read_text(encoding="utf-8"))
     found: Any = page.evaluate("async () => (await axe.run()).violations")
     return [
-        f"{fault['id']} ({fault['impact']}): {fault['help']}: {json.dumps(node['target'])} {node['html'][:200]}"
+        f"{fault['id']} ({fault['impact']}): {fault['help']}: {json.dumps(node['target'])} "
+        f"{node['html'][:200]}"
         for fault in found
         for node in fault["nodes"]
     ]

@@ -1,8 +1,10 @@
-"""An image that is built and run without a container engine, by bubblewrap: the same instructions, users and read-only files.
+"""An image that is built and run without a container engine, by bubblewrap: the same instructions, users and
+read-only files.
 
-The system of this machine stands in for the base image, with a Python of the base image's version at /usr/local, where the official
-images have theirs. Instructions that change this system (packages, users) are left out; the tests read these. The network is the
-machine's, so that tests reach the ports, and run beside each other on ports of their own.
+The system of this machine stands in for the base image, with a Python of the base image's version at
+/usr/local, where the official images have theirs. Instructions that change this system (packages, users) are
+left out; the tests read these. The network is the machine's, so that tests reach the ports, and run beside
+each other on ports of their own.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Image:
 
 
 def build_image(repository: Path, folder: Path) -> Image:
-    """Run the build stage of the Dockerfile and return the image. Raises AssertionError with the output of what failed."""
+    """Run the build stage of the Dockerfile and return the image. Raises AssertionError with the output of
+    what failed.
+    """
     arguments, (build, final) = read_stages(repository / "Dockerfile")
     python = _python(arguments["PYTHON"])
     added, work = folder / "opt", folder / "work"
@@ -90,7 +94,9 @@ def build_image(repository: Path, folder: Path) -> Image:
 
 @dataclass
 class Container:
-    """A process of the image: as the image's user, as process 1, with nothing writable but /tmp and its volume."""
+    """A process of the image: as the image's user, as process 1, with nothing writable but /tmp and its
+    volume.
+    """
 
     image: Image
     data: Path
@@ -249,7 +255,9 @@ def _copy(repository: Path, source: str, target: Path) -> None:
 
 
 def _system(python: Path) -> list[str]:
-    """Return bubblewrap's words for a system as in the base image: read-only, and without this machine's other files."""
+    """Return bubblewrap's words for a system as in the base image: read-only, and without this machine's
+    other files.
+    """
     words = [
         "--proc",
         "/proc",
@@ -277,6 +285,8 @@ def _system(python: Path) -> list[str]:
 
 
 def _environment(python: Path, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a container. Its loader knows the libraries at /usr/local, and its pip the index of this machine."""
+    """Return the variables of a container. Its loader knows the libraries at /usr/local, and its pip the
+    index of this machine.
+    """
     index = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_CERT"))}
     return {**index, "LD_LIBRARY_PATH": "/usr/local/lib", "LANG": "C.UTF-8", **variables}

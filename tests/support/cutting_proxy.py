@@ -1,6 +1,7 @@
 """A proxy that cuts all connections when a request of one API arrives, as if the endpoint died.
 
-The endpoint must advertise the proxy's address. The proxy notes the requests of one client id, and which of them were answered.
+The endpoint must advertise the proxy's address. The proxy notes the requests of one client id, and which of
+them were answered.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class CuttingProxy:
 
     @property
     def unanswered(self) -> list[int]:
-        """The API keys of noted requests that open connections wait for; an ended connection waits for nothing."""
+        """The API keys of noted requests that open connections wait for; an ended connection waits for
+        nothing.
+        """
         with self._lock:
             return [key for pending in self._pending for key in pending if key != _NOT_NOTED]
 

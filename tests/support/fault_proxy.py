@@ -1,6 +1,8 @@
-"""A proxy before an S3 store that answers badly: before or after the store has carried out a request, never, or late.
+"""A proxy before an S3 store that answers badly: before or after the store has carried out a request, never,
+or late.
 
-It runs in a thread of its own. A test plans what happens to the next requests of a method; other requests pass.
+It runs in a thread of its own. A test plans what happens to the next requests of a method; other requests
+pass.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ class FaultProxy:
     """The proxy as a context manager. It relays from `port` to `upstream`; each connection has one request."""
 
     def __init__(self, upstream: int, draw: Callable[[str], Fault] | None = None) -> None:
-        """`upstream` is the store's port. `draw` returns what happens to a request of this method for which nothing is planned."""
+        """`upstream` is the store's port. `draw` returns what happens to a request of this method for which
+        nothing is planned.
+        """
         self.port = free_port()
         self.requests: list[str] = []
         """The methods of all requests that came, in order."""

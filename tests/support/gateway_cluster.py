@@ -1,4 +1,6 @@
-"""Gateways in processes of their own over one directory of objects, and an idempotent producer that writes meanwhile."""
+"""Gateways in processes of their own over one directory of objects, and an idempotent producer that writes
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def await_true(condition: Callable[[], bool], what: str, patience_s: float = PAT
 
 
 class GatewayCluster:
-    """Gateways over one directory, which start at the same time. Each has a cache of its own, and gets its node id from the cluster."""
+    """Gateways over one directory, which start at the same time. Each has a cache of its own, and gets its
+    node id from the cluster.
+    """
 
     def __init__(self, path: Path, count: int, settings: dict[str, str] | None = None) -> None:
         self.path = path
@@ -114,7 +118,8 @@ def create_everywhere(
 
 
 def leaders_at(bootstrap: str, topic: str) -> list[int]:
-    """Return the leader of each partition, -1 for nobody, as the gateway at this address knows them; none where it does not know the topic.
+    """Return the leader of each partition, -1 for nobody, as the gateway at this address knows them; none
+    where it does not know the topic.
 
     A client library would ask any gateway of the cluster.
     """
@@ -129,7 +134,9 @@ def _has_leaders(bootstrap: str, topic: str, partitions: int) -> bool:
 
 
 class Writer:
-    """A thread that produces numbered values until it is stopped; `acknowledged` has them by partition with their offsets."""
+    """A thread that produces numbered values until it is stopped; `acknowledged` has them by partition with
+    their offsets.
+    """
 
     def __init__(self, bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
         self._topic = topic
@@ -195,7 +202,9 @@ def stored(
 
 
 def check(writer: Writer, bootstrap: str) -> None:
-    """Check that every acknowledged value is stored at its offset, once and in order, and that the producer had no error."""
+    """Check that every acknowledged value is stored at its offset, once and in order, and that the producer
+    had no error.
+    """
     assert writer.errors == []
     found = stored(bootstrap)
     for partition, acknowledged in writer.acknowledged.items():

@@ -38,7 +38,8 @@ def free_port() -> int:
 
 
 def kept_port(port: int) -> int:
-    """Reserve a TCP port, so that the system assigns it to nobody else, and return its number. For 0, reserve a free port.
+    """Reserve a TCP port, so that the system assigns it to nobody else, and return its number. For 0, reserve
+    a free port.
 
     Raises OSError when the port is taken.
     """
@@ -63,7 +64,9 @@ def _python_path(sources: Path) -> str:
 
 
 def module_of(sources: Path) -> str:
-    """Return the module that is the command line of a release. Earlier releases had `gateway` beside four other packages."""
+    """Return the module that is the command line of a release. Earlier releases had `gateway` beside four
+    other packages.
+    """
     return "gateway" if (sources / "gateway" / "__main__.py").exists() else "seqgate"
 
 
@@ -185,7 +188,9 @@ class GatewayProcess:
         return self.start()
 
     def await_end(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait until the gateway has ended by itself; return its exit code. After the timeout the gateway is killed."""
+        """Wait until the gateway has ended by itself; return its exit code. After the timeout the gateway is
+        killed.
+        """
         process, self._process = self._process, None
         assert process is not None
         return process.await_end(timeout_s)

@@ -27,7 +27,9 @@ def commit_offsets(bootstrap: str, group: str, topic: str, offsets: dict[int, in
 
 
 def await_coordinator(wire: Wire, name: str, *, of_transactions: bool = False) -> None:
-    """Ask for the coordinator of a group or a transactional id until it has one; the first question creates the internal topic."""
+    """Ask for the coordinator of a group or a transactional id until it has one; the first question creates
+    the internal topic.
+    """
     asked = {"key_type": int(of_transactions), "coordinator_keys": [name]}
     deadline_s = time.monotonic() + PATIENCE_S
     while wire.call("find_coordinator", 4, asked).fields["coordinators"][0]["error_code"]:

@@ -21,7 +21,8 @@ STOP_TIMEOUT_S = 120.0
 READY = "Kafka Server started"
 RECEIVER = POMS / "TelemetryReceiver.java"
 WITH_RECEIVER = {"metric.reporters": RECEIVER.stem}
-"""The plugin without which Kafka does not offer the APIs of client telemetry, and the setting that loads it."""
+"""The plugin without which Kafka does not offer the APIs of client telemetry, and the setting that loads it.
+"""
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -61,7 +62,9 @@ log.initial.task.delay.ms=86400000
 def server_properties(
     directory: Path, port: int, also_listen: Sequence[str] = (), properties: Mapping[str, str] | None = None
 ) -> str:
-    """Return the text of a server.properties with `also_listen` as further listeners, such as SSL://127.0.0.1:9093."""
+    """Return the text of a server.properties with `also_listen` as further listeners, such as
+    SSL://127.0.0.1:9093.
+    """
     text = PROPERTIES.format(
         port=port,
         controller_port=free_port(),
@@ -125,7 +128,9 @@ class KafkaPeer:
         self._await_producer_ids(deadline)
 
     def _await_producer_ids(self, deadline: float) -> None:
-        """Wait for the first block of producer ids from the controller; until then clients get a retriable error."""
+        """Wait for the first block of producer ids from the controller; until then clients get a retriable
+        error.
+        """
         with Wire(self.bootstrap) as wire:
             while wire.call("init_producer_id", 4, transaction_timeout=60_000).fields["error_code"] != 0:
                 assert time.monotonic() < deadline, "Apache Kafka hands out no producer ids"

@@ -72,8 +72,8 @@ def java_command(
     """Return the command that starts a Java class, or a Java source file, with Kafka's jars; the caller adds
     arguments.
 
-    A jar that is in both `first_jars` and `libs` is taken from `first_jars`. `plugin` is a Java source file with a class that
-    the started class loads by its name.
+    A jar that is in both `first_jars` and `libs` is taken from `first_jars`. `plugin` is a Java source file
+    with a class that the started class loads by its name.
 
     Fails the test with a sentence when Java or the jars are missing; `make test` prepares both.
     """
@@ -139,8 +139,8 @@ def run_tool(
 def run_program(
     name: str, *arguments: str, stdin: bytes = b"", timeout_s: float = TOOL_TIMEOUT_S
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run an installed program such as kcat; fail the test when the program is missing, runs too long or exits
-    non-zero.
+    """Run an installed program such as kcat; fail the test when the program is missing, runs too long or
+    exits non-zero.
     """
     path = shutil.which(name)
     assert path is not None, f"{name} is not installed: run `make test`, which installs it"

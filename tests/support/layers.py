@@ -151,7 +151,9 @@ def _centers(
 def _apart(
     row: Sequence[str], wanted: Sequence[float], widths: Mapping[str, float], gap: float
 ) -> list[float]:
-    """Return centers in the order of the row that are far enough apart and as near as possible to the wanted ones."""
+    """Return centers in the order of the row that are far enough apart and as near as possible to the wanted
+    ones.
+    """
     need = [(widths[a] + widths[b]) / 2 + gap for a, b in pairwise(row)]
     right = list(wanted)
     for at, distance in enumerate(need):

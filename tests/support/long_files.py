@@ -1,5 +1,5 @@
-"""Orders test files for parallel runs: long files come first, so that none is left running alone at the end, and files that share
-an Apache Kafka or a Spark go to one worker.
+"""Orders test files for parallel runs: long files come first, so that none is left running alone at the end,
+and files that share an Apache Kafka or a Spark go to one worker.
 """
 
 from __future__ import annotations

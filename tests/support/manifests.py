@@ -1,4 +1,6 @@
-"""The files for deployment, as the programs that they are for read them: compose files, and manifests for Kubernetes."""
+"""The files for deployment, as the programs that they are for read them: compose files, and manifests for
+Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ class Pod:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the container. A name in $(…) is filled in when it was set before, and left alone otherwise."""
+        """The variables of the container. A name in $(…) is filled in when it was set before, and left alone
+        otherwise.
+        """
         fields = {"metadata.name": self.name, "metadata.namespace": self.namespace}
         found: dict[str, str] = {}
         for source in self.container.get("envFrom", ()):
@@ -96,7 +100,9 @@ class Pod:
         return found
 
     def files(self, folder: Path) -> dict[str, Path]:
-        """Write the files that config maps mount into `folder`, and return them by their place in the container."""
+        """Write the files that config maps mount into `folder`, and return them by their place in the
+        container.
+        """
         maps = {
             volume["name"]: volume["configMap"]["name"]
             for volume in self.spec["volumes"]

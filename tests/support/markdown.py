@@ -54,7 +54,9 @@ def blocks(page: Path) -> list[Block]:
 
 
 def code(page: Path) -> Iterator[tuple[str, bool]]:
-    """Yield each piece of code on a page, and whether it is a block, fenced or indented, and not code within a sentence."""
+    """Yield each piece of code on a page, and whether it is a block, fenced or indented, and not code within
+    a sentence.
+    """
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
         if token.type in {"fence", "code_block"}:
             yield token.content, True

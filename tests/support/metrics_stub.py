@@ -14,7 +14,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 @dataclass
 class MetricsStub:
-    """What the listener answers: `metrics` as Prometheus' text or a function that returns it, `views` by operation; `asked` are the questions that came."""
+    """What the listener answers: `metrics` as Prometheus' text or a function that returns it, `views` by
+    operation; `asked` are the questions that came.
+    """
 
     url: str = ""
     metrics: str | Callable[[], str] = ""

@@ -1,6 +1,7 @@
 """S3 stores as processes for tests: moto's server, and versitygw, which `make peers` builds.
 
-moto checks no signatures and is slow; versitygw is a store that people use, and carries out conditional writes for many racers.
+moto checks no signatures and is slow; versitygw is a store that people use, and carries out conditional
+writes for many racers.
 """
 
 from __future__ import annotations

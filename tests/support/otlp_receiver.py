@@ -19,7 +19,9 @@ TIMEOUT_S = 60.0
 
 @dataclass
 class Export:
-    """A decoded export: its request, the attributes of the resource, the metrics by name, and the reply that it gets."""
+    """A decoded export: its request, the attributes of the resource, the metrics by name, and the reply that
+    it gets.
+    """
 
     path: str
     headers: dict[str, str]

@@ -1,4 +1,6 @@
-"""Producers for tests of the console, as raw requests: they repeat batches, skip sequences, and leave transactions open."""
+"""Producers for tests of the console, as raw requests: they repeat batches, skip sequences, and leave
+transactions open.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,9 @@ LISTS = frozenset(("by", "without", "on", "ignoring", "group_left", "group_right
 
 
 class Used(NamedTuple):
-    """What an expression names: metrics, each with the labels of its matchers, and the labels of its groupings."""
+    """What an expression names: metrics, each with the labels of its matchers, and the labels of its
+    groupings.
+    """
 
     metrics: list[tuple[str, tuple[str, ...]]]
     grouped: set[str]

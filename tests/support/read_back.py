@@ -15,8 +15,8 @@ def read_back(
     starts: Mapping[int, int] | None = None,
     isolation: str = "read_committed",
 ) -> dict[int, list[tuple[int, bytes]]]:
-    """Return (offset, value) of every record of every partition that a consumer of this isolation level sees, in log order, from 0
-    or from the partition's entry in `starts`.
+    """Return (offset, value) of every record of every partition that a consumer of this isolation level sees,
+    in log order, from 0 or from the partition's entry in `starts`.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 

@@ -1,8 +1,10 @@
-"""Runs a command, and ends everything that it has started when it ends: `python -m tests.support.reaper COMMAND`.
+"""Runs a command, and ends everything that it has started when it ends: `python -m tests.support.reaper
+COMMAND`.
 
-Tests start gateways, JVMs, browsers and searches, partly in sessions of their own. A worker that is interrupted or killed
-can't end them any more. So this process adopts them (PR_SET_CHILD_SUBREAPER), and ends them after the command, whatever
-ended it: Ctrl-C, SIGTERM, SIGHUP or its own end. A second signal ends everything at once.
+Tests start gateways, JVMs, browsers and searches, partly in sessions of their own. A worker that is
+interrupted or killed can't end them any more. So this process adopts them (PR_SET_CHILD_SUBREAPER), and ends
+them after the command, whatever ended it: Ctrl-C, SIGTERM, SIGHUP or its own end. A second signal ends
+everything at once.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ PATIENCE_S: Final = 5.0
 def run(command: Sequence[str]) -> int:
     """Run a command and end everything that it leaves; return its exit status, as a shell does."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # A shell starts what runs in the background with SIGINT ignored, and nohup with SIGHUP. The command must not inherit that.
+    # A shell starts what runs in the background with SIGINT ignored, and nohup with SIGHUP. The command must
+    # not inherit that.
     command_pid = os.posix_spawnp(command[0], list(command), os.environ, setsigdef=ENDING)
     signals: list[int] = []
 

@@ -1,4 +1,5 @@
-"""The seeds of random tests. `make test` runs the same cases each time; `make soak` draws new ones and prints how to replay them.
+"""The seeds of random tests. `make test` runs the same cases each time; `make soak` draws new ones and prints
+how to replay them.
 
 A test with a random order of events asks `chosen_seed`. A Hypothesis test runs with one of the two profiles
 below; the test itself sets only its number of examples.

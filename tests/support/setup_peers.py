@@ -1,13 +1,15 @@
-"""Prepares the programs that the tests of a tier run beside the gateway: `python -m tests.support.setup_peers TIER`.
+"""Prepares the programs that the tests of a tier run beside the gateway: `python -m tests.support.setup_peers
+TIER`.
 
-`make test` needs Java and jars that Maven fetches: Apache Kafka, its Streams and Spark's connector. `make test-all` needs Redis,
-PostgreSQL, kcat, Chromium and axe-core, too. `make test-nightly` needs the S3 store versitygw, Prometheus, what runs and checks the
-files for deployment, and the packages of the examples in Java, Go, Rust and Node. Each tier has the peers of those before it.
+`make test` needs Java and jars that Maven fetches: Apache Kafka, its Streams and Spark's connector. `make
+test-all` needs Redis, PostgreSQL, kcat, Chromium and axe-core, too. `make test-nightly` needs the S3 store
+versitygw, Prometheus, what runs and checks the files for deployment, and the packages of the examples in
+Java, Go, Rust and Node. Each tier has the peers of those before it.
 
-The program leaves existing peers alone, so a second run takes no time. It prints one line for each peer that it can't
-prepare, with the consequence; with ``CI=true`` in the environment that is an error. Programs come through the system's
-package manager, jars through Maven with the repositories it is configured for, versitygw through Go's module proxy; Go
-builds it once, in five minutes. axe-core comes through npm.
+The program leaves existing peers alone, so a second run takes no time. It prints one line for each peer that
+it can't prepare, with the consequence; with ``CI=true`` in the environment that is an error. Programs come
+through the system's package manager, jars through Maven with the repositories it is configured for, versitygw
+through Go's module proxy; Go builds it once, in five minutes. axe-core comes through npm.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ KAFKA_VERSION = "4.3.1"
 COMPOSE_GO_VERSION = "v2.16.2"
 KUSTOMIZE_VERSION = "v5.6.0"
 VERSITYGW_VERSION = "v1.8.0"
-"""The first release of versitygw whose conditional writes have one winner among many racers (its pull request 2288)."""
+"""The first release of versitygw whose conditional writes have one winner among many racers (its pull request
+2288).
+"""
 AXE_VERSION = "4.10.3"
 INSTALL_TIMEOUT_S = 600
 BUILD_TIMEOUT_S = 1800
@@ -60,7 +64,9 @@ TIERS = ("test", "all", "nightly")
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer to prepare: `prepare` returns its place or raises `Unavailable`. `tier` is the first tier that needs it."""
+    """A peer to prepare: `prepare` returns its place or raises `Unavailable`. `tier` is the first tier that
+    needs it.
+    """
 
     tier: str
     name: str
@@ -85,8 +91,8 @@ def class_archive() -> Path:
 
 
 def spark_connector_libs() -> Path:
-    """Return the directory of the Kafka connector's jars for the installed pyspark; raise `Unavailable` without
-    pyspark.
+    """Return the directory of the Kafka connector's jars for the installed pyspark; raise `Unavailable`
+    without pyspark.
     """
     return CACHE / f"spark-{_pyspark_version()}"
 
@@ -97,12 +103,16 @@ def versitygw_program() -> Path | None:
 
 
 def compose_go_program() -> Path | None:
-    """Return the loader of compose files that Docker's own command has, which `make peers` builds, or None when it has not."""
+    """Return the loader of compose files that Docker's own command has, which `make peers` builds, or None
+    when it has not.
+    """
     return _built_program("compose-go", COMPOSE_GO_VERSION)
 
 
 def kustomize_program() -> Path | None:
-    """Return the program that makes manifests for Kubernetes, which `make peers` builds, or None when it has not."""
+    """Return the program that makes manifests for Kubernetes, which `make peers` builds, or None when it has
+    not.
+    """
     return _built_program("kustomize", KUSTOMIZE_VERSION)
 
 

@@ -1,8 +1,9 @@
 """An object store in memory whose calls fail, hang and take effect late, as drawn from a seed.
 
-A `SimulatedBucket` holds the objects; each gateway of a test has its own `SimulatedObjects` on it, with faults of its own. Nothing
-here runs in a thread or reads a clock: the effect of a call is a timer of the running loop, also of a loop in virtual time. The effect
-happens when its moment has come, whether or not somebody still waits for the answer.
+A `SimulatedBucket` holds the objects; each gateway of a test has its own `SimulatedObjects` on it, with
+faults of its own. Nothing here runs in a thread or reads a clock: the effect of a call is a timer of the
+running loop, also of a loop in virtual time. The effect happens when its moment has come, whether or not
+somebody still waits for the answer.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Faults:
     """The time until the effect, and again the time from the effect to the answer."""
     slow: float = 0.0
     slow_latency_s: float = 60.0
-    """The longest latency of a slow call; a call that is slower than the client's timeout takes effect after the client gave up."""
+    """The longest latency of a slow call; a call that is slower than the client's timeout takes effect after
+    the client gave up.
+    """
     slow_creates_below: str = ""
     """If set, only creates of keys with this prefix are slow."""
     fails_before: float = 0.0
@@ -128,7 +131,9 @@ class Stored:
 
 @dataclass
 class SimulatedBucket:
-    """The objects, and all calls of all clients. Make it outside of a process of the simulation: its timers outlive processes."""
+    """The objects, and all calls of all clients. Make it outside of a process of the simulation: its timers
+    outlive processes.
+    """
 
     objects: dict[str, Stored] = field(default_factory=dict)
     deleted: list[tuple[str, Stored]] = field(default_factory=list)
@@ -193,7 +198,9 @@ def version_of(content: bytes) -> str:
 
 
 class SimulatedObjects:
-    """An `ObjectStore` of one client on a bucket. `faults`, `is_cut_off` and `refusal` can be set at any time."""
+    """An `ObjectStore` of one client on a bucket. `faults`, `is_cut_off` and `refusal` can be set at any
+    time.
+    """
 
     def __init__(
         self,
@@ -219,7 +226,9 @@ class SimulatedObjects:
         self._writes = 0
 
     def plan(self, operation: str, *fates: Fate) -> None:
-        """Let the next calls of an operation (create, get, replace, list, delete) have these fates instead of drawn ones."""
+        """Let the next calls of an operation (create, get, replace, list, delete) have these fates instead of
+        drawn ones.
+        """
         self._planned.setdefault(operation, []).extend(fates)
 
     # --- the port

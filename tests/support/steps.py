@@ -1,4 +1,6 @@
-"""Counts the lines of Python that a call runs: a measure of work that is the same on every machine and beside every load."""
+"""Counts the lines of Python that a call runs: a measure of work that is the same on every machine and beside
+every load.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The projects in `examples/testing`: tests in other languages against a broker that fails on purpose.
 
-`make peers` prepares each: its packages are fetched and compiled once, which takes a minute for Rust, whose client contains librdkafka.
+`make peers` prepares each: its packages are fetched and compiled once, which takes a minute for Rust, whose
+client contains librdkafka.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ MORE_PLACES = ("/usr/local/go/bin", str(Path.home() / ".cargo" / "bin"))
 
 @dataclass(frozen=True)
 class Example:
-    """A project: the program that builds it, what prepares it, what runs its tests, and what its output says of a test that passed."""
+    """A project: the program that builds it, what prepares it, what runs its tests, and what its output says
+    of a test that passed.
+    """
 
     name: str
     client: str
@@ -79,7 +82,9 @@ class Example:
     def run(
         self, command: Sequence[str], place: Path, limit_s: float = LIMIT_S
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in a copy of the project; the output has both streams. Raises FileNotFoundError without the program."""
+        """Run a command in a copy of the project; the output has both streams. Raises FileNotFoundError
+        without the program.
+        """
         environment = self.surroundings()
         program = shutil.which(command[0], path=environment["PATH"])
         if program is None:

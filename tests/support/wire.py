@@ -1,4 +1,5 @@
-"""A low-level Kafka client for tests: it sends any request of any version, or any bytes, and returns the answer.
+"""A low-level Kafka client for tests: it sends any request of any version, or any bytes, and returns the
+answer.
 
 Requests are given as plain Python (dicts, lists, ints, strings, bytes) by kio's field names and answered the
 same way, so that answers of two endpoints and of several versions can be compared. Durations and times are

@@ -1,5 +1,5 @@
-"""The wheel and the sdist: the metadata that a package index shows, equal builds, and the first use on every Python, each in an
-environment without other packages.
+"""The wheel and the sdist: the metadata that a package index shows, equal builds, and the first use on every
+Python, each in an environment without other packages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ CACHE = REPOSITORY / ".cache" / "installed"
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Built, Built]:
-    """Build the wheel from the sdist's own files, with the build tools that pyproject.toml names, twice in different places."""
+    """Build the wheel from the sdist's own files, with the build tools that pyproject.toml names, twice in
+    different places.
+    """
     folder = tmp_path_factory.mktemp("built")
     sources = export(REPOSITORY, folder / "sources")
     elsewhere = export(REPOSITORY, folder / "elsewhere" / "copy")

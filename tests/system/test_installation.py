@@ -1,7 +1,8 @@
-"""An installation puts `seqgate` beside the packages of a project, and hides none of them: the wheel, the checkout as it is edited, and
-an sdist that is edited.
+"""An installation puts `seqgate` beside the packages of a project, and hides none of them: the wheel, the
+checkout as it is edited, and an sdist that is edited.
 
-The project has a `gateway/`, a `log.py`, a `metadata.py` and a `tests/` of its own, and tests them with the fixtures.
+The project has a `gateway/`, a `log.py`, a `metadata.py` and a `tests/` of its own, and tests them with the
+fixtures.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def test_its_command_runs_in_that_project(installed: Path, project: Path, comman
 
 
 def test_it_adds_two_names(installed: Path, project: Path) -> None:
-    """All folders of the repository are below `seqgate`; `spark_kafka_compat` is a second name of the one there."""
+    """All folders of the repository are below `seqgate`; `spark_kafka_compat` is a second name of the one
+    there.
+    """
     names = ["seqgate", "spark_kafka_compat", "seqgate.log", "seqgate.spark", "seqgate.testing"]
     run(installed / "python", "-P", "-c", f"import {', '.join(names)}", cwd=project)
     for name in ("gateway", "log", "pid_allocator", "seq_validator", "tests", "hatch_build"):

@@ -1,4 +1,6 @@
-"""The expected contents of a fixture, as JSON next to its archive; bytes are base64, a partition is `TOPIC/INDEX`."""
+"""The expected contents of a fixture, as JSON next to its archive; bytes are base64, a partition is
+`TOPIC/INDEX`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Users, tokens, access control entries and client quotas of a gateway of any release: writes them, and reads them again."""
+"""Users, tokens, access control entries and client quotas of a gateway of any release: writes them, and reads
+them again.
+"""
 
 from __future__ import annotations
 

@@ -63,7 +63,10 @@ def value(version: int) -> bytes:
 STOPS_THE_START: dict[str, tuple[Plant, str]] = {
     "directory": (
         line("meta.properties", f"version={DIRECTORY_VERSION}", f"version={WORKERS_VERSION + 1}"),
-        rf"meta\.properties has version {WORKERS_VERSION + 1}; this program reads versions 1 to {WORKERS_VERSION}\.",
+        (
+            rf"meta\.properties has version {WORKERS_VERSION + 1}; this program reads versions 1 to "
+            rf"{WORKERS_VERSION}\."
+        ),
     ),
     "clean stop": (
         clean_shutdown,
@@ -104,27 +107,45 @@ STOPS_THE_START: dict[str, tuple[Plant, str]] = {
     ),
     "group": (
         record("__consumer_offsets", GROUP, value(5)),
-        r"__consumer_offsets-0 has, at offset \d+, a value of version 5; this program reads versions 0 to 4\.",
+        (
+            r"__consumer_offsets-0 has, at offset \d+, a value of version 5; this program reads versions 0 to "
+            r"4\."
+        ),
     ),
     "offset": (
         record("__consumer_offsets", OFFSET, value(5)),
-        r"__consumer_offsets-0 has, at offset \d+, a value of version 5; this program reads versions 0 to 4\.",
+        (
+            r"__consumer_offsets-0 has, at offset \d+, a value of version 5; this program reads versions 0 to "
+            r"4\."
+        ),
     ),
     "consumer group": (
         record("__consumer_offsets", CONSUMER_GROUP, value(1)),
-        r"__consumer_offsets-0 has, at offset \d+, a value of version 1; this program reads versions 0 to 0\.",
+        (
+            r"__consumer_offsets-0 has, at offset \d+, a value of version 1; this program reads versions 0 to "
+            r"0\."
+        ),
     ),
     "share group": (
         record("__consumer_offsets", SHARE_GROUP, value(1)),
-        r"__consumer_offsets-0 has, at offset \d+, a value of version 1; this program reads versions 0 to 0\.",
+        (
+            r"__consumer_offsets-0 has, at offset \d+, a value of version 1; this program reads versions 0 to "
+            r"0\."
+        ),
     ),
     "transaction": (
         record("__transaction_state", TRANSACTION, value(2)),
-        r"__transaction_state-0 has, at offset \d+, a value of version 2; this program reads versions 0 to 1\.",
+        (
+            r"__transaction_state-0 has, at offset \d+, a value of version 2; this program reads versions 0 to "
+            r"1\."
+        ),
     ),
     "share state": (
         record("__share_group_state", SHARE_STATE, value(1)),
-        r"__share_group_state-0 has, at offset \d+, a value of version 1; this program reads versions 0 to 0\.",
+        (
+            r"__share_group_state-0 has, at offset \d+, a value of version 1; this program reads versions 0 to "
+            r"0\."
+        ),
     ),
 }
 CLOSES_THE_PARTITION: dict[str, tuple[str, Plant, str]] = {

@@ -1,4 +1,6 @@
-"""Data that the installed wheel of the previous release wrote opens in this one, and the way back is as docs/storage-format.md says."""
+"""Data that the installed wheel of the previous release wrote opens in this one, and the way back is as
+docs/storage-format.md says.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_it_opens_what_this_release_wrote_or_refuses_it_unchanged(previous: Earl
 
 
 def supported(release: Earlier) -> int:
-    """Return the newest version of a data directory that a release reads without workers; this release's own must not be lower."""
+    """Return the newest version of a data directory that a release reads without workers; this release's own
+    must not be lower.
+    """
     code = "from seqgate.log.files.sparse_disk import DIRECTORY_VERSION as version; print(version)"
     done = subprocess.run(
         [release.installed.python, "-c", code],

@@ -1,4 +1,6 @@
-"""Three gateways of the release before snapshots of the metadata are replaced by this one, one after the other, under load."""
+"""Three gateways of the release before snapshots of the metadata are replaced by this one, one after the
+other, under load.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,8 @@ def test_gateways_are_replaced_one_after_the_other(tmp_path: Path, earlier_relea
             assert version(cluster) == 4
             _await_load(writer, transactions)
 
-            # The first session that writes the new version is where an earlier release stops reading. The log is shortened behind it.
+            # The first session that writes the new version is where an earlier release stops reading. The log
+            # is shortened behind it.
             text = "A later release has used the bucket: run that release"
             assert text in refused(cluster, earlier_release)
             kept_end = metadata(cluster).kept_end

@@ -349,8 +349,8 @@ class Writing:
             records = (Record(value=b"v%d" % number, key=b"k%d" % (number % 3)), large)
             self._append("compacted", Batch(records, base_timestamp=T0_MS + number))
         one = place("compacted")
-        # In closed segments the newest record of each key stays, in the active segment every record. A reader that came
-        # between two swapped segments would find more.
+        # In closed segments the newest record of each key stays, in the active segment every record. A reader
+        # that came between two swapped segments would find more.
         closed_keys, active_records = 4, 2 * (SEGMENT_BYTES // LARGE)
         deadline_s = time.monotonic() + DEADLINE_S
         while len(found := read_all(self.bootstrap, [one])[one]) > closed_keys + active_records:

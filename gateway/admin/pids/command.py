@@ -58,8 +58,8 @@ ProducerId = Annotated[int, argument("PRODUCER_ID", "A producer id.", min=0)]
 BLOCK: Final = "first_producer_id last_producer_id owner claimed_at_ms used left state"
 _FORGOTTEN: Final = (
     (
-        "The gateway is not running. How many ids of its blocks it handed out is not written down (?); the rest "
-        "of"
+        "The gateway is not running. How many ids of its blocks it handed out is not written down (?); the "
+        "rest of"
     ),
     "each is given up: the next start claims a new block.",
 )

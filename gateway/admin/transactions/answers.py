@@ -1,7 +1,7 @@
 """Answers what commands and the console ask about transactions: each question once, for every source.
 
-A `TransactionSource` says what it knows: live.py has the one of a running gateway, and reads a data directory;
-remote.py has the one of a cluster that is asked over the Kafka protocol. All three yield the
+A `TransactionSource` says what it knows: live.py has the one of a running gateway, and reads a data
+directory; remote.py has the one of a cluster that is asked over the Kafka protocol. All three yield the
 coordinator's own `Transaction`, from which this module makes rows, plans and refusals. Every function raises
 ControlError.
 

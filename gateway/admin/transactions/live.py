@@ -316,8 +316,8 @@ def in_order(pending: Iterable[messages.PendingOffset]) -> list[messages.Pending
     return sorted(pending, key=lambda held: (held.group, held.topic, held.partition))
 
 
-# The transactional ids in a data directory that no gateway has open, read without a lock and without a change.
-# The offsets that only open partition logs know are missing.
+# The transactional ids in a data directory that no gateway has open, read without a lock and without a
+# change. The offsets that only open partition logs know are missing.
 
 
 def list_transactions_stopped(

@@ -152,8 +152,8 @@ class DescribeTransactionRequest(PagedRequest[TransactionDescription], tag="tran
 class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that a partition has open from `first_offset` on, and why it counts as hanging.
 
-    `reason` is one of the words in `seqgate.gateway.admin.transactions.messages`. `age_ms` is the time since the
-    producer last wrote to the partition, by the gateway's clock; `last_timestamp` is the timestamp of its
+    `reason` is one of the words in `seqgate.gateway.admin.transactions.messages`. `age_ms` is the time since
+    the producer last wrote to the partition, by the gateway's clock; `last_timestamp` is the timestamp of its
     newest record.
     """
 

@@ -99,9 +99,9 @@ class SharedLog:
     ) -> None:
         """Take the sessions that were registered before `next_seq`.
 
-        `seconds` is a clock that is never set, and that goes on while the process or the machine stands still;
-        by default the event loop's. An object stays at least `kept_s` after it was created, by any clock that
-        is not much too fast.
+        `seconds` is a clock that is never set, and that goes on while the process or the machine stands
+        still; by default the event loop's. An object stays at least `kept_s` after it was created, by any
+        clock that is not much too fast.
         """
         self._objects = objects
         self.seconds = seconds or asyncio.get_running_loop().time

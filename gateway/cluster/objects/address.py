@@ -45,8 +45,8 @@ class _Authorities(NamedTuple):
 
 
 def open_objects(address: str, options: StoreOptions, environment: Mapping[str, str]) -> ObjectStore:
-    """Return the store at an address that `seqgate.gateway.config` has checked. Nothing is sent before the first
-    call.
+    """Return the store at an address that `seqgate.gateway.config` has checked. Nothing is sent before the
+    first call.
 
     `environment` gives what is not set, and the credentials. obstore itself reads the other AWS_ variables,
     such as those of a role, from the environment of the process.
@@ -87,8 +87,7 @@ def _open_bucket(
         if authorities is not None and is_about_certificates(str(error)):
             raise Refused(
                 f"{authorities.source}, and this file has no sound certificates; name a file with the "
-                "certificates (PEM) of the "
-                "authorities that sign the store's certificate"
+                "certificates (PEM) of the authorities that sign the store's certificate"
             ) from None
         raise Refused(
             f"an AWS_ variable or setting of the bucket is wrong: {str(error).splitlines()[0]}"

@@ -1,11 +1,13 @@
-"""Objects as files below one directory: for tests, for a disk that several machines share, and for a bucket that is mounted.
+"""Objects as files below one directory: for tests, for a disk that several machines share, and for a bucket
+that is mounted.
 
-A creation writes a temporary file, flushes it, links it to its name (link(2) fails when the name exists) and flushes the directory. A
-replacement compares and renames under an exclusive lock of one file, which deletions take too. Calls run in threads, and several
-processes may use the directory at once. Who sees an object finds it durable, whoever created it: readers flush the directory, too.
+A creation writes a temporary file, flushes it, links it to its name (link(2) fails when the name exists) and
+flushes the directory. A replacement compares and renames under an exclusive lock of one file, which deletions
+take too. Calls run in threads, and several processes may use the directory at once. Who sees an object finds
+it durable, whoever created it: readers flush the directory, too.
 
-Nothing is flushed under the lock. A process that is stopped while it holds the lock holds up the replacements and deletions of all
-others until it continues or ends, so the lock is held for a few system calls only.
+Nothing is flushed under the lock. A process that is stopped while it holds the lock holds up the replacements
+and deletions of all others until it continues or ends, so the lock is held for a few system calls only.
 
 Kill -9 leaves temporary files behind; the first write of a later process removes those older than an hour.
 """

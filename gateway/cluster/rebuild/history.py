@@ -1,5 +1,6 @@
-"""Restores partitions from the bucket: what their manifests name, and what rows of ended write-ahead logs have
-since. A start restores all partitions that the gateway leads (`rebuild`), and later those that it adopts.
+"""Restores partitions from the bucket: what their manifests name, and what rows of ended write-ahead logs
+have since. A start restores all partitions that the gateway leads (`rebuild`), and later those that it
+adopts.
 
 **The order of the reads** makes this safe. The sessions that led the partitions are sealed before (the caller
 has seen to that), so a manifest on which a session relied is read here. Then the boundaries of their logs are
@@ -16,9 +17,9 @@ told that they are stored. Where rows of two leaders overlap, the partition is r
 without what the later leader has superseded.
 
 **The files.** A data row names the segment file and the position of its bytes, so the segment files become
-those of the gateway that wrote them, byte by byte. Only after a late manifest they differ (see `SegmentEnds`).
-What derives from the records (indexes, producers, transactions, leader epochs) is recovered from them as after
-any crash.
+those of the gateway that wrote them, byte by byte. Only after a late manifest they differ (see
+`SegmentEnds`). What derives from the records (indexes, producers, transactions, leader epochs) is recovered
+from them as after any crash.
 """
 
 from __future__ import annotations
@@ -541,14 +542,14 @@ _NOTHING: Final = _End(SegmentPlace(-1, 0), -1, -1)
 
 
 class SegmentEnds:
-    """The ends of all partitions, while manifests and write-ahead logs are put together: the places to which the
-    next records belong.
+    """The ends of all partitions, while manifests and write-ahead logs are put together: the places to which
+    the next records belong.
 
     A row of a log names the place of its bytes on the disk of the session that wrote it. Nearly always they
     continue what the manifest and the rows before it made. But an ended session can replace a manifest late,
-    when a taker has already begun with the one before. If its segments had changed by then without a new record
-    (a roll by time, a compaction, retention), the taker's rows name other places. Offsets tell where they
-    belong: each row continues the records before it, in whatever segments these are.
+    when a taker has already begun with the one before. If its segments had changed by then without a new
+    record (a roll by time, a compaction, retention), the taker's rows name other places. Offsets tell where
+    they belong: each row continues the records before it, in whatever segments these are.
     """
 
     def __init__(self) -> None:

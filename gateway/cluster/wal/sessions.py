@@ -1,8 +1,8 @@
 """Registration of sessions: each is the next object of `meta/`, created only if it is absent.
 
 `meta/` is one dense log of the whole cluster. Its objects are registrations, and changes of the metadata
-(`seqgate.gateway.cluster.metadata`), in the order in which they were created. So the number of a registration is
-unique for ever without an allocator. A registration is JSON:
+(`seqgate.gateway.cluster.metadata`), in the order in which they were created. So the number of a registration
+is unique for ever without an allocator. A registration is JSON:
 
     version          of this content
     cluster_version  of everything that the registering release writes into the bucket
@@ -372,8 +372,7 @@ async def check_not_shortened(reads: PersistentReads, seq: int) -> None:
     if seq < boundary:
         raise LogShortened(
             f"the metadata log in the bucket begins at object {boundary} by now, and this process would "
-            f"continue at {seq}; start the "
-            "gateway again"
+            f"continue at {seq}; start the gateway again"
         )
 
 

@@ -6,8 +6,8 @@
 
 An offset with a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
 int64 expire_timestamp. Key 0 has the layout of key 1. Offsets are encoded by hand, because a commit writes
-many; every other kind of record is a row. Groups and offsets are written as v3; older values are read too, and
-so is v4, which is v3 in the compact encoding. A null value deletes. Source: Kafka's
+many; every other kind of record is a row. Groups and offsets are written as v3; older values are read too,
+and so is v4, which is v3 in the compact encoding. A null value deletes. Source: Kafka's
 OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
 """
 

@@ -1,8 +1,8 @@
 """All groups and offsets that the records of one partition of `__consumer_offsets` describe.
 
 Consumer, share and streams groups have one shape: members, each at a member epoch, and targets that were made
-for a group epoch. `GroupsOfKind` serves all three; a `GroupKind` says how one of them differs. Source: Kafka's
-`GroupMetadataManager`, `OffsetMetadataManager.replay`.
+for a group epoch. `GroupsOfKind` serves all three; a `GroupKind` says how one of them differs. Source:
+Kafka's `GroupMetadataManager`, `OffsetMetadataManager.replay`.
 """
 
 from __future__ import annotations

@@ -85,7 +85,9 @@ class StreamsHeartbeat:
 
     @property
     def joining_bytes(self) -> int:
-        """An upper bound of the bytes that the member adds when it joins, with the topology if its group is new."""
+        """An upper bound of the bytes that the member adds when it joins, with the topology if its group is
+        new.
+        """
         return MEMBER_BYTES + bytes_of_tags(self.client_tags or ()) + size_bytes_of(self.topology)
 
 

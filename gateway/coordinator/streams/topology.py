@@ -148,8 +148,7 @@ def too_many_tasks(tasks: int) -> str | None:
         return None
     return (
         f"The topology has {tasks} tasks; a streams group may have at most {MAX_TASKS}. Give the source "
-        "topics fewer "
-        "partitions, or split the application."
+        "topics fewer partitions, or split the application."
     )
 
 
@@ -206,7 +205,9 @@ TOPOLOGY_TYPE: Final = structure(Topology, Field("epoch", INT32), Field("subtopo
 
 
 def size_bytes_of(topology: Topology | None) -> int:
-    """Return the bytes of a topology as the log stores it. Raises struct.error for a number that is too large."""
+    """Return the bytes of a topology as the log stores it. Raises struct.error for a number that is too
+    large.
+    """
     if topology is None:
         return 0
     out = Writer(is_compact=True)

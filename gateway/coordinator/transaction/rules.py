@@ -2,7 +2,8 @@
 the request.
 
 No function here changes state: the result is the value of a record, and the state changes when
-`TransactionShard` replays that record. A rule that needs a fresh producer id raises `NeedsProducerId`, and is called again with one.
+`TransactionShard` replays that record. A rule that needs a fresh producer id raises `NeedsProducerId`, and is
+called again with one.
 
 Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by
 a client of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized

@@ -318,8 +318,8 @@ class Api(Generic[R]):
     or group. `may_be_given_up`: the work ends when the client disconnects; without it the work is always
     carried out. `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a
     thread always does. Where an API has both, `handle` serves the large requests. `is_between_gateways`: only
-    gateways ask, so ApiVersions leaves the API out where there is one gateway. `package`: ApiVersions leaves the
-    API out where this package is not installed. `advertised_min_version` differs from `min_version` where
+    gateways ask, so ApiVersions leaves the API out where there is one gateway. `package`: ApiVersions leaves
+    the API out where this package is not installed. `advertised_min_version` differs from `min_version` where
     Kafka's own ApiVersions does.
     """
 

@@ -17,16 +17,16 @@ The metadata waits first and folds in then (`DurableFirst`). docs/decisions.md s
 arrive during a flush: one batch, one flush. When more shards wait than a flush persists quickly, those that
 waited longest have their round first, and the others gather more operations. A round runs without an await.
 Each operation sees the changes of earlier ones, but no answer shows a state that is ahead of its log. If a
-batch can't be written, or is lost, the shard is dropped and loaded from its log again, and all waiting clients
-must retry.
+batch can't be written, or is lost, the shard is dropped and loaded from its log again, and all waiting
+clients must retry.
 
 `CoordinatorShards.run` joins the next round and waits. `CoordinatorShards.apply` runs a round at once, for
 callers that do not wait, or that need the offset to wait for.
 
 **Rewrites.** A log that is much larger than its state is rewritten: all state is written again at the end of
-the log, and the older records are deleted. As after a compaction, the newest record of each key remains. Other
-operations continue between the batches of a rewrite. Each record is encoded from the state at the time it is
-written, so that no older state follows newer state.
+the log, and the older records are deleted. As after a compaction, the newest record of each key remains.
+Other operations continue between the batches of a rewrite. Each record is encoded from the state at the time
+it is written, so that no older state follows newer state.
 
 Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
 """

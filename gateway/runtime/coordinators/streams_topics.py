@@ -1,7 +1,8 @@
 """The internal topics of streams groups that are being created, and those whose creation failed.
 
-Only one creation of a topic runs at a time. A creation that failed is tried again after a while; until then heartbeats are
-answered with the reason. Source: Kafka's `DefaultAutoTopicCreationManager.createStreamsInternalTopics`.
+Only one creation of a topic runs at a time. A creation that failed is tried again after a while; until then
+heartbeats are answered with the reason. Source: Kafka's
+`DefaultAutoTopicCreationManager.createStreamsInternalTopics`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The log lines of this process: their format, text or JSON; their destination, stderr or a file; the levels of
-the loggers; and the newest lines, which memory keeps for `seqgate logs` and the console.
+"""The log lines of this process: their format, text or JSON; their destination, stderr or a file; the levels
+of the loggers; and the newest lines, which memory keeps for `seqgate logs` and the console.
 """
 
 from __future__ import annotations
@@ -258,8 +258,8 @@ def set_start_level(level: str) -> None:
 def levels() -> dict[str, str]:
     """Return the level in effect of every logger by its name; all loggers inherit from `root`.
 
-    Packages are loggers too: a level of `seqgate.gateway.server` applies to all its modules without a level of their
-    own.
+    Packages are loggers too: a level of `seqgate.gateway.server` applies to all its modules without a level
+    of their own.
     """
     root = logging.getLogger()
     names = sorted(root.manager.loggerDict)

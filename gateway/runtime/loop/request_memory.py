@@ -1,5 +1,5 @@
-"""The memory of requests that wait: incomplete requests of all connections, and whole requests that are held or
-kept (Kafka's MemoryPool).
+"""The memory of requests that wait: incomplete requests of all connections, and whole requests that are held
+or kept (Kafka's MemoryPool).
 """
 
 from __future__ import annotations

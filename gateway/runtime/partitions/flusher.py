@@ -8,12 +8,12 @@ A record batch comes back as an answer on this way, in the event loop but for th
     Partition.flush_finished ◄─ LogFlusher                 the high watermark follows what is durable
     then(persisted?) ◄───────── Waiting.resolve         and every request that waited for this round gets its result
 
-`Flusher` flushes the files of the local disk. `ObjectFlusher` writes objects of a write-ahead log to a bucket.
-Both begin and end their rounds with `FlushRound`. While a round's fdatasyncs run in worker threads, new appends
-gather for the next one, so a hundred waiting requests share one flush. After a failed flush the partition is
-offline; a flush is never retried, because the kernel may have dropped the dirty pages (fsyncgate, PostgreSQL
-2018). A fetch that waits for records yet to be written waits for no flush: it watches the high watermark
-(`Partition.watch`).
+`Flusher` flushes the files of the local disk. `ObjectFlusher` writes objects of a write-ahead log to a
+bucket. Both begin and end their rounds with `FlushRound`. While a round's fdatasyncs run in worker threads,
+new appends gather for the next one, so a hundred waiting requests share one flush. After a failed flush the
+partition is offline; a flush is never retried, because the kernel may have dropped the dirty pages
+(fsyncgate, PostgreSQL 2018). A fetch that waits for records yet to be written waits for no flush: it watches
+the high watermark (`Partition.watch`).
 
 A small file that a single request waits for is flushed in the event loop itself while the disk is quick: a
 thread would cost more than the flush. The first slow flush ends that for a while.

@@ -45,7 +45,9 @@ logger = logging.getLogger(__name__)
 
 
 class WriteAheadLog(Protocol):
-    """The log of this process's session, as rounds use it; `seqgate.gateway.cluster.wal.session_wal` implements it."""
+    """The log of this process's session, as rounds use it; `seqgate.gateway.cluster.wal.session_wal`
+    implements it.
+    """
 
     on_fenced: list[Callable[[str], None]]
     """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""

@@ -6,7 +6,8 @@ can't serve it now. A client that does not know preferred replicas asks the lead
 its records, too.
 
 The other gateway asks the leaders for their log start offsets with ListOffsets (`LeaderStarts`). A leader
-that may be deposed does not answer that, and neither does one of another leader epoch than this gateway knows.
+that may be deposed does not answer that, and neither does one of another leader epoch than this gateway
+knows.
 
 Source: Kafka's ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
 """

@@ -24,7 +24,9 @@ def _idempotent(bootstrap: str) -> Producer:
 
 
 def settle(producer: Producer) -> None:
-    """Wait until every record of a producer is acknowledged or refused. A fatal error is raised once, before the records get it."""
+    """Wait until every record of a producer is acknowledged or refused. A fatal error is raised once, before
+    the records get it.
+    """
     deadline = time.monotonic() + WAIT_S
     while len(producer):
         assert time.monotonic() < deadline
@@ -33,9 +35,12 @@ def settle(producer: Producer) -> None:
 
 
 class BusyClients:
-    """Producers, each in a thread: librdkafka and kafka-python with idempotence, and librdkafka with transactions.
+    """Producers, each in a thread: librdkafka and kafka-python with idempotence, and librdkafka with
+    transactions.
 
-    A fourth producer writes ever higher numbers for a few keys into the compacted topic LATEST. A transaction writes its number into each partition of MOVED, and commits it as the offset of GROUP in ORDERS. Every fourth is aborted.
+    A fourth producer writes ever higher numbers for a few keys into the compacted topic LATEST. A transaction
+    writes its number into each partition of MOVED, and commits it as the offset of GROUP in ORDERS. Every
+    fourth is aborted.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -102,7 +107,9 @@ class BusyClients:
                 return
 
     def send(self, producer: Producer, value: str, failed: Callable[[Any], None] | None = None) -> None:
-        """Send a record; note it when it is acknowledged. A record that fails is an error, unless `failed` takes the reason."""
+        """Send a record; note it when it is acknowledged. A record that fails is an error, unless `failed`
+        takes the reason.
+        """
 
         def delivered(error: Any, _: Any) -> None:
             if error is None:

@@ -140,7 +140,9 @@ def test_a_restored_gateway_has_the_state_of_one_moment(lived: Lived, tmp_path: 
 
 
 def test_producers_live_on_against_the_restored_gateway(lived: Lived, tmp_path: Path) -> None:
-    """One producer wrote nothing after the backup, and continues. The other must learn that acknowledged records are gone."""
+    """One producer wrote nothing after the backup, and continues. The other must learn that acknowledged
+    records are gone.
+    """
     gateway, clients = lived.gateway, lived.clients
     data = tmp_path / "restored"
     seqgate("backup", "restore", lived.backups[-1].path, "--data-dir", data)

@@ -5,8 +5,8 @@
     python -m tests.compat.certify --scripts power-cut        # one row
     python -m tests.compat.certify --write-only               # write the page again from the kept results
 
-Needs Java, Go and Node, and their registries for the first run. Prints what each run showed. Exits with 1 when a failure has no
-explanation in tests/compat/certify/explanations.py.
+Needs Java, Go and Node, and their registries for the first run. Prints what each run showed. Exits with 1
+when a failure has no explanation in tests/compat/certify/explanations.py.
 """
 
 from __future__ import annotations

@@ -16,9 +16,11 @@ NAMES: Final = {
 """The names of clients for people."""
 
 WITHOUT_IDEMPOTENCE: Final[Mapping[str, str]] = {
-    "doubled": "The batch was stored, and the client did not get to know it. It sends the batch again, and nothing in the batch tells the broker "
+    "doubled": "The batch was stored, and the client did not get to know it. It sends the batch again, and "
+    "nothing in the batch tells the broker "
     "that it has it.",
-    "reordered": "Several batches were in flight. The one that failed was sent again, behind those that did not fail.",
+    "reordered": "Several batches were in flight. The one that failed was sent again, behind those that did "
+    "not fail.",
 }
 """What doubles and reorders records of any producer without idempotence, by the word in the cell."""
 
@@ -29,8 +31,9 @@ EXPLANATIONS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
         "java default",
         ("random-2",),
         (
-            "The first batch of the producer failed while the second one was in flight. A broker takes an unknown producer at any sequence "
-            "(Kafka's does, too), so it stored the second one, and the first can't follow. The client retries it for two minutes, and then reports it."
+            "The first batch of the producer failed while the second one was in flight. A broker takes an "
+            "unknown producer at any sequence (Kafka's does, too), so it stored the second one, and the "
+            "first can't follow. The client retries it for two minutes, and then reports it."
         ),
     ),
     ("aiokafka default", ("metadata-lost",), BOOTSTRAP),
@@ -39,29 +42,33 @@ EXPLANATIONS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
         "aiokafka default",
         ("answer-never-comes", "answer-too-late"),
         (
-            "The request timeout of this client is also the time in which a batch must be delivered; without idempotence it does not try again after it. "
-            "The records are stored, and reported as failed: an application that sends them again doubles them."
+            "The request timeout of this client is also the time in which a batch must be delivered; without "
+            "idempotence it does not try again after it. The records are stored, and reported as failed: an "
+            "application that sends them again doubles them."
         ),
     ),
     (
         "franz-go default",
         ("producer-id-lost",),
         (
-            "The client takes a connection that closes after its first request for one that needs a login, and fails the records that wait for the "
-            "producer id."
+            "The client takes a connection that closes after its first request for one that needs a login, "
+            "and fails the records that wait for the producer id."
         ),
     ),
     (
         "kafkajs idempotent",
         ("producer-id-lost", "metadata-lost"),
-        "`connect` asks for metadata and a producer id, and fails at the first connection that closes. The application would have to call it again.",
+        (
+            "`connect` asks for metadata and a producer id, and fails at the first connection that closes. The "
+            "application would have to call it again."
+        ),
     ),
     (
         "kafkajs idempotent",
         ("answer-never-comes",),
         (
-            "After a request timeout the client keeps the connection. A broker answers the requests of a connection in their order, so every later answer "
-            "waits behind the one that never comes."
+            "After a request timeout the client keeps the connection. A broker answers the requests of a "
+            "connection in their order, so every later answer waits behind the one that never comes."
         ),
     ),
 )

@@ -26,7 +26,9 @@ BUILD_TIMEOUT_S: Final = 300.0
 
 @dataclass(frozen=True)
 class Program:
-    """One client in one mode: a column of the table. `words` returns the words that start it, without the mode."""
+    """One client in one mode: a column of the table. `words` returns the words that start it, without the
+    mode.
+    """
 
     client: str
     mode: str

@@ -1,4 +1,6 @@
-"""The table of docs/certify.md is the kept results: every script, every client, and a sentence for every failure."""
+"""The table of docs/certify.md is the kept results: every script, every client, and a sentence for every
+failure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clients that push their own metrics (KIP-714): the JVM's, librdkafka's, and the JVM's tool for subscriptions."""
+"""Clients that push their own metrics (KIP-714): the JVM's, librdkafka's, and the JVM's tool for
+subscriptions.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ What each client does with the refused batch (R) and with the batches behind it:
 | kafka-python | 1 | splits R | sends R again | gives R up and sends nothing more: no test |
 | aiokafka | 1 | gives R up | sends R again | gives R up |
 
-Without the rule in `seqgate.seq_validator.refused` the batch behind R is stored first. Then Java sends R, or its
-parts, until its delivery timeout ends. librdkafka takes the success of the later batch for one of R: R is
+Without the rule in `seqgate.seq_validator.refused` the batch behind R is stored first. Then Java sends R, or
+its parts, until its delivery timeout ends. librdkafka takes the success of the later batch for one of R: R is
 lost, and reported as stored.
 """
 

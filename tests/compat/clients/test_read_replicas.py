@@ -1,4 +1,6 @@
-"""Clients that read history from another gateway than the leader, from the bucket of three gateways (KIP-392)."""
+"""Clients that read history from another gateway than the leader, from the bucket of three gateways
+(KIP-392).
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,9 @@ async def test_a_client_reads_history_in_its_rack(tmp_path: Path, client: str) -
 
 
 async def test_kafka_python_reads_from_both(tmp_path: Path) -> None:
-    """It goes back to the leader after each answer of another gateway, and the leader does not send it away again."""
+    """It goes back to the leader after each answer of another gateway, and the leader does not send it away
+    again.
+    """
     async with three(tmp_path, RACK_SELECTOR) as cluster:
         assert await asyncio.to_thread(with_kafka_python, cluster.bootstrap, LAST_RACK) == EXPECTED
         first, second, third = cluster.bytes_read()

@@ -1,4 +1,6 @@
-"""Share groups, producer names and commands of clients over two gateways, each with half of the partitions and of the coordinators' state."""
+"""Share groups, producer names and commands of clients over two gateways, each with half of the partitions
+and of the coordinators' state.
+"""
 
 from __future__ import annotations
 

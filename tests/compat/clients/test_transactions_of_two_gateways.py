@@ -1,4 +1,6 @@
-"""Transactions of clients over the partitions of two gateways, with the coordinator on either, and the group on either."""
+"""Transactions of clients over the partitions of two gateways, with the coordinator on either, and the group
+on either.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clients of two gateways whose metadata names both: each goes to the leaders, and to the coordinator of its group."""
+"""Clients of two gateways whose metadata names both: each goes to the leaders, and to the coordinator of its
+group.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class TwoGateways:
         ]
 
     async def begin(self) -> None:
-        """Register both brokers, and give every second partition of `lines` and of the coordinators' state to each."""
+        """Register both brokers, and give every second partition of `lines` and of the coordinators' state to
+        each.
+        """
         records: list[Any] = [*self._brokers]
         for name in ("lines", "__consumer_offsets", "__transaction_state"):
             topic_id = uuid.uuid5(uuid.NAMESPACE_OID, name)

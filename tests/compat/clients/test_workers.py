@@ -1,4 +1,6 @@
-"""Clients of several workers over one data directory: the JVM's tools and aiokafka; others are in tests/system/workers."""
+"""Clients of several workers over one data directory: the JVM's tools and aiokafka; others are in
+tests/system/workers.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,9 @@ class Topics:
 
 
 class Stranger(threading.Thread):
-    """A producer of an earlier time: it sends to the topic of this name all the while, and hears of every deletion late."""
+    """A producer of an earlier time: it sends to the topic of this name all the while, and hears of every
+    deletion late.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()
@@ -197,7 +201,9 @@ class Stranger(threading.Thread):
 
 
 def produce(bootstrap: str, generation: int, in_between: Callable[[], None]) -> dict[int, list[int]]:
-    """Send numbers to every partition by an idempotent producer; return what was acknowledged, which is everything."""
+    """Send numbers to every partition by an idempotent producer; return what was acknowledged, which is
+    everything.
+    """
     acknowledged: dict[int, list[int]] = defaultdict(list)
     errors: list[str] = []
     producer = Producer(

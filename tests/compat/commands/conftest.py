@@ -1,4 +1,6 @@
-"""Fixtures for `seqgate` commands with `--bootstrap`, whose output is the same for a gateway and for Apache Kafka."""
+"""Fixtures for `seqgate` commands with `--bootstrap`, whose output is the same for a gateway and for Apache
+Kafka.
+"""
 
 from __future__ import annotations
 

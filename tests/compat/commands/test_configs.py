@@ -42,8 +42,8 @@ def test_a_topic(peer: Peer, topic: str) -> None:
 def test_refusals(peer: Peer, topic: str) -> None:
     wrong = peer.run("configs", "set", "topic", topic, "retention.ms=soon", "segment.ms=9999999", code=1)
     assert wrong.stderr == (
-        f"seqgate: topic {topic}: Invalid value soon for configuration retention.ms: Not a number of type LONG "
-        "(INVALID_CONFIG)\n"
+        f"seqgate: topic {topic}: Invalid value soon for configuration retention.ms: Not a number of type "
+        "LONG (INVALID_CONFIG)\n"
     )
     assert peer.json("configs", "get", "topic", topic)["configs"] == []
     unknown = f"seqgate: topic {topic} has no configuration retentoin.ms; the nearest name is retention.ms\n"
@@ -89,7 +89,8 @@ def test_all_brokers_refuse(peer: Peer) -> None:
     for words in (["get", "log.retenton.ms"], ["set", "log.retenton.ms=1"], ["unset", "log.retenton.ms"]):
         refused = peer.run("configs", words[0], "broker", "default", words[1], code=1)
         assert refused.stderr == (
-            "seqgate: broker default has no configuration log.retenton.ms; the nearest name is log.retention.ms\n"
+            "seqgate: broker default has no configuration log.retenton.ms; the nearest name is "
+            "log.retention.ms\n"
         )
     assert peer.run("configs", "set", "broker", "default", "log.retention.ms=soon", code=1).stderr.startswith(
         "seqgate: broker default: "

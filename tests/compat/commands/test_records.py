@@ -103,7 +103,8 @@ def test_a_line_that_is_wrong_is_named_and_those_before_it_are_stored(peer: Peer
     assert wrong.startswith("seqgate: line 1: the line is not a record in JSON: ")
     beyond = peer.run("produce", topic, "--partition", "7", stdin=b"x\n", code=1).stderr
     assert beyond == (
-        f"seqgate: record 1 is not stored: topic {topic} has no partition 7, only 0 to 1; 0 of the records before it are\n"
+        f"seqgate: record 1 is not stored: topic {topic} has no partition 7, only 0 to 1; 0 of the records "
+        "before it are\n"
     )
 
 

@@ -49,8 +49,8 @@ def test_what_the_cluster_refuses_is_told_in_one_sentence(peer: Peer, fresh: Fre
     )
     wrong = peer.run("topics", "alter", topic, "--set", "retention.ms=soon", code=1).stderr
     assert wrong == (
-        f"seqgate: topic {topic}: Invalid value soon for configuration retention.ms: Not a number of type LONG "
-        "(INVALID_CONFIG)\n"
+        f"seqgate: topic {topic}: Invalid value soon for configuration retention.ms: Not a number of type "
+        "LONG (INVALID_CONFIG)\n"
     )
     assert peer.json("topics", "create", topic, code=1)["topics"][0]["outcome"] == "refused"
     assert (

@@ -1,4 +1,6 @@
-"""The console shows a real Apache Kafka: groups, the cluster, settings, users, access and quotas, with what Kafka tells."""
+"""The console shows a real Apache Kafka: groups, the cluster, settings, users, access and quotas, with what
+Kafka tells.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ PATIENCE_S = 120
 
 
 def fill(bootstrap: str, topic: str, random: Random) -> list[int]:
-    """Write committed and aborted transactions in random order; return the lines of the committed transactions."""
+    """Write committed and aborted transactions in random order; return the lines of the committed
+    transactions.
+    """
     committed: list[int] = []
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(TIMEOUT_S)

@@ -23,7 +23,9 @@ MISSING = "<missing>"
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that differs. `path` is the number of the exchange (from 1) and then the path to the field, with dots."""
+    """A field that differs. `path` is the number of the exchange (from 1) and then the path to the field,
+    with dots.
+    """
 
     path: str
     request: Any

@@ -170,7 +170,9 @@ def fetch_offsets(
 
 
 def await_state(peer: Peer, group_id: str, state: str) -> Plain:
-    """Wait until DescribeGroups reports a state, and record it: Kafka lists a new group only once the group is stored."""
+    """Wait until DescribeGroups reports a state, and record it: Kafka lists a new group only once the group
+    is stored.
+    """
     return peer.eventually(
         "describe_groups",
         5,

@@ -19,8 +19,8 @@ from tests.compat.differential.compare import Difference
 class KnownDifference:
     """A known difference; `scenarios` and `path` are patterns.
 
-    The difference must occur in every matching scenario, or in all `witnesses` if there are any. With `only_where` it
-    covers only the pairs of values, Kafka's and Seqgate's, for which this returns True.
+    The difference must occur in every matching scenario, or in all `witnesses` if there are any. With
+    `only_where` it covers only the pairs of values, Kafka's and Seqgate's, for which this returns True.
     """
 
     scenarios: tuple[str, ...]
@@ -59,8 +59,8 @@ def _kafka_knows_nothing(kafka: object, gateway: object) -> bool:
 NO_KEY = "Kafka fails with UNKNOWN_SERVER_ERROR; the empty key is the client's mistake"
 ANSWERED = "Kafka never answers and leaves the client to its timeout; a clear error is better"
 UNREADABLE = (
-    "records are not decoded on the way in unless deep validation is on: the header and its CRC are checked, what the "
-    "producer packed is stored as it is"
+    "records are not decoded on the way in unless deep validation is on: the header and its CRC are checked, "
+    "what the producer packed is stored as it is"
 )
 CORRECTED = (
     "correcting a header means decoding the records; without deep validation the producer's word stands"
@@ -95,8 +95,8 @@ NAMED_ONCE = (
 JOINS_TWICE = "Kafka refuses a static member that never got the answer to its join; under its own member id it can be nobody else"
 NO_MEMBER_ID = "Kafka looks for a member without an id in v0; a request without one can't be meant"
 STORED_LATER = (
-    "Kafka stores with an acknowledgement where the partition stood before it, and tells what is stored; here the start "
-    "offset is that of the first record that is not done"
+    "Kafka stores with an acknowledgement where the partition stood before it, and tells what is stored; "
+    "here the start offset is that of the first record that is not done"
 )
 STORED_AT_ALL = "Kafka stores nothing of a partition until something of it is acknowledged; here it is stored where the group began"
 CUT_FOR_NOBODY = "the part of a batch that a limit leaves over is not sent: it could not be read"

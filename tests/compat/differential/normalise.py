@@ -1,4 +1,5 @@
-"""Removes from a transcript the values that differ between two correct endpoints: addresses, ids, the time of day.
+"""Removes from a transcript the values that differ between two correct endpoints: addresses, ids, the time of
+day.
 
 Ids are renumbered in the order of their appearance, so that "the same id again" still compares.
 """
@@ -55,7 +56,9 @@ IDENTITY_OF_NUMBERS = ("api_key", "node_id", "broker_id", "producer_id")
 
 
 class Normaliser:
-    """Normalises the transcript of one endpoint. Use one per transcript, because it remembers the ids that it met."""
+    """Normalises the transcript of one endpoint. Use one per transcript, because it remembers the ids that it
+    met.
+    """
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -190,7 +193,8 @@ class Normaliser:
         generated = GENERATED_MEMBER_ID.fullmatch(value)
         if generated is not None:
             return f"{generated[1]}-{self._numbered('member', value)}"
-        # Kafka gives a classic member of a consumer group an id that does not begin with its instance or client id
+        # Kafka gives a classic member of a consumer group an id that does not begin with its instance or
+        # client id
         if value in self._generated and IN_BASE64.fullmatch(value):
             return f"{self._generated[value]}-{self._numbered('member', value)}"
         return value

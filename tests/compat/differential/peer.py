@@ -13,7 +13,8 @@ from tests.support.wire import API_KEYS, TIMEOUT_S, Answer, Closed, Plain, Silen
 
 SETTLE_TIMEOUT_S = 60.0
 SILENCE_S = 5.0
-"""Seconds without an answer that count as silence, for requests that Apache Kafka or Seqgate never answers."""
+"""Seconds without an answer that count as silence, for requests that Apache Kafka or Seqgate never answers.
+"""
 HANDS_OUT_PRODUCER_IDS = ("init_producer_id", "end_txn")
 
 Records = Batch | bytes | None
@@ -204,7 +205,9 @@ class Peer:
         ]
 
     def without_answer(self, api: str, version: int, /, **request: Any) -> None:
-        """Send a request that has no answer (Produce with acks 0), and record whether the connection stays open."""
+        """Send a request that has no answer (Produce with acks 0), and record whether the connection stays
+        open.
+        """
         label = f"{api} v{version}, then api_versions"
 
         def converse() -> Answer:
@@ -261,8 +264,8 @@ class Peer:
         return self.existing(suffix, partitions=partitions, topic_id=created["topic_id"])
 
     def existing(self, suffix: str = "t", *, partitions: int = 1, topic_id: str | None = None) -> Topic:
-        """Wait until a topic of this scenario is served with this number of partitions, and not a deleted one of
-        the same name but another id.
+        """Wait until a topic of this scenario is served with this number of partitions, and not a deleted one
+        of the same name but another id.
         """
         name = self.name(suffix)
 

@@ -1,5 +1,5 @@
-"""Scenarios of retention and DeleteRecords. They run separately, because both endpoints must delete old segments at
-once.
+"""Scenarios of retention and DeleteRecords. They run separately, because both endpoints must delete old
+segments at once.
 """
 
 from __future__ import annotations

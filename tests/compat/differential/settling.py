@@ -1,8 +1,8 @@
 """Waits until an endpoint has applied everything that was changed before.
 
-Kafka answers a change of its metadata when its controller has stored it. The broker applies changes afterwards, one set
-after another: the metadata cache first, then logs, configs, quotas and access control entries, the coordinators of groups
-last. So the cache may show a topic that a coordinator does not know yet.
+Kafka answers a change of its metadata when its controller has stored it. The broker applies changes
+afterwards, one set after another: the metadata cache first, then logs, configs, quotas and access control
+entries, the coordinators of groups last. So the cache may show a topic that a coordinator does not know yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _marks = itertools.cycle(range(SMALLEST, LARGEST))
 def await_applied(peer: Peer) -> None:
     """Wait until all parts of the endpoint have applied the changes that it has answered.
 
-    Two more changes show that: the cache has the second one only after all parts have the set of the first one.
+    Two more changes show that: the cache has the second one only after all parts have the set of the first
+    one.
     """
     for _ in range(2):
         _change_and_await(peer, str(next(_marks)))

@@ -166,7 +166,9 @@ class ShareMember:
 
 
 def share_group(peer: Peer, suffix: str = "g") -> str:
-    """Return the id of a new share group that reads from the log start, once its coordinator knows that and all topics."""
+    """Return the id of a new share group that reads from the log start, once its coordinator knows that and
+    all topics.
+    """
     group_id = peer.group(suffix)
     change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group_id, "configs": [change]}

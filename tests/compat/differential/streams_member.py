@@ -159,8 +159,8 @@ def describe(peer: Peer, *group_ids: str, operations: bool = False) -> Plain:
 
 
 def configure(peer: Peer, group_id: str, **configs: str) -> None:
-    """Set `streams.*` configs of a group without recording it, and wait until they are in effect; names are given with
-    underscores.
+    """Set `streams.*` configs of a group without recording it, and wait until they are in effect; names are
+    given with underscores.
     """
     rows = [
         {"name": f"streams.{name.replace('_', '.')}", "config_operation": 0, "value": value}

@@ -22,7 +22,9 @@ from tests.tiers import in_tiers
 assert scenarios.__all__
 
 CASES = 2
-"""The cases of each scenario in `make test-all`, mostly the oldest versions; the others run in `make test-nightly`."""
+"""The cases of each scenario in `make test-all`, mostly the oldest versions; the others run in `make
+test-nightly`.
+"""
 TOKEN = uuid.uuid4().hex[:8]
 
 # The first and last version that Apache Kafka 4.3.1 offers of each API that Seqgate answers.
@@ -98,7 +100,9 @@ VERSIONS = {
 
 
 def _tiers() -> dict[str, list[str]]:
-    """Divide the scenarios: the first of each theme, the further ones in the first two cases of each, and the rest."""
+    """Divide the scenarios: the first of each theme, the further ones in the first two cases of each, and the
+    rest.
+    """
     themes: set[str] = set()
     cases: Counter[str] = Counter()
     divided: dict[str, list[str]] = {"test": [], "all": [], "nightly": []}

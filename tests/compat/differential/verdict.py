@@ -9,7 +9,9 @@ from tests.compat.differential.known_differences import KnownDifference
 
 
 def complaints(scenario: str, found: Sequence[Difference], known: Sequence[KnownDifference]) -> list[str]:
-    """Return a sentence for every difference that is not known, and for every known one that no longer occurs."""
+    """Return a sentence for every difference that is not known, and for every known one that no longer
+    occurs.
+    """
     new = [item for item in found if not any(entry.covers(scenario, item) for entry in known)]
     gone = [
         entry

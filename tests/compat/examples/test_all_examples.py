@@ -1,4 +1,6 @@
-"""What all projects in `examples/` have: a place in the table, a README, and requirements that name what they import."""
+"""What all projects in `examples/` have: a place in the table, a README, and requirements that name what they
+import.
+"""
 
 from __future__ import annotations
 

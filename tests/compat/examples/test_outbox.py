@@ -116,7 +116,8 @@ def test_a_topic_that_would_store_rows_twice_is_refused(outbox: Example, broker:
     refused = outbox.start(RELAY_ONCE).expect_end(1)
     assert (
         refused
-        == "relay: the topic placed-orders would store repeated rows: set message.deduplication.enable=true first\n"
+        == "relay: the topic placed-orders would store repeated rows: set message.deduplication.enable=true "
+        "first\n"
     )
 
 

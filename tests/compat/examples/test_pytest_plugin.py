@@ -1,4 +1,6 @@
-"""The suite of `examples/pytest-plugin` passes in an environment into which a user has installed Seqgate, and finds a mistake."""
+"""The suite of `examples/pytest-plugin` passes in an environment into which a user has installed Seqgate, and
+finds a mistake.
+"""
 
 from __future__ import annotations
 

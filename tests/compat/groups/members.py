@@ -273,7 +273,9 @@ class Members:
         return {member.client_id: len(member.assignment.topic_partitions) for member in members}
 
     def await_shared(self, *members: GroupMember) -> dict[str, set[int]]:
-        """Wait until exactly these members share all partitions, each with a part; return the partitions of each."""
+        """Wait until exactly these members share all partitions, each with a part; return the partitions of
+        each.
+        """
         names = {member.name for member in members}
         seen: dict[str, set[int]] = {}
 

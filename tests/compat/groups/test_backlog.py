@@ -89,8 +89,8 @@ def reader_of(gateway: GatewayProcess, topic: str, group: str) -> BacklogReader:
 def await_moved(
     gateway: GatewayProcess, topic: str, group: str, behind: int, *, begun_at: int | None = None
 ) -> BacklogReader:
-    """Wait until the group has skipped all records from `begun_at` (or `behind`) on. Return the reader of the answer
-    that shows it.
+    """Wait until the group has skipped all records from `begun_at` (or `behind`) on. Return the reader of the
+    answer that shows it.
 
     A skip counts once it is durable, so two answers can differ: judge one answer as a whole.
     """

@@ -1,4 +1,6 @@
-"""The gateway is killed while members of a group consume: the members continue, and committed offsets stay committed."""
+"""The gateway is killed while members of a group consume: the members continue, and committed offsets stay
+committed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A Kafka Streams application with `group.protocol=streams` and `exactly_once_v2`: it counts exactly, whoever is killed."""
+"""A Kafka Streams application with `group.protocol=streams` and `exactly_once_v2`: it counts exactly, whoever
+is killed.
+"""
 
 from __future__ import annotations
 

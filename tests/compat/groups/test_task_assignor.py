@@ -1,7 +1,7 @@
 """Kafka's own task assignor and Seqgate's give the same assignment for the same group, task by task.
 
-Kafka visits members and processes in the order of a hash map. Names of one letter that follow each other lie there in the order
-of the alphabet, which is Seqgate's order.
+Kafka visits members and processes in the order of a hash map. Names of one letter that follow each other lie
+there in the order of the alphabet, which is Seqgate's order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _drawn_tasks(draw: random.Random, topology: Topology) -> Tasks:
 
 
 def _drawn_members(draw: random.Random, former: list[AssignmentMember]) -> Members:
-    """Return members with the former tasks of others, or none; the processes are the first letters of the alphabet."""
+    """Return members with the former tasks of others, or none; the processes are the first letters of the
+    alphabet.
+    """
     count = draw.randint(1, len(NAMES))
     processes = NAMES[: draw.randint(1, count)]
     at = [*processes, *(draw.choice(processes) for _ in range(count - len(processes)))]

@@ -107,7 +107,9 @@ class WordCount:
         self.counts: dict[str, int] = {}
         """The last count written for each word."""
         self._settled = (0, 0)
-        """How many words were sent, and how many counts were written, when all was committed for the last time."""
+        """How many words were sent, and how many counts were written, when all was committed for the last
+        time.
+        """
         self._changelog = changelog
         self._guarantee = guarantee
         self._protocol = protocol
@@ -131,8 +133,8 @@ class WordCount:
         self.connect_anew()
 
     def connect_anew(self) -> None:
-        """Create a new admin client. After a restart of the gateway, the old admin client of librdkafka may keep using
-        a dead connection."""
+        """Create a new admin client. After a restart of the gateway, the old admin client of librdkafka may
+        keep using a dead connection."""
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
 
     def start(self, name: str) -> Instance:

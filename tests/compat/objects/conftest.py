@@ -1,4 +1,6 @@
-"""The stores of these tests: two in the process, and S3 stores as processes. versitygw takes part where `make peers` has built it."""
+"""The stores of these tests: two in the process, and S3 stores as processes. versitygw takes part where `make
+peers` has built it.
+"""
 
 from __future__ import annotations
 

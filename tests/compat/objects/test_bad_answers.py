@@ -1,4 +1,6 @@
-"""A store that answers badly, before or after it has carried out a request: the caller is told what it may conclude, and no more."""
+"""A store that answers badly, before or after it has carried out a request: the caller is told what it may
+conclude, and no more.
+"""
 
 from __future__ import annotations
 

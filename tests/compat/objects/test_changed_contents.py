@@ -1,4 +1,6 @@
-"""A content that changes on its way to a store without TLS is refused by the store, and its creation can be repeated."""
+"""A content that changes on its way to a store without TLS is refused by the store, and its creation can be
+repeated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A process that exits right after its last call to the object store keeps its exit code: no thread of the store's client aborts it."""
+"""A process that exits right after its last call to the object store keeps its exit code: no thread of the
+store's client aborts it.
+"""
 
 from __future__ import annotations
 

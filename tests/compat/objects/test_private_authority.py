@@ -1,4 +1,6 @@
-"""A store whose certificate a private authority has signed is trusted when a file names the authority, and refused otherwise."""
+"""A store whose certificate a private authority has signed is trusted when a file names the authority, and
+refused otherwise.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ async def test_an_unknown_authority(
 ) -> None:
     await refused(
         opened(store, write(tmp_path / "ca.pem")),
-        "no authority that is trusted has signed the store's certificate; name a file with the authority's certificate (PEM) by "
-        "seqgate.cluster.ca.file or AWS_CA_BUNDLE",
+        "no authority that is trusted has signed the store's certificate; name a file with the authority's "
+        "certificate (PEM) by seqgate.cluster.ca.file or AWS_CA_BUNDLE",
     )
 
 
@@ -60,7 +62,8 @@ async def test_a_certificate_of_another_host(authority: Authority, tmp_path: Pat
         objects = opened(store, authority.write(tmp_path / "ca.pem"), host="localhost")
         await refused(
             objects,
-            "the store's certificate is for other hosts than the one in seqgate.cluster.endpoint; name a host of the certificate",
+            "the store's certificate is for other hosts than the one in seqgate.cluster.endpoint; name a "
+            "host of the certificate",
         )
 
 

@@ -1,4 +1,6 @@
-"""A session's write-ahead log over real stores that answer badly: what is confirmed is there, in order, and a sealed session ends."""
+"""A session's write-ahead log over real stores that answer badly: what is confirmed is there, in order, and a
+sealed session ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""CreateAcls, DescribeAcls and DeleteAcls: the same requests to Seqgate and to Apache Kafka get the same answers."""
+"""CreateAcls, DescribeAcls and DeleteAcls: the same requests to Seqgate and to Apache Kafka get the same
+answers.
+"""
 
 from __future__ import annotations
 

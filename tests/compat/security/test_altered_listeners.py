@@ -1,4 +1,6 @@
-"""The key store of a running listener, altered by Kafka's tool and by librdkafka; and the same alterations of Apache Kafka and of Seqgate."""
+"""The key store of a running listener, altered by Kafka's tool and by librdkafka; and the same alterations of
+Apache Kafka and of Seqgate.
+"""
 
 from __future__ import annotations
 
@@ -218,7 +220,9 @@ def _alterations(endpoint: Endpoint) -> list[tuple[dict[str, str | None], str]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an alteration: its error, whether new connections get another certificate, and the settings."""
+    """The outcome of an alteration: its error, whether new connections get another certificate, and the
+    settings.
+    """
 
     alteration: str
     error: int

@@ -1,8 +1,8 @@
 """Unmodified clients without rights get the authorization error without hanging, and continue when they get
 the right.
 
-kafka-python and librdkafka wait for a hidden topic that they were assigned, on Apache Kafka as well; so their consumers may
-describe the topic here.
+kafka-python and librdkafka wait for a hidden topic that they were assigned, on Apache Kafka as well; so their
+consumers may describe the topic here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Apache Kafka's own kafka-acls adds, lists and removes entries of a gateway, which then lets its clients in or not."""
+"""Apache Kafka's own kafka-acls adds, lists and removes entries of a gateway, which then lets its clients in
+or not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Unmodified clients without rights on a group or a transactional id get their authorization error without hanging.
+"""Unmodified clients without rights on a group or a transactional id get their authorization error without
+hanging.
 
 The clients continue as soon as they have the right.
 """

@@ -140,7 +140,10 @@ def test_the_jvm_tools(endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.M
                 "sasl.mechanism=OAUTHBEARER",
                 f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}",
                 "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
-                "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+                (
+                    "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule "
+                    "required;"
+                ),
             ]
         )
     )

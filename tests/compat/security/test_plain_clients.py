@@ -1,4 +1,6 @@
-"""Unmodified clients that log in with PLAIN without TLS: they produce and consume, and learn of a wrong password."""
+"""Unmodified clients that log in with PLAIN without TLS: they produce and consume, and learn of a wrong
+password.
+"""
 
 from __future__ import annotations
 

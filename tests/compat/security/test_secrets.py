@@ -1,4 +1,6 @@
-"""A distinctive secret in every sensitive setting appears nowhere: not in log lines, answers, messages or files."""
+"""A distinctive secret in every sensitive setting appears nowhere: not in log lines, answers, messages or
+files.
+"""
 
 from __future__ import annotations
 

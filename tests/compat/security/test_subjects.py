@@ -1,4 +1,6 @@
-"""Kafka's principals of certificates: Java writes the subject, and Kafka's SslPrincipalMapper applies the rules."""
+"""Kafka's principals of certificates: Java writes the subject, and Kafka's SslPrincipalMapper applies the
+rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Unmodified clients over TLS with certificates of both sides: they produce, consume, and are refused without a certificate."""
+"""Unmodified clients over TLS with certificates of both sides: they produce, consume, and are refused without
+a certificate.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Spark reads a topic that is ten times as large as the local disk may be, after the disk was lost: its history is in a bucket."""
+"""Spark reads a topic that is ten times as large as the local disk may be, after the disk was lost: its
+history is in a bucket.
+"""
 
 from __future__ import annotations
 

@@ -50,19 +50,28 @@ def test_options() -> None:
     [
         ("boom", "boom (--verbose prints the whole error)"),
         (
-            "[STREAM_FAILED] Query [id = 1] terminated\njava.lang.X: a\n\tat b\nCaused by: java.io.IOException: boom\n\tat c",
+            (
+                "[STREAM_FAILED] Query [id = 1] terminated\njava.lang.X: a\n\tat b\nCaused by: "
+                "java.io.IOException: boom\n\tat c"
+            ),
             "java.io.IOException: boom (--verbose prints the whole error)",
         ),
         (
-            "Return Message: Traceback (most recent call last):\n  File x\nsqlite3.OperationalError: no such table: t\n\nat py4j",
+            (
+                "Return Message: Traceback (most recent call last):\n  File x\nsqlite3.OperationalError: no such "
+                "table: t\n\nat py4j"
+            ),
             "sqlite3.OperationalError: no such table: t (--verbose prints the whole error)",
         ),
         (
-            "java.lang.IllegalStateException: Partition land1-0 offset was changed from 3306 to 987, some data may",
             (
-                "Partition land1-0 offset was changed from 3306 to 987: the topic was deleted and created again, or its records "
-                "were deleted before they were read. Begin with a new path and checkpoint, or pass --option failOnDataLoss=false "
-                "to continue with the records that exist."
+                "java.lang.IllegalStateException: Partition land1-0 offset was changed from 3306 to 987, some "
+                "data may"
+            ),
+            (
+                "Partition land1-0 offset was changed from 3306 to 987: the topic was deleted and created "
+                "again, or its records were deleted before they were read. Begin with a new path and "
+                "checkpoint, or pass --option failOnDataLoss=false to continue with the records that exist."
             ),
         ),
         (

@@ -234,7 +234,9 @@ class TestLandOfARecreatedTopic:
     def test_that_a_late_comparison_of_an_earlier_run_meets_first(
         self, spark: SparkSession, topics: Topics, tmp_path: Path
     ) -> None:
-        """Spark tells a listener of a query's progress some time after it: the topic may be another one by then."""
+        """Spark tells a listener of a query's progress some time after it: the topic may be another one by
+        then.
+        """
         topic = topics.fresh()
         topics.fill(topic, range(10))
         late = CheckpointTopics(spark, topics.bootstrap, str(tmp_path / "_checkpoint"), {})

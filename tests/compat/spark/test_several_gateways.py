@@ -1,4 +1,6 @@
-"""Spark reads a topic through all gateways of a cluster at once, with as many tasks as the topic has partitions."""
+"""Spark reads a topic through all gateways of a cluster at once, with as many tasks as the topic has
+partitions.
+"""
 
 from __future__ import annotations
 

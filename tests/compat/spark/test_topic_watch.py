@@ -1,4 +1,6 @@
-"""A plain stream of `source()` is warned when its topic was deleted and created again, with Spark's own checkpoint."""
+"""A plain stream of `source()` is warned when its topic was deleted and created again, with Spark's own
+checkpoint.
+"""
 
 from __future__ import annotations
 

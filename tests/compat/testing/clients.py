@@ -1,4 +1,6 @@
-"""The same few things with three client libraries: produce with an idempotent producer, read all of a topic, read with a group."""
+"""The same few things with three client libraries: produce with an idempotent producer, read all of a topic,
+read with a group.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def read_with_kafka_python(bootstrap: str, topic: str, count: int) -> list[bytes
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id="kafka-python"
     )
-    # kafka-python 3.0 that joins before it knows the topic may rejoin amid its first assignment, and then asks for no offsets, ever.
+    # kafka-python 3.0 that joins before it knows the topic may rejoin amid its first assignment, and then
+    # asks for no offsets, ever.
     assert consumer.partitions_for_topic(topic) == {0}
     consumer.subscribe([topic])
     found: list[bytes] = []
@@ -73,7 +76,9 @@ def read_with_kafka_python(bootstrap: str, topic: str, count: int) -> list[bytes
 
 
 def _commit_between_rebalances(consumer: KafkaConsumer, partition: TopicPartition, end_offset: int) -> None:
-    """Commit what was read. A member that lost its coordinator must poll until it has joined again, and may get records again."""
+    """Commit what was read. A member that lost its coordinator must poll until it has joined again, and may
+    get records again.
+    """
     offsets = {partition: OffsetAndMetadata(end_offset, "", -1)}
     deadline = time.monotonic() + LIMIT_S
     while True:

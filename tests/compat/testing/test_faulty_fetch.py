@@ -49,7 +49,9 @@ def test_a_fault_strikes_and_every_record_is_read_once(broker: Broker, client: s
 
 
 def test_a_spoiled_batch_is_noticed_and_read_again(broker: Broker) -> None:
-    """confluent-kafka with check.crcs; other libraries raise an error to the application, or read the batch again."""
+    """confluent-kafka with check.crcs; other libraries raise an error to the application, or read the batch
+    again.
+    """
     with broker.faults.corrupt(topic="t") as fault:
         assert CONSUMERS["confluent-kafka"](broker.bootstrap, "t", len(VALUES)) == VALUES
     assert fault.struck == 1

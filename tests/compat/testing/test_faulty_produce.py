@@ -1,4 +1,6 @@
-"""Idempotent producers of three client libraries lose, double and reorder nothing, whatever fault strikes them."""
+"""Idempotent producers of three client libraries lose, double and reorder nothing, whatever fault strikes
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The examples in Java, Go, Rust and Node order faults over HTTP, and their clients' records are stored exactly once."""
+"""The examples in Java, Go, Rust and Node order faults over HTTP, and their clients' records are stored
+exactly once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ NODE = next(example for example in EXAMPLES if example.name == "node")
 
 
 def output_of(example: Example, place: Path) -> tuple[int, str]:
-    """Prepare a copy of the project if it has packages of its own, run its tests, and return the exit code and the output."""
+    """Prepare a copy of the project if it has packages of its own, run its tests, and return the exit code
+    and the output.
+    """
     if example is NODE:
         prepared = example.run(example.prepare, place)
         assert prepared.returncode == 0, prepared.stdout

@@ -1,4 +1,6 @@
-"""Apache Kafka's tools for the quorum, leaders and reassignments, and those of seqgate, run against a cluster of two gateways."""
+"""Apache Kafka's tools for the quorum, leaders and reassignments, and those of seqgate, run against a cluster
+of two gateways.
+"""
 
 from __future__ import annotations
 

@@ -282,7 +282,9 @@ def started(
 
 
 def values(bootstrap: str, topic: str, *, isolation: str, partitions: int = 1) -> list[str]:
-    """Return all values of a topic in partition order, up to the end that a reader of this isolation level sees."""
+    """Return all values of a topic in partition order, up to the end that a reader of this isolation level
+    sees.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

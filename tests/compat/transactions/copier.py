@@ -24,8 +24,8 @@ from tests.support.child_process import ended_by_failures, follow_stdin, leaving
 TIMEOUT_S = 10.0
 POLL_S = 0.1
 KAFKA_PYTHON_POLL_MS = 1_000
-"""kafka-python 3.0.12 forgets a join whose answer arrives just as a poll times out: it reads and heartbeats no more.
-Polls this long make that rare."""
+"""kafka-python 3.0.12 forgets a join whose answer arrives just as a poll times out: it reads and heartbeats
+no more. Polls this long make that rare."""
 POLLS_TO_JOIN = 10
 """Polls after which a kafka-python consumer without partitions is taken to have forgotten its join."""
 MOST_RECORDS = 25

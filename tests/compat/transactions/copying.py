@@ -35,8 +35,8 @@ def python_command(library: str) -> Callable[[Work], list[str]]:
 
 
 def message_copier_command(work: Work, *options: str, first_jars: Path | None = None) -> list[str]:
-    """Return the command of Kafka's TransactionalMessageCopier, which ends when it has copied all records that existed
-    at its start.
+    """Return the command of Kafka's TransactionalMessageCopier, which ends when it has copied all records
+    that existed at its start.
     """
     command = java_command(MESSAGE_COPIER, first_jars=first_jars)
     command += ["--broker-list", work.bootstrap, "--transactional-id", work.name]
@@ -142,7 +142,9 @@ class Copying:
             self.copiers.append(CopierProcess(command, directory / f"copier-{number}.stderr"))
 
     def fill(self, per_partition: int, *, transaction_size: int = 0) -> None:
-        """Send `per_partition` records to each partition. With a size, send them in transactions of that many records, and abort every third."""
+        """Send `per_partition` records to each partition. With a size, send them in transactions of that many
+        records, and abort every third.
+        """
         settings = {"bootstrap.servers": self._bootstrap, "linger.ms": 1, "log_level": 0}
         if not transaction_size:
             producer = Producer({**settings, "enable.idempotence": True})

@@ -17,8 +17,8 @@ from tests.support.kafka_tools import run_tool
 
 TIMEOUT_S = 90.0
 LAST_WORD = "the-last-word"
-"""The last committed value of the topic's only partition: a reader that has read it has read every visible record
-before it."""
+"""The last committed value of the topic's only partition: a reader that has read it has read every visible
+record before it."""
 
 Reader = Callable[[str, str, str, int], list[str]]
 """(bootstrap, topic, isolation level, expected count) → the values in order. If the count differs, all values

@@ -1,8 +1,8 @@
 """The gateway is killed when librdkafka has begun to commit offsets in a transaction.
 
-librdkafka then asks for the group's coordinator, gets it, and may send nothing more and never return (its issues 5456 and 5511);
-Apache Kafka in the place of the gateway sees the same. The gateway owes the client no answer, and the next process with the
-same transactional id continues.
+librdkafka then asks for the group's coordinator, gets it, and may send nothing more and never return (its
+issues 5456 and 5511); Apache Kafka in the place of the gateway sees the same. The gateway owes the client no
+answer, and the next process with the same transactional id continues.
 """
 
 from __future__ import annotations

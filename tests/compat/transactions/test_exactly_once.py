@@ -1,5 +1,5 @@
-"""Consume, transform, produce: the output has each input record once, whichever process dies, whichever answer is lost, and
-though the gateway's disk is lost when its records are durable in a bucket."""
+"""Consume, transform, produce: the output has each input record once, whichever process dies, whichever
+answer is lost, and though the gateway's disk is lost when its records are durable in a bucket."""
 
 from __future__ import annotations
 

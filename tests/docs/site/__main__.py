@@ -1,6 +1,7 @@
 """Builds the site of the docs without network, and checks it: `python -m tests.docs.site`.
 
-The exit status is 1 when a page has a warning, or when the built site has a dead link or loads anything from another host.
+The exit status is 1 when a page has a warning, or when the built site has a dead link or loads anything from
+another host.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ PROCESSES = 2
 
 
 def build(output: Path, work: Path) -> int:
-    """Build the site into `output`, with the copied pages and Sphinx's cache in `work`; return the exit status.
+    """Build the site into `output`, with the copied pages and Sphinx's cache in `work`; return the exit
+    status.
 
     Both folders are emptied first. Warnings are errors.
     """

@@ -1,4 +1,6 @@
-"""Checks a built site: every link leads to a file and an anchor of the site, and nothing is loaded from another host."""
+"""Checks a built site: every link leads to a file and an anchor of the site, and nothing is loaded from
+another host.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ class Site:
         return sum(len(page.links) for page in self.pages.values())
 
     def faults(self) -> list[str]:
-        """Return a sentence for each dead link, and for each file that is missing or loaded from another host."""
+        """Return a sentence for each dead link, and for each file that is missing or loaded from another
+        host.
+        """
         return [*self._dead_links(), *self._foreign_files()]
 
     def _dead_links(self) -> Iterator[str]:

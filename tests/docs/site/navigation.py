@@ -1,4 +1,6 @@
-"""The navigation of the site: the parts and groups of `docs/README.md`, so that the list of pages is written once."""
+"""The navigation of the site: the parts and groups of `docs/README.md`, so that the list of pages is written
+once.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Copies the pages of the repository into one folder, as the site's builder needs them.
 
-The pages link to each other, and to files of the repository, by paths of the repository. A link to a page becomes a link to its
-copy; any other file that a page links to is copied into `files/`, so the site is whole without the repository.
+The pages link to each other, and to files of the repository, by paths of the repository. A link to a page
+becomes a link to its copy; any other file that a page links to is copied into `files/`, so the site is whole
+without the repository.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Staged:
 
 
 def site_pages(repository: Path) -> dict[Path, Path]:
-    """Return where each page of the repository is in the site, as relative paths without folders of the repository."""
+    """Return where each page of the repository is in the site, as relative paths without folders of the
+    repository.
+    """
     placed = {
         repository / "README.md": Path("index.md"),
         repository / "CHANGELOG.md": Path("changelog.md"),
@@ -108,7 +111,9 @@ class _Links:
         return f"{match['before']}{os.path.relpath(self.directory / place, here)}{hash_sign}{anchor}{match['after']}"
 
     def _place(self, target: Path, link: str) -> Path:
-        """Return where the site has the target of a link. Copy the file if it is no page, and list the files of a folder."""
+        """Return where the site has the target of a link. Copy the file if it is no page, and list the files
+        of a folder.
+        """
         if target in self.pages:
             return self.pages[target]
         if target / "README.md" in self.pages:
@@ -156,7 +161,9 @@ def _with_dark_pictures(text: str, source: Path) -> str:
 
 
 def _first_page(text: str, repository: Path, pages: Mapping[Path, Path], navigation: list[Group]) -> str:
-    """Return the first page with a card for each part after its first paragraph, and the navigation at its end."""
+    """Return the first page with a card for each part after its first paragraph, and the navigation at its
+    end.
+    """
     cards = ['<nav class="parts" aria-label="Parts of the documentation">']
     cards += [_card(part, repository, pages, navigation) for part in PARTS]
     place = FIRST_PARAGRAPH.match(text)

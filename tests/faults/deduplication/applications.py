@@ -10,7 +10,8 @@ older one, and stops at the end of the file. It reports its progress on standard
     sent COUNT            records handed to the library so far
     acknowledged COUNT    records acknowledged so far
 
-It exits with 0 when every line was acknowledged, with 3 when the library gave up. Then the test starts it again.
+It exits with 0 when every line was acknowledged, with 3 when the library gave up. Then the test starts it
+again.
 """
 
 from __future__ import annotations

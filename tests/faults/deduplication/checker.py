@@ -26,8 +26,8 @@ class Verdict(NamedTuple):
 
 
 def check(files: Mapping[str, Mapping[int, bytes]], rows: Iterable[Row]) -> Verdict:
-    """Check that every line of every file is stored once and unchanged, and in each partition in the order of its
-    sequence ids.
+    """Check that every line of every file is stored once and unchanged, and in each partition in the order of
+    its sequence ids.
 
     `files` has the lines of each name by their sequence.
     """

@@ -18,7 +18,9 @@ AGAIN = 0.02
 
 
 class Line(NamedTuple):
-    """`number` counts the lines, `position` is the byte of the file at which the line begins, `value` has no line end."""
+    """`number` counts the lines, `position` is the byte of the file at which the line begins, `value` has no
+    line end.
+    """
 
     number: int
     position: int
@@ -60,9 +62,9 @@ def first_unknown(
 ) -> int:
     """Return the number of the first line that the gateway may lack; the number of lines if it has all.
 
-    `persisted` is the gateway's answer: the last sequence id by partition, where there is one. An application that
-    knows the partition of a line compares with this partition only, so that a partition without lines does not matter.
-    An application whose library places lines by key must take the lowest of all partitions.
+    `persisted` is the gateway's answer: the last sequence id by partition, where there is one. An application
+    that knows the partition of a line compares with this partition only, so that a partition without lines
+    does not matter. An application whose library places lines by key must take the lowest of all partitions.
     """
     lowest = min((persisted.get(partition, -1) for partition in range(partitions)), default=-1)
     for line in lines:

@@ -161,7 +161,8 @@ class Application(threading.Thread):
             if self._known >= self._least_in_the_end():
                 return
         self.breaches.append(
-            f"the gateway reports only {self._known} stored lines of {self.name}, which has sent its whole file"
+            f"the gateway reports only {self._known} stored lines of {self.name}, which has sent its whole "
+            "file"
         )
 
     def _least_in_the_end(self) -> int:
@@ -265,7 +266,8 @@ class Application(threading.Thread):
             least = count
         if known < least:
             self.breaches.append(
-                f"the gateway reports {known} stored lines of {self.name}; it has acknowledged or reported {least} before"
+                f"the gateway reports {known} stored lines of {self.name}; it has acknowledged or reported "
+                f"{least} before"
             )
         self._known = known
         self.counts["answers to where it was"] += 1

@@ -20,7 +20,8 @@ def named_records(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
         "partition",
         "offset",
         f"CAST(filter(headers, h -> h.key = '{NAME_HEADER}')[0].value AS STRING) AS name",
-        f"CAST(CAST(filter(headers, h -> h.key = '{SEQUENCE_HEADER}')[0].value AS STRING) AS BIGINT) AS sequence",
+        f"CAST(CAST(filter(headers, h -> h.key = '{SEQUENCE_HEADER}')[0].value AS STRING) AS BIGINT) AS "
+        "sequence",
         "value",
     )
 

@@ -46,7 +46,9 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STOPPED_CLEANLY = 0.2
 """The share of gateway starts that follow SIGTERM."""
 DELETED_BEFORE = 0.5
-"""The share of stops and kills of the gateway before which records are deleted, in rounds that delete records."""
+"""The share of stops and kills of the gateway before which records are deleted, in rounds that delete
+records.
+"""
 PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
 
 
@@ -97,7 +99,8 @@ class Plot:
     roles: Sequence[Role] = ROLES
     is_deduplicating: bool = True
     deletes: bool = False
-    """Whether records are read and then deleted while applications run, so that the log alone does not hold all names.
+    """Whether records are read and then deleted while applications run, so that the log alone does not hold
+    all names.
     """
     only_late: bool = False
     """Whether applications are killed only after an acknowledgement."""
@@ -120,7 +123,8 @@ def any_roles(rng: Random) -> list[Role]:
 
 
 class Story:
-    """One run: applications send the lines of files to one gateway while applications and gateway are killed; then Spark counts the lines.
+    """One run: applications send the lines of files to one gateway while applications and gateway are killed;
+    then Spark counts the lines.
 
     Each role has an application, a file and a producer name of its own.
     """

@@ -1,4 +1,6 @@
-"""The task of an application as the words of its command line: NAME=VALUE, the same for Python and Java. Pure."""
+"""The task of an application as the words of its command line: NAME=VALUE, the same for Python and Java.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ class Task:
     """The settings of one start. `unit` numbers lines by `number` or by `position`. With `by_key` the library
     places a line by its first word.
 
-    `believed` is the share of the known lines that the application does not send again: with 1 it continues where the
-    gateway says, with 0 it begins at the first line.
+    `believed` is the share of the known lines that the application does not send again: with 1 it continues
+    where the gateway says, with 0 it begins at the first line.
 
     With a transactional id each transaction has `transaction_lines` lines, and is aborted by time after
     `transaction_timeout_ms`.

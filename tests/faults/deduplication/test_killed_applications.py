@@ -1,4 +1,6 @@
-"""Applications are killed by `kill -9` again and again, and the gateway with them: every line is stored exactly once."""
+"""Applications are killed by `kill -9` again and again, and the gateway with them: every line is stored
+exactly once.
+"""
 
 from __future__ import annotations
 

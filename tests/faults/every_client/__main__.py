@@ -2,9 +2,10 @@
 
     python -m tests.faults.every_client --seconds 1800
 
-Idempotent producers of Kafka's Java client, librdkafka, kafka-python and aiokafka, a transactional one of librdkafka, a Kafka Streams
-application with exactly_once_v2, and a Spark job that copies all topics. A gateway is killed, loses its disk, stands still, is cut off
-from the store, or stops. The last line of output is JSON: what happened, and the breaches.
+Idempotent producers of Kafka's Java client, librdkafka, kafka-python and aiokafka, a transactional one of
+librdkafka, a Kafka Streams application with exactly_once_v2, and a Spark job that copies all topics. A
+gateway is killed, loses its disk, stands still, is cut off from the store, or stops. The last line of output
+is JSON: what happened, and the breaches.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ from tests.support.seeds import fresh_seed
 
 PARTITIONS_OF: Final = {TOPIC: PARTITIONS, TRANSACTIONS: PARTITIONS_OF_TRANSACTIONS}
 RATE: Final = 100
-"""The records per second of each producer: enough that every fault meets some, and few enough for two cores."""
+"""The records per second of each producer: enough that every fault meets some, and few enough for two cores.
+"""
 ANSWER_MS: Final = 15_000
 """After this time a producer sends a request again, on another connection."""
 COPY_WITHIN_S: Final = 300.0
 
 CopiedRow = tuple[str, int, int, int, int]
-"""A partition of Spark's copy: topic, partition, rows, different offsets, sum of the CRC-32s of the values."""
+"""A partition of Spark's copy: topic, partition, rows, different offsets, sum of the CRC-32s of the values.
+"""
 
 
 class Copied(TypedDict):
@@ -83,7 +86,8 @@ def run(directory: Path, seed: int, seconds: float, every_s: float) -> Outcome:
                 def tell(what: str) -> None:
                     told = ", ".join(f"{each.ledger.producer} {each.acknowledged}" for each in producers.all)
                     print(
-                        f"{what}: {told}, transactions {len(transactions.committed)}, words {streams.written}",
+                        f"{what}: {told}, transactions {len(transactions.committed)}, words "
+                        f"{streams.written}",
                         file=sys.stderr,
                         flush=True,
                     )

@@ -2,8 +2,8 @@
 
     python -m tests.faults.every_client.spark_copy BOOTSTRAP TOPICS DIRECTORY
 
-It goes on until the file DIRECTORY/stop is there. Then it copies up to the present end, and prints JSON: for each topic and partition
-the number of rows, of different offsets, and the sum of the CRC-32s of the values.
+It goes on until the file DIRECTORY/stop is there. Then it copies up to the present end, and prints JSON: for
+each topic and partition the number of rows, of different offsets, and the sum of the CRC-32s of the values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def main() -> None:
     copied = spark.read.parquet(str(directory / "copy"))
     copied.createOrReplaceTempView("copied")
     found = spark.sql(
-        "select topic, partition, count(*), count(distinct offset), sum(crc32(value)) from copied group by topic, partition"
+        "select topic, partition, count(*), count(distinct offset), sum(crc32(value)) from copied group by "
+        "topic, partition"
     ).collect()
     print(json.dumps({"rows": [list(row) for row in found], "restarts": restarts}))
 

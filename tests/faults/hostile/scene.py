@@ -39,7 +39,8 @@ SETTINGS = {
 }
 """Small limits, so that an attack reaches them at once."""
 GROWTH_BYTES = 96 << 20
-"""The most memory that an attack may take: the limits above together, and the freed memory that Python and malloc keep.
+"""The most memory that an attack may take: the limits above together, and the freed memory that Python and
+malloc keep.
 """
 
 
@@ -232,8 +233,8 @@ class Scene:
 
     @contextlib.contextmanager
     def bounded(self, *, growth_bytes: int = GROWTH_BYTES, log_bytes: int = 1 << 20) -> Iterator[None]:
-        """Check that the `with` block makes memory and log grow by less than this, and that all its sockets are
-        closed."""
+        """Check that the `with` block makes memory and log grow by less than this, and that all its sockets
+        are closed."""
         memory, sockets, logged = self.resident_bytes(), self.open_sockets(), self.log_bytes()
         yield
         grown = self.resident_bytes() - memory

@@ -30,7 +30,9 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, list
 def attack(
     scene: Scene, api: str, version: int, request: Plain, *, at_least: int = 2, attempts: int = 1
 ) -> dict[str, Any]:
-    """Send a request and take its answer, while the witness gets answers, too: `at_least` so many in one of the attempts."""
+    """Send a request and take its answer, while the witness gets answers, too: `at_least` so many in one of
+    the attempts.
+    """
     served = []
     with scene.witness() as witness:
         witness.wait_for(2)
@@ -84,7 +86,8 @@ def test_batches_whose_records_take_long_to_look_at(scene: Scene) -> None:
     rows = [{"index": index, "records": batch} for index in range(count)]
     topics = [{"name": topic, "partition_data": rows}]
     request = {"acks": -1, "timeout": 30_000, "topic_data": topics}
-    # The witness has to be as quick as the gateway here, which a machine with other work prevents now and then.
+    # The witness has to be as quick as the gateway here, which a machine with other work prevents now and
+    # then.
     answer = attack(scene, "produce", 9, request, at_least=count // 2, attempts=30)
     found = answer["responses"][0]["partition_responses"]
     assert [row["error_code"] for row in found] == [0] * count

@@ -1,8 +1,9 @@
-"""Compares the answers that producers got with the records in the partitions. Pure: tested with planted faults.
+"""Compares the answers that producers got with the records in the partitions. Pure: tested with planted
+faults.
 
-A record's value names it: producer, incarnation, partition and running number. When a producer's library gives up its
-idempotent session, the producer starts its next incarnation: it numbers records from 0, and sends no record of the old
-incarnation again.
+A record's value names it: producer, incarnation, partition and running number. When a producer's library
+gives up its idempotent session, the producer starts its next incarnation: it numbers records from 0, and
+sends no record of the old incarnation again.
 """
 
 from __future__ import annotations

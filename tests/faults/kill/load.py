@@ -73,7 +73,9 @@ class KillableGateway(GatewayProcess):
 
 
 class ProducerProcess:
-    """A process that sends records with one client library, `rate` per second (0: without a pause). `ledger` collects the records that it sent, and their answers."""
+    """A process that sends records with one client library, `rate` per second (0: without a pause). `ledger`
+    collects the records that it sent, and their answers.
+    """
 
     def __init__(
         self,

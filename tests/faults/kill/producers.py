@@ -1,7 +1,8 @@
-"""One producer under load in a process of its own: `python -m tests.faults.kill.producers LIBRARY BOOTSTRAP TOPIC N TIMEOUT_MS RATE`.
+"""One producer under load in a process of its own: `python -m tests.faults.kill.producers LIBRARY BOOTSTRAP
+TOPIC N TIMEOUT_MS RATE`.
 
-It sends RATE records per second (0: without a pause), within its window, until its standard input ends. Then it waits for all answers. It
-reports events on standard output, one line each:
+It sends RATE records per second (0: without a pause), within its window, until its standard input ends. Then
+it waits for all answers. It reports events on standard output, one line each:
 
     A incarnation partition number offset     acknowledged
     F incarnation partition number error      given up by the library: at most once in the log

@@ -14,7 +14,9 @@ QUICK_BACKOFF_MS = 20
 SLOWEST_BACKOFF_MS = 100
 
 Settled = Callable[[object, int], None]
-"""The final result of a record in the library: an error and -1, or None and the offset. Called from any thread."""
+"""The final result of a record in the library: an error and -1, or None and the offset. Called from any
+thread.
+"""
 
 
 @dataclass(frozen=True)

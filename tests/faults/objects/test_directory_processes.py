@@ -1,4 +1,6 @@
-"""Several processes, also killed ones, create and replace objects in one directory: each object has one creator, and is whole."""
+"""Several processes, also killed ones, create and replace objects in one directory: each object has one
+creator, and is whole.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A process that creates and replaces objects in a directory, and prints each call that succeeded: `python -m tests.faults.objects.writer`.
+"""A process that creates and replaces objects in a directory, and prints each call that succeeded: `python -m
+tests.faults.objects.writer`.
 
-Its arguments are the directory, the writer's name, and the first and the end number of the keys. It races with other writers for each key.
+Its arguments are the directory, the writer's name, and the first and the end number of the keys. It races
+with other writers for each key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A gateway whose records are durable in a bucket: its disk is lost, and another gateway takes over while it stands still."""
+"""A gateway whose records are durable in a bucket: its disk is lost, and another gateway takes over while it
+stands still.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,8 @@ def lose_disk(scene: Scene) -> None:
 
 
 def stop_without(lock: Path, pid: int) -> None:
-    """Stop the process while it does not hold the lock of the directory, because nobody else could replace an object before it
-    continues.
+    """Stop the process while it does not hold the lock of the directory, because nobody else could replace an
+    object before it continues.
     """
     while True:
         os.kill(pid, signal.SIGSTOP)

@@ -92,7 +92,9 @@ def _write_to_all(scene: Scene) -> None:
 
 
 def _check_idle(scene: Scene) -> None:
-    """Check that the gateway is idle once all clients have stopped, however many connections wait to be accepted."""
+    """Check that the gateway is idle once all clients have stopped, however many connections wait to be
+    accepted.
+    """
     pids = [producer.pid for producer in scene.producers.all]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

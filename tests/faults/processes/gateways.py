@@ -1,4 +1,5 @@
-"""Several gateways of one bucket under an idempotent and a transactional producer: one is killed, loses its disk or stands still.
+"""Several gateways of one bucket under an idempotent and a transactional producer: one is killed, loses its
+disk or stands still.
 
 For half an hour: `python -m tests.faults.processes.soak --part gateways --seconds 1800`.
 """
@@ -31,7 +32,9 @@ LEASE_MS: Final = "6000"
 """Long enough that other tests on the same cores do not make a gateway look dead."""
 TIMEOUT_S: Final = 60.0
 WITHIN_S: Final = (1, 2, 3, 4, 5, 7, 10, 20, 60, float("inf"))
-"""The times by which faults are counted: until every partition acknowledges further records, the restart of the gateway included."""
+"""The times by which faults are counted: until every partition acknowledges further records, the restart of
+the gateway included.
+"""
 PAUSE_S: Final = 0.02
 """The pause between two transactions, so that they do not take all of the bucket's puts."""
 
@@ -39,7 +42,8 @@ PAUSE_S: Final = 0.02
 class Transactions:
     """A thread that writes a number to every partition in each transaction, until it is stopped.
 
-    `committed` are the numbers whose commit was acknowledged, `undecided` those of transactions that ended with an error.
+    `committed` are the numbers whose commit was acknowledged, `undecided` those of transactions that ended
+    with an error.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -91,7 +95,9 @@ class Transactions:
             self._number += 1
 
     def check(self, bootstrap: str) -> None:
-        """Check that every partition has each committed number once, in order, and none of an aborted transaction. Raises AssertionError."""
+        """Check that every partition has each committed number once, in order, and none of an aborted
+        transaction. Raises AssertionError.
+        """
         for partition, rows in stored(bootstrap, TRANSACTIONS).items():
             found = [number for _, number in rows]
             lost = set(self.committed) - set(found)
@@ -170,7 +176,9 @@ def _lose_disk(_: GatewayCluster, gateway: GatewayProcess, __: Writer, counts: C
 def _stand_still(
     cluster: GatewayCluster, gateway: GatewayProcess, writer: Writer, counts: Counter[str]
 ) -> None:
-    """Stop a gateway until the others serve all its partitions. It ends itself when it goes on, and is started again."""
+    """Stop a gateway until the others serve all its partitions. It ends itself when it goes on, and is
+    started again.
+    """
     stop_without(cluster.path / "bucket" / LOCK, gateway.pid)
     _await_takeover(cluster, gateway, writer)
     os.kill(gateway.pid, signal.SIGCONT)

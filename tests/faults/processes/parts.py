@@ -86,4 +86,5 @@ SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full dis
 mounting is not permitted.
 """
 QUICK = ("stops", "lines", "full disk", "gateways", "transactions in a bucket")
-"""The tests of `make test-all`; the others, and the one store that Go builds, belong to `make test-nightly`."""
+"""The tests of `make test-all`; the others, and the one store that Go builds, belong to `make test-nightly`.
+"""

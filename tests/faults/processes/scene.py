@@ -134,7 +134,9 @@ class Setting:
 
 
 def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
-    """Start the gateway and the producers, cause faults, let the producers finish, and check the stored records."""
+    """Start the gateway and the producers, cause faults, let the producers finish, and check the stored
+    records.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     rng = Random(seed)
     gateway = KillableGateway(

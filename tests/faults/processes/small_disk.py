@@ -56,7 +56,9 @@ class Mounted:
 
 
 class Injected:
-    """A folder on any disk; a patched gateway believes that the disk is full (see `injected/sitecustomize.py`)."""
+    """A folder on any disk; a patched gateway believes that the disk is full (see
+    `injected/sitecustomize.py`).
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,8 @@
 S]`.
 
 Each round takes the next test and a seed drawn from S. The last output line is JSON: the counts, and the
-breaches. `--part NAME` runs one test only, with S itself as its seed, to replay a breach. `--pause N` lets gateways that are
-taken over stand still for N seconds.
+breaches. `--part NAME` runs one test only, with S itself as its seed, to replay a breach. `--pause N` lets
+gateways that are taken over stand still for N seconds.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A gateway with an S3 store behind a proxy that injects random faults: the store answers with errors or is killed, another gateway
-takes over, or the gateway's disk is lost.
+"""A gateway with an S3 store behind a proxy that injects random faults: the store answers with errors or is
+killed, another gateway takes over, or the gateway's disk is lost.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Weather:
 def run(
     directory: Path, seed: int, rounds: int, pause_s: float = PAUSE_S, load: Load = IDEMPOTENT
 ) -> Outcome:
-    """Kill the store, let another gateway take over, and lose the disk, while the store answers badly all the time."""
+    """Kill the store, let another gateway take over, and lose the disk, while the store answers badly all the
+    time.
+    """
     weather = Weather(seed)
     takeover = Takeovers(pause_s)
     with Versitygw() as store, FaultProxy(store.port, draw=weather.draw) as proxy:

@@ -1,4 +1,6 @@
-"""Takeovers: a gateway stands still, another one with the same bucket serves its clients, and then the first one continues."""
+"""Takeovers: a gateway stands still, another one with the same bucket serves its clients, and then the first
+one continues.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ PAUSE_S = 3.0
 """Seconds for which a gateway that is taken over stands still; a soak may ask for minutes."""
 
 SAME_NODE = {"node.id": "1", "seqgate.cluster.lease.ms": "6000"}
-"""Settings by which a gateway replaces the one before it, on its own disk or another, as soon as the lease of that one is over."""
+"""Settings by which a gateway replaces the one before it, on its own disk or another, as soon as the lease of
+that one is over.
+"""
 
 
 class SwitchedProxy(LossyProxy):
@@ -64,10 +68,11 @@ class Takeovers:
             yield proxy
 
     def take_over(self, scene: Scene, *, with_clients: bool) -> None:
-        """Let a second gateway serve while the first one stands still; then the first one finds out, and comes back.
+        """Let a second gateway serve while the first one stands still; then the first one finds out, and
+        comes back.
 
-        The clients come to the second gateway at once, or their connections stay with the first one, whose answers would reach them
-        when it continues, until they time out.
+        The clients come to the second gateway at once, or their connections stay with the first one, whose
+        answers would reach them when it continues, until they time out.
         """
         (proxy,) = self._proxies
         first = scene.gateway

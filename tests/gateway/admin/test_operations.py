@@ -113,7 +113,8 @@ def test_a_page_is_cut_from_items_in_any_order(
     assert page(iter("cadb"), after, limit, key=lambda letter: letter) == expected
 
 
-# Changes over the control socket are in the log and in the audit log; requests that only read are not, and secrets never are.
+# Changes over the control socket are in the log and in the audit log; requests that only read are not, and
+# secrets never are.
 
 
 async def test_a_change_names_the_user_of_the_system(

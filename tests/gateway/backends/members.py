@@ -1,4 +1,6 @@
-"""Gateways without sockets over one bucket. A test decides who leads what, as the shared metadata of a cluster would."""
+"""Gateways without sockets over one bucket. A test decides who leads what, as the shared metadata of a
+cluster would.
+"""
 
 from __future__ import annotations
 

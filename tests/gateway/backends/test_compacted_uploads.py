@@ -1,4 +1,6 @@
-"""A compaction reaches the bucket with the next round of uploads, also that of a partition without a new record since the start."""
+"""A compaction reaches the bucket with the next round of uploads, also that of a partition without a new
+record since the start.
+"""
 
 from __future__ import annotations
 

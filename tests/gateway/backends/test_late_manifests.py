@@ -1,4 +1,6 @@
-"""A manifest that an ended session replaced late, after the taker has made its directory from what was there before."""
+"""A manifest that an ended session replaced late, after the taker has made its directory from what was there
+before.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.gateway.backends.test_uploads import running, stored
 async def test_records_of_the_taker_outlive_a_late_manifest(
     tmp_path: Path, is_retained: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The late manifest has a new empty segment, and perhaps not the one before it, which the taker still writes to."""
+    """The late manifest has a new empty segment, and perhaps not the one before it, which the taker still
+    writes to.
+    """
     bucket, before, late = tmp_path / "bucket", tmp_path / "before", tmp_path / "late"
     async with running(tmp_path) as first:
         await first.create()

@@ -1,4 +1,6 @@
-"""Snapshots of the metadata in a bucket: who writes them, what a start does with them, and what is deleted for them."""
+"""Snapshots of the metadata in a bucket: who writes them, what a start does with them, and what is deleted
+for them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A bucket whose metadata an older release has kept in write-ahead logs and parts: the first start copies the metadata to `meta/`."""
+"""A bucket whose metadata an older release has kept in write-ahead logs and parts: the first start copies the
+metadata to `meta/`.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,8 @@ async def test_a_copy_that_ended_early_is_finished(
             async with running(tmp_path):
                 raise AssertionError("the gateway serves")
     async with running(tmp_path) as gateway:
-        # A piece for the topic and for the block of each earlier start; then the block and the registration of this one.
+        # A piece for the topic and for the block of each earlier start; then the block and the registration
+        # of this one.
         assert await changes(gateway) == [*[PIECE] * 3, CHANGE, CHANGE, CHANGE]
         assert end(gateway) == 6
 

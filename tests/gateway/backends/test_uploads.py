@@ -262,7 +262,9 @@ async def test_orphans_are_swept_when_they_are_old(tmp_path: Path) -> None:
 async def test_a_round_that_ends_early_is_finished_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What only the newest manifest names is no orphan, and what only the one before names is deleted by the next round."""
+    """What only the newest manifest names is no orphan, and what only the one before names is deleted by the
+    next round.
+    """
     async with running(tmp_path) as first:
         await first.create(internal_segment_bytes=1000)
         for _ in range(6):
@@ -314,7 +316,9 @@ async def test_orphans_of_a_partition_at_rest_are_swept_after_its_next_manifest(
 
 
 async def test_objects_below_the_boundary_are_swept_when_they_are_old(tmp_path: Path) -> None:
-    """A crash amid a deletion leaves them, and a late call creates one again; the objects from the boundary on stay."""
+    """A crash amid a deletion leaves them, and a late call creates one again; the objects from the boundary
+    on stay.
+    """
     async with running(tmp_path) as first:
         await first.create()
         await first.append(3)
@@ -336,7 +340,9 @@ async def test_objects_below_the_boundary_are_swept_when_they_are_old(tmp_path: 
 
 
 async def test_the_only_object_of_the_running_log_is_swept_below_its_boundary(tmp_path: Path) -> None:
-    """A call that was late has created it again. The log of a session that runs has no seal, which would stay."""
+    """A call that was late has created it again. The log of a session that runs has no seal, which would
+    stay.
+    """
     async with running(tmp_path) as first:
         await first.create()
         await first.append(3)

@@ -1,4 +1,6 @@
-"""Rounds of uploads amid damage and outages: trouble with one partition or one round holds up nothing else, and nothing is lost."""
+"""Rounds of uploads amid damage and outages: trouble with one partition or one round holds up nothing else,
+and nothing is lost.
+"""
 
 from __future__ import annotations
 

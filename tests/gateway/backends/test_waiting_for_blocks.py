@@ -1,6 +1,7 @@
 """What needs evicted blocks of old segments waits for the bucket, and the gateway answers requests meanwhile.
 
-The store answers no request for a block until the test lets it, and the thread of the event loop must never wait for one.
+The store answers no request for a block until the test lets it, and the thread of the event loop must never
+wait for one.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ async def living(tmp_path: Path) -> AsyncIterator[Life]:
 
 
 async def write(tmp_path: Path, **configs: object) -> None:
-    """Let a gateway write and upload a topic of several segments, the first with an aborted transaction, and stop."""
+    """Let a gateway write and upload a topic of several segments, the first with an aborted transaction, and
+    stop.
+    """
     async with living(tmp_path) as life:
         await life.create(internal_segment_bytes=1000, **configs)
         now_ms = life.gateway.clock.now_ms()

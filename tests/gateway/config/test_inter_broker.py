@@ -11,7 +11,10 @@ TWO = "listeners=PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0"
 MAP = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INSIDE:SASL_PLAINTEXT"
 PLAIN = (
     "sasl.enabled.mechanisms=PLAIN",
-    'listener.name.inside.plain.sasl.jaas.config=PlainLoginModule required username="u" password="p" user_u="p";',
+    (
+        'listener.name.inside.plain.sasl.jaas.config=PlainLoginModule required username="u" password="p" '
+        'user_u="p";'
+    ),
     "sasl.mechanism.inter.broker.protocol=PLAIN",
 )
 

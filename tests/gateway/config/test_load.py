@@ -126,7 +126,10 @@ class TestRefusals:
             ),
             (
                 "listeners=A://h:99999",
-                "Setting listeners can't be 'A://h:99999' (given as a flag): port 99999 is not between 0 and 65535.",
+                (
+                    "Setting listeners can't be 'A://h:99999' (given as a flag): port 99999 is not between 0 and "
+                    "65535."
+                ),
             ),
         ],
     )

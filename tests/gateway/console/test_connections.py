@@ -9,7 +9,8 @@ from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
 
 AWAY = re.compile(r"did not answer|nothing answers at")
-"""Which sentence a page has depends on whether the console noticed the end of its connection before it asked."""
+"""Which sentence a page has depends on whether the console noticed the end of its connection before it asked.
+"""
 
 
 def is_away(console: ConsoleClient, path: str) -> bool:

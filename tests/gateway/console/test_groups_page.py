@@ -27,7 +27,9 @@ RECORDS = 10
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway with the topics `orders` (ten records in partition 0) and `returns`, and with a metrics listener."""
+    """A gateway with the topics `orders` (ten records in partition 0) and `returns`, and with a metrics
+    listener.
+    """
     settings = {**AS_THE_PEER, "seqgate.metrics.listener": f"127.0.0.1:{free_port()}"}
     with GatewayProcess(tmp_path_factory.mktemp("groups") / "data", settings=settings) as process:
         create_topic(process.bootstrap, "orders", 2)

@@ -1,4 +1,6 @@
-"""What a person may not do is refused by the gateway, told as a sentence, and stands in the gateway's audit log."""
+"""What a person may not do is refused by the gateway, told as a sentence, and stands in the gateway's audit
+log.
+"""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ async def test_changed_configurations_are_logged(tmp_path: Path, caplog: pytest.
         lines(caplog)
         await _alter_incrementally(node)
         assert lines(caplog) == [
-            "altered the configuration of topic orders (retention.ms=5, cleanup.policy+=compact, segment.ms to its default)"
-            + BY
+            "altered the configuration of topic orders (retention.ms=5, cleanup.policy+=compact, segment.ms "
+            "to its default)" + BY
         ]
 
         def replace(module: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""A gateway whose lease is over answers nothing as the latest, until an object of its session is confirmed again."""
+"""A gateway whose lease is over answers nothing as the latest, until an object of its session is confirmed
+again.
+"""
 
 from __future__ import annotations
 

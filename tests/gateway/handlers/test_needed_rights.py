@@ -1,4 +1,5 @@
-"""The table of needed rights has a row for each API, and a request asks for the rights of its row and no others.
+"""The table of needed rights has a row for each API, and a request asks for the rights of its row and no
+others.
 
 `SAMPLES` has the requests; a group of handlers whose name is in `SAMPLED` has one for each of its APIs.
 """
@@ -284,7 +285,8 @@ PREPARED: Final[dict[str, list[tuple[str, int, Plain]]]] = {
 AMONG_OTHERS: Final = {"BrokerHeartbeat"}
 """The APIs of a gateway that does not serve alone."""
 LIST_OPERATIONS: Final = {"Metadata", "DescribeCluster", "DescribeTopicPartitions"}
-"""The APIs whose answers list the operations that the client may carry out, so that they ask for all rights."""
+"""The APIs whose answers list the operations that the client may carry out, so that they ask for all rights.
+"""
 
 
 class Recording:

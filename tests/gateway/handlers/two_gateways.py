@@ -1,7 +1,8 @@
-"""Two gateways without sockets that are one cluster: they follow the same metadata, and ask each other in the process.
+"""Two gateways without sockets that are one cluster: they follow the same metadata, and ask each other in the
+process.
 
-Each gateway has a metadata log of its own; a change of either is committed to the other in the background. `settled` waits for that.
-Change the metadata at one gateway at a time.
+Each gateway has a metadata log of its own; a change of either is committed to the other in the background.
+`settled` waits for that. Change the metadata at one gateway at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Cluster:
 
     @property
     def asked(self) -> list[tuple[int, str]]:
-        """The node id and the name of each request between the gateways, sorted; without the news that the metadata has changed."""
+        """The node id and the name of each request between the gateways, sorted; without the news that the
+        metadata has changed.
+        """
         asked = self.network.asked.elements()
         return sorted((to, name) for (_, to, name) in asked if name != "BrokerHeartbeat")
 

@@ -30,7 +30,9 @@ def carry_out(image: MetadataImage, decision: Decision[T]) -> T:
 def cluster(
     node_ids: Sequence[int], topics: Sequence[int] = (), replication_factor: int = 1
 ) -> MetadataImage:
-    """Return an image with these brokers, registered in this order from epoch 1 on, and with a topic for each number of partitions."""
+    """Return an image with these brokers, registered in this order from epoch 1 on, and with a topic for each
+    number of partitions.
+    """
     image = MetadataImage()
     for epoch, node_id in enumerate(node_ids, start=1):
         assert carry_out(image, register_broker(image, broker(node_id, epoch))) is None

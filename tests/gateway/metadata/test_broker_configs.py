@@ -54,8 +54,8 @@ VALID = {
             ["ssl.truststore.type", "ssl.keystore.location"],
             True,
             (
-                "These security configs can be dynamically updated only per-listener using the listener prefix: "
-                "[ssl.keystore.location, ssl.truststore.type]"
+                "These security configs can be dynamically updated only per-listener using the listener "
+                "prefix: [ssl.keystore.location, ssl.truststore.type]"
             ),
         ),
         (["ssl.keystore.location", "node.id"], False, "Cannot update these configs dynamically: [node.id]"),
@@ -63,16 +63,16 @@ VALID = {
             [f"{PREFIX}ssl.client.auth"],
             False,
             (
-                f"{PREFIX}ssl.client.auth cannot be updated dynamically for an existing listener; set it in the gateway's settings and "
-                "restart the gateway"
+                f"{PREFIX}ssl.client.auth cannot be updated dynamically for an existing listener; set it in "
+                "the gateway's settings and restart the gateway"
             ),
         ),
         (
             [f"{PREFIX}plain.sasl.jaas.config"],
             False,
             (
-                f"{PREFIX}plain.sasl.jaas.config cannot be updated dynamically for an existing listener; set it in the gateway's "
-                "settings and restart the gateway"
+                f"{PREFIX}plain.sasl.jaas.config cannot be updated dynamically for an existing listener; set "
+                "it in the gateway's settings and restart the gateway"
             ),
         ),
         (
@@ -83,7 +83,10 @@ VALID = {
         (
             ["listener.name.plaintext.ssl.keystore.location"],
             False,
-            "listener.name.plaintext.ssl.keystore.location has no effect: listener PLAINTEXT speaks PLAINTEXT, without TLS",
+            (
+                "listener.name.plaintext.ssl.keystore.location has no effect: listener PLAINTEXT speaks "
+                "PLAINTEXT, without TLS"
+            ),
         ),
         (
             ["listener.name.SECURED.max.connections"],

@@ -59,9 +59,9 @@ def test_every_row_is_sound(entry: GroupConfig) -> None:
             RESET,
             "by_duration:-PT1H",
             (
-                f"Invalid value by_duration:-PT1H for configuration {RESET}: Invalid value `by_duration:-PT1H` for "
-                f"configuration {RESET}. The value must be either 'earliest', 'latest' or of the format "
-                "'by_duration:<PnDTnHnMn.nS>'."
+                f"Invalid value by_duration:-PT1H for configuration {RESET}: Invalid value "
+                f"`by_duration:-PT1H` for configuration {RESET}. The value must be either 'earliest', "
+                "'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
             ),
         ),
         ("streams.num.standby.replicas", "2", None),
@@ -74,12 +74,18 @@ def test_every_row_is_sound(entry: GroupConfig) -> None:
         (
             "streams.assignment.interval.ms",
             "15001",
-            "streams.assignment.interval.ms must be less than or equal to group.streams.max.assignment.interval.ms",
+            (
+                "streams.assignment.interval.ms must be less than or equal to "
+                "group.streams.max.assignment.interval.ms"
+            ),
         ),
         (
             "streams.session.timeout.ms",
             "1",
-            "streams.session.timeout.ms must be greater than or equal to group.streams.min.session.timeout.ms",
+            (
+                "streams.session.timeout.ms must be greater than or equal to "
+                "group.streams.min.session.timeout.ms"
+            ),
         ),
         (
             "share.isolation",

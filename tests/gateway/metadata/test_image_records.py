@@ -1,4 +1,6 @@
-"""The records that an image is turned into give the same image again, and are not more than those that made the image."""
+"""The records that an image is turned into give the same image again, and are not more than those that made
+the image.
+"""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ class Scene:
     ) -> Reply:
         async with self.connected() as client:
             client.send(
-                f"{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode()
+                f"{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nConnection: "
+                "close\r\n\r\n".encode()
             )
             return await client.reply(has_body=method != "HEAD")
 

@@ -1,4 +1,6 @@
-"""The dashboard and the alerts name metrics and labels that exist, and both are what Grafana and Prometheus take."""
+"""The dashboard and the alerts name metrics and labels that exist, and both are what Grafana and Prometheus
+take.
+"""
 
 from __future__ import annotations
 
@@ -204,7 +206,9 @@ class TestTheAlerts:
         assert tested == {alert["alert"] for alert in alerts()}
 
     def test_thresholds_of_durations_are_bounds_of_buckets(self) -> None:
-        """A quantile between two bounds is a guess, so that an alert at another threshold would fire late or early."""
+        """A quantile between two bounds is a guess, so that an alert at another threshold would fire late or
+        early.
+        """
         for alert in alerts():
             if "histogram_quantile" in alert["expr"]:
                 assert float(alert["expr"].rsplit(">", 1)[1]) in BOUNDS_S

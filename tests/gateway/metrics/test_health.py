@@ -36,7 +36,10 @@ async def test_a_short_disk(scene: Scene) -> None:
     room = scene.services.upkeep.disk_room
     room.is_disk_short = True
     assert await reasons(scene) == [
-        f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes); producers are refused"
+        (
+            f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes); producers "
+            "are refused"
+        )
     ]
     room.is_disk_short = False
     assert await reasons(scene) == []

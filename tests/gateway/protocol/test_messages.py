@@ -1,4 +1,6 @@
-"""Requests are decoded as Kafka decodes them, in every version. Malformed bytes raise MalformedRequest and nothing else."""
+"""Requests are decoded as Kafka decodes them, in every version. Malformed bytes raise MalformedRequest and
+nothing else.
+"""
 
 from __future__ import annotations
 

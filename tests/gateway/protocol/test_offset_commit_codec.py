@@ -122,7 +122,9 @@ def read_by_hand(frame: bytes, version: int) -> tuple[OffsetCommitRequest, int]:
 
 
 def _bounded(retention_ms: int) -> int:
-    """Return the time, or the longest that is compared: the schema's reader has durations of Python, which can't hold every time."""
+    """Return the time, or the longest that is compared: the schema's reader has durations of Python, which
+    can't hold every time.
+    """
     return max(-LONGEST_WAIT_MS, min(retention_ms, LONGEST_WAIT_MS))
 
 
@@ -201,7 +203,9 @@ def test_kio_decodes_the_encoded_rows(version: int, answered: Any) -> None:
 
 
 class TestShape:
-    """A known shape reads the same offsets from a request as the decoder; any other request does not match the shape."""
+    """A known shape reads the same offsets from a request as the decoder; any other request does not match
+    the shape.
+    """
 
     def learned(self, frame: bytes, version: int) -> tuple[CommitShape, OffsetCommitRequest]:
         decoded, _ = offset_commit_reader(version)(memoryview(frame), body_of(frame, version))

@@ -33,8 +33,8 @@ def any_of(annotation: Any, kafka_type: str | None, dice: random.Random) -> Any:
         inner = next(option for option in options if option is not type(None))
         return None if dice.random() < 0.3 else any_of(inner, kafka_type, dice)
     if get_origin(annotation) is tuple:
-        # The length of an array with 130 items takes two bytes. Arrays of structures stay short, because nested
-        # items would multiply.
+        # The length of an array with 130 items takes two bytes. Arrays of structures stay short, because
+        # nested items would multiply.
         counts = (0, 1, 2) if is_dataclass(options[0]) else (0, 1, 130)
         return tuple(any_of(options[0], kafka_type, dice) for _ in range(dice.choice(counts)))
     if is_dataclass(annotation):

@@ -49,7 +49,9 @@ def test_the_last_answer_of_a_connection_is_sent() -> None:
 
 
 def test_a_late_produce_without_an_answer_sends_nothing() -> None:
-    """A held or recompressed batch with acks=0 is resolved with no bytes, into which a throttle time must not be written."""
+    """A held or recompressed batch with acks=0 is resolved with no bytes, into which a throttle time must not
+    be written.
+    """
     charge: Any = SimpleNamespace(throttle_ms=500, count_time=lambda: None)
     peer = FakePeer()
     begun = Deferred()

@@ -21,7 +21,9 @@ LIST_GROUPS, VERSION = 16, 4
 
 
 class Handler:
-    """A handler that waits until it is cancelled; `heard` says whether it started, and whether it was cancelled."""
+    """A handler that waits until it is cancelled; `heard` says whether it started, and whether it was
+    cancelled.
+    """
 
     def __init__(self) -> None:
         self.heard: list[str] = []

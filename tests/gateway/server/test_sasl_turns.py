@@ -1,4 +1,6 @@
-"""The steps of a login wait while the handshakes and logins of others have used up the turn of the event loop."""
+"""The steps of a login wait while the handshakes and logins of others have used up the turn of the event
+loop.
+"""
 
 from __future__ import annotations
 

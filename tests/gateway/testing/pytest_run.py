@@ -19,7 +19,8 @@ def run_pytest(
 ) -> tuple[dict[str, int], str]:
     """Write `files` and run pytest; return how many tests had which outcome, and all that pytest printed.
 
-    The plugin is named by an option. With `installed` pytest finds it by its entry point, as after `pip install seqgate`.
+    The plugin is named by an option. With `installed` pytest finds it by its entry point, as after `pip
+    install seqgate`.
     """
     for name, text in files.items():
         path = directory / name

@@ -1,4 +1,6 @@
-"""A partition offline, a full disk, a forgotten producer, a fenced one; and blocks that end when the broker has changed."""
+"""A partition offline, a full disk, a forgotten producer, a fenced one; and blocks that end when the broker
+has changed.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def test_a_fenced_producer_is_refused(broker: Broker) -> None:
 
 
 def test_parts_are_broken_while_requests_run(broker: Broker) -> None:
-    """No request is lost or doubled while a partition goes and comes, and faults are ordered from another thread."""
+    """No request is lost or doubled while a partition goes and comes, and faults are ordered from another
+    thread.
+    """
     broker.create_topic("t")
     acknowledged: list[bytes] = []
     ends = threading.Event()

@@ -176,7 +176,8 @@ def test_nothing_is_left_behind_after_many_starts_kills_and_resets(
             broker.reset()
     gc.collect()
     assert threading.active_count() == threads
-    # Clients of other tests in this process may open some meanwhile. One handle left by each broker would be many more.
+    # Clients of other tests in this process may open some meanwhile. One handle left by each broker would be
+    # many more.
     assert _open_handles() < handles + TIMES // 8
     assert _temporary() == set()
     forgotten = Broker()

@@ -1,4 +1,6 @@
-"""What faults do to single requests: answers dropped, lost, late, refused, throttled, spoiled; and requests that no fault may break."""
+"""What faults do to single requests: answers dropped, lost, late, refused, throttled, spoiled; and requests
+that no fault may break.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Topics that are removed and made again under the same name, while one of the workers learns late of everything."""
+"""Topics that are removed and made again under the same name, while one of the workers learns late of
+everything.
+"""
 
 from __future__ import annotations
 

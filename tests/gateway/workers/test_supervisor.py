@@ -1,4 +1,6 @@
-"""The supervisor watches, registers and buries workers. No process runs: the tests hold the other ends of the streams."""
+"""The supervisor watches, registers and buries workers. No process runs: the tests hold the other ends of the
+streams.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Two workers over one data directory in this process, whose supervisor's messages the test delivers when it wants."""
+"""Two workers over one data directory in this process, whose supervisor's messages the test delivers when it
+wants.
+"""
 
 from __future__ import annotations
 

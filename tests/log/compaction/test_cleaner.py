@@ -55,7 +55,9 @@ def test_the_newest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> Non
 
 
 def test_leader_epochs_outlive_the_records_with_which_they_began(tmp_path: Path) -> None:
-    """Readers ask with the epoch of the last record that they have read; a later epoch must not seem to have begun before that."""
+    """Readers ask with the epoch of the last record that they have read; a later epoch must not seem to have
+    begun before that.
+    """
     storage = Storage()
     log = open_log(tmp_path / "p", CONFIG, storage=storage)
     for epoch in (0, 1, 1, 2, 3):

@@ -460,7 +460,9 @@ class TestLoad:
 
 
 class TestBeforeTheFirstFlush:
-    """No crash may leave a second segment whose first segment is lost: a start would take it for the whole log."""
+    """No crash may leave a second segment whose first segment is lost: a start would take it for the whole
+    log.
+    """
 
     def test_the_log_stays_in_its_first_segment(self, tmp_path: Path) -> None:
         log = open_directory(tmp_path).create("flights", TOPIC_ID, 0, SMALL)

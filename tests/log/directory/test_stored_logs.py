@@ -341,7 +341,9 @@ def test_very_many_small_logs_stop_without_index_files(
 
 
 def test_an_index_file_that_is_there_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the next start would take the older one for the present one, and retention would delete a young segment."""
+    """Otherwise the next start would take the older one for the present one, and retention would delete a
+    young segment.
+    """
     written(tmp_path, 2).close()
     assert len(index_files(tmp_path)) == 4
     monkeypatch.setattr(log_directory, "MANY", 2)

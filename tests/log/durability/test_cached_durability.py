@@ -32,7 +32,9 @@ class Full(Storage):
 
 
 def written(durability: CachedDurability, ticket: FlushTicket) -> list[str]:
-    """Return the names of the side files that the ticket puts into an object. Check that each is on the disk, except for the log start."""
+    """Return the names of the side files that the ticket puts into an object. Check that each is on the disk,
+    except for the log start.
+    """
     files: list[tuple[str, bytes]] = []
     durability.write_side_files(ticket, files)
     for name, content in files:

@@ -57,7 +57,9 @@ def test_replace_leaves_the_new_content_and_nothing_beside_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("content", [b"same", b"other"])
 def test_ensure_makes_what_was_read_durable_though_an_earlier_flush_failed(content: bytes) -> None:
-    """After a failed flush the page cache shows bytes that the disk does not have, and a second flush reports success."""
+    """After a failed flush the page cache shows bytes that the disk does not have, and a second flush reports
+    success.
+    """
     disk = new_disk()
     storage = Storage(disk=disk.process())
     path = f"{ROOT}/file"

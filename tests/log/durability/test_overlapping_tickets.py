@@ -1,4 +1,6 @@
-"""Tickets where rounds overlap: together they have every byte of the log, once and in order, and reopening loses none."""
+"""Tickets where rounds overlap: together they have every byte of the log, once and in order, and reopening
+loses none.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ HARMLESS = {"path.dirname", "path.basename", "getppid", "nice", "strerror"}
 
 
 def calls_of(source: Path) -> set[str]:
-    """Return the calls of the module that could reach a file: `open`, functions of the module os, methods of Path."""
+    """Return the calls of the module that could reach a file: `open`, functions of the module os, methods of
+    Path.
+    """
     tree = ast.parse(source.read_text(encoding="utf-8"))
     called = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {

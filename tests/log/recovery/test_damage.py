@@ -310,7 +310,9 @@ class TestRegister:
         directory.close()
 
     def test_a_new_log_has_no_damage_of_a_deleted_one(self, tmp_path: Path) -> None:
-        """A process that died while it deleted the log has left the entry; another one has deleted the directory."""
+        """A process that died while it deleted the log has left the entry; another one has deleted the
+        directory.
+        """
         register = DamageRegister()
         register.load(Storage(), LocalDurability(Storage()), str(tmp_path))
         damage = DamagedRange(0, 0, 70, 0, 1, is_framed=True, reason="its CRC is wrong")

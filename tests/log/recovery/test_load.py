@@ -92,7 +92,9 @@ class TestCleanStop:
         assert_whole(open_log(tmp_path / "log", clean_stop=wrong))
 
     def test_a_check_before_segments_are_dropped_vouches_for_the_others(self, tmp_path: Path) -> None:
-        """Segments below the log start offset stay until a snapshot covers them, and the check of a crashed log writes one."""
+        """Segments below the log start offset stay until a snapshot covers them, and the check of a crashed
+        log writes one.
+        """
         written(tmp_path).close(clean=False)
         for snapshot in (tmp_path / "log").glob("*.snapshot"):
             snapshot.unlink()

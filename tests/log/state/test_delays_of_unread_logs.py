@@ -1,4 +1,6 @@
-"""A topic's settings come to a log whose records can't be read at once: they are replayed for delayed records later, not never."""
+"""A topic's settings come to a log whose records can't be read at once: they are replayed for delayed records
+later, not never.
+"""
 
 from __future__ import annotations
 

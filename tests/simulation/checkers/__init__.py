@@ -35,8 +35,9 @@ def unexpected(facts: Facts) -> list[str]:
     reason.
     """
     return [f"{event.at_ms} ms: {event.client}: {event.sentence}" for event in facts.all(Unexpected)] + [
-        f"{event.at_ms} ms: {event.producer}/{event.incarnation} was refused sequence {event.base_sequence} of "
-        f"producer id {event.producer_id}, epoch {event.producer_epoch}, in {place(event.partition)}: {event.error}"
+        f"{event.at_ms} ms: {event.producer}/{event.incarnation} was refused sequence {event.base_sequence} "
+        f"of producer id {event.producer_id}, epoch {event.producer_epoch}, in {place(event.partition)}: "
+        f"{event.error}"
         for event in facts.all(Refused)
         if not event.explained
     ]

@@ -1,4 +1,6 @@
-"""Checks what the bucket holds: each object that a manifest names is there, and at rest little more than the logs is left."""
+"""Checks what the bucket holds: each object that a manifest names is there, and at rest little more than the
+logs is left.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def surplus(bucket: SimulatedBucket, live: Mapping[PartitionKey, int]) -> list[s
     live_bytes = sum(live.values())
     if stored_bytes + waiting_bytes > MOST_SURPLUS * live_bytes + SMALL_BYTES:
         breaches.append(
-            f"bucket: {stored_bytes} bytes of parts and {waiting_bytes} of write-ahead logs for {live_bytes} bytes of logs"
+            f"bucket: {stored_bytes} bytes of parts and {waiting_bytes} of write-ahead logs for {live_bytes} "
+            "bytes of logs"
         )
     return breaches
 

@@ -54,7 +54,8 @@ def committed_offsets(facts: Facts) -> list[str]:
                     key=lambda commit: commit.asked_at_ms,
                 )
                 breaches.append(
-                    f"{event.at_ms} ms: group {event.group} has offset {offset} committed for {place(partition)}, "
+                    f"{event.at_ms} ms: group {event.group} has offset {offset} committed for "
+                    f"{place(partition)}, "
                     + (
                         f"and {latest.offset} was committed by {latest.done_at_ms} ms"
                         if candidates or offset < 0

@@ -1,8 +1,8 @@
 """Checks that a partition has one owner at a time in a group, and that a member of an older generation can't
 commit.
 
-A member of the consumer protocol may commit with an older epoch only the partitions that it has held since that
-epoch (KIP-1251).
+A member of the consumer protocol may commit with an older epoch only the partitions that it has held since
+that epoch (KIP-1251).
 
 Owners of different generations overlap if the older one is active in its generation once more: then it had
 not released the partition. (A member of the consumer protocol takes the next epoch only after it has released
@@ -18,7 +18,9 @@ from tests.simulation.history import Assigned, OffsetsCommitted, OffsetsCommitti
 
 
 def owners(facts: Facts) -> list[str]:
-    """Find partitions with two owners at a time in one generation or member epoch, and generations that go back."""
+    """Find partitions with two owners at a time in one generation or member epoch, and generations that go
+    back.
+    """
     breaches = []
     held: dict[tuple[str, int], dict[TopicPartition, tuple[str, int]]] = defaultdict(dict)
     generations: dict[tuple[str, str], int] = {}
@@ -55,8 +57,8 @@ def early_owners(facts: Facts) -> list[str]:
         if before is not None and before.generation == event.generation:
             breaches += [
                 f"{taker.at_ms} ms: {place(partition)} was assigned to {taker.member} in generation "
-                f"{taker.generation} of {event.group}, and {event.member}, which had it since {before.at_ms} ms, "
-                f"was still in generation {event.generation} at {event.at_ms} ms"
+                f"{taker.generation} of {event.group}, and {event.member}, which had it since {before.at_ms} "
+                f"ms, was still in generation {event.generation} at {event.at_ms} ms"
                 for partition, taker in taken[who]
             ]
         last[who] = event
@@ -92,7 +94,9 @@ def old_generations(facts: Facts) -> list[str]:
 
 
 def stale_epochs(facts: Facts) -> list[str]:
-    """Find commits of consumer group members that began after a later epoch of another member had the partition."""
+    """Find commits of consumer group members that began after a later epoch of another member had the
+    partition.
+    """
     answered = {
         (event.group, event.member, event.asked_at_ms, event.offsets): event
         for event in facts.all(OffsetsCommitted)
@@ -109,9 +113,9 @@ def stale_epochs(facts: Facts) -> list[str]:
         if accepted is None:
             continue
         breaches += [
-            f"{accepted.at_ms} ms: a commit of {event.member} at epoch {event.member_epoch} of {event.group} was "
-            f"accepted for {place(partition)}, asked for at {event.at_ms} ms, and {taker.member} had the partition "
-            f"at epoch {taker.generation} from {taker.at_ms} ms on"
+            f"{accepted.at_ms} ms: a commit of {event.member} at epoch {event.member_epoch} of {event.group} "
+            f"was accepted for {place(partition)}, asked for at {event.at_ms} ms, and {taker.member} had the "
+            f"partition at epoch {taker.generation} from {taker.at_ms} ms on"
             for partition, _ in event.offsets
             for taker in taken[event.group, partition]
             if taker.member != event.member

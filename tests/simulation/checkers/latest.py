@@ -1,7 +1,7 @@
 """Checks that what was told as the end of a partition was its end at some moment between request and answer.
 
-`watermarks` finds an end that is too low: an earlier answer or acknowledgement had told a higher one. This checker finds an end that is
-too high: not all records before it had been sent when the answer came.
+`watermarks` finds an end that is too low: an earlier answer or acknowledgement had told a higher one. This
+checker finds an end that is too high: not all records before it had been sent when the answer came.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def latest(facts: Facts) -> list[str]:
 
 
 def _sent_until(facts: Facts) -> dict[TopicPartition, tuple[list[int], list[int]]]:
-    """Return, for each partition, the offsets of the stored records, and when all records up to each had been sent."""
+    """Return, for each partition, the offsets of the stored records, and when all records up to each had been
+    sent.
+    """
     rows: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
     for name, offset in facts.stored.items():
         sent = facts.sent[name]

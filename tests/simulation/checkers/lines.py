@@ -40,7 +40,9 @@ class Lines:
 
     @cached_property
     def acknowledged(self) -> list[LineAcknowledged]:
-        """Return the acknowledged lines outside of transactions, or in transactions that are known to be committed."""
+        """Return the acknowledged lines outside of transactions, or in transactions that are known to be
+        committed.
+        """
         return [event for event in self.facts.all(LineAcknowledged) if self.counts(event.line)]
 
     @cached_property

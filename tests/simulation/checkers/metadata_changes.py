@@ -1,7 +1,7 @@
 """Checks that each change of the shared metadata was decided on exactly the metadata before it.
 
-A change that another gateway had decided on older metadata shows: it registers an earlier session, skips or repeats a leader epoch, gives
-producer ids out a second time, or creates what is there already.
+A change that another gateway had decided on older metadata shows: it registers an earlier session, skips or
+repeats a leader epoch, gives producer ids out a second time, or creates what is there already.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def unfit_changes(changes: Iterable[Change]) -> list[str]:
     for change in changes:
         if change.base_offset != end_offset:
             breaches.append(
-                f"metadata: change {change.seq} begins at offset {change.base_offset}, and the one before it ends at {end_offset}"
+                f"metadata: change {change.seq} begins at offset {change.base_offset}, and the one before it "
+                f"ends at {end_offset}"
             )
         if change.seq <= last_seq:
             breaches.append(f"metadata: change {change.seq} comes after change {last_seq}")
@@ -155,7 +156,9 @@ def _led_by_nobody(metadata: _Metadata, change: Change) -> Iterator[str]:
 
 
 def changes_of(bucket: SimulatedBucket) -> tuple[list[Change], list[str]]:
-    """Return the changes that the bucket has or had, in order, and a breach for each hole and each object that can't be read."""
+    """Return the changes that the bucket has or had, in order, and a breach for each hole and each object
+    that can't be read.
+    """
     changes, breaches = [], []
     for seq, (number, content) in enumerate(first_objects(bucket).items()):
         if number != seq:

@@ -39,7 +39,9 @@ def named_lost(facts: Facts) -> list[str]:
 
 
 def named_places(facts: Facts) -> list[str]:
-    """Find lines that are not at the offset of their acknowledgement, or in a partition to which they were not sent."""
+    """Find lines that are not at the offset of their acknowledgement, or in a partition to which they were
+    not sent.
+    """
     lines = Lines(facts)
     breaches = []
     for partition, reading in facts.uncommitted.items():

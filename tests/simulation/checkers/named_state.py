@@ -45,9 +45,11 @@ def _is_stored(lines: Lines, stream: Stream, sequence: int) -> bool:
 
 
 def _may_lag(lines: Lines, stream: Stream, known: int, told: NameTold) -> bool:
-    """Return whether a record above the known sequence id may have waited for its flush when the id was reported.
+    """Return whether a record above the known sequence id may have waited for its flush when the id was
+    reported.
 
-    A reported id lags while records wait (`NameEntry.persisted_sequence`), but never behind an earlier report.
+    A reported id lags while records wait (`NameEntry.persisted_sequence`), but never behind an earlier
+    report.
     """
     if any(
         (partition, name.name) == (stream.partition, stream.name) and sequence == known
@@ -103,14 +105,16 @@ def _check_last(facts: Facts, lines: Lines) -> list[str]:
             highest = max(lines.visible[Stream(event.name, partition)], default=-1)
             if sequence < highest:
                 breaches.append(
-                    f"{event.at_ms} ms: {sequence} was told of {event.name} in {place(partition)} at the end, "
-                    f"and {highest} is stored"
+                    f"{event.at_ms} ms: {sequence} was told of {event.name} in {place(partition)} at the "
+                    f"end, and {highest} is stored"
                 )
     return breaches
 
 
 def names_fenced(facts: Facts) -> list[str]:
-    """Find lives that were fenced without a newer epoch, and lines of an older name epoch after lines of a newer one."""
+    """Find lives that were fenced without a newer epoch, and lines of an older name epoch after lines of a
+    newer one.
+    """
     breaches = []
     newest: dict[tuple[str, TopicPartition], int] = {}
     for event in facts.history.events:

@@ -56,8 +56,9 @@ def _check_epochs(facts: Facts) -> list[str]:
                 and other.producer_epoch > event.producer_epoch
             ):
                 breaches.append(
-                    f"{event.at_ms} ms: {event.transactional_id or event.producer} got epoch {event.producer_epoch} "
-                    f"of producer id {event.producer_id}, and at {other.at_ms} ms epoch {other.producer_epoch}"
+                    f"{event.at_ms} ms: {event.transactional_id or event.producer} got epoch "
+                    f"{event.producer_epoch} of producer id {event.producer_id}, and at {other.at_ms} ms "
+                    f"epoch {other.producer_epoch}"
                 )
                 break
         earlier.append(event)

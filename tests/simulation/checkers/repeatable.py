@@ -27,9 +27,11 @@ def repeatable(facts: Facts) -> list[str]:
 
 
 def whole_answers(facts: Facts) -> list[str]:
-    """Find answers that leave out a record in their middle which another answer of the same isolation level has.
+    """Find answers that leave out a record in their middle which another answer of the same isolation level
+    has.
 
-    Two answers that cover an offset are comparable: the high watermark and the last stable offset have passed it.
+    Two answers that cover an offset are comparable: the high watermark and the last stable offset have passed
+    it.
     """
     breaches = []
     for read_committed in (False, True):
@@ -50,9 +52,9 @@ def whole_answers(facts: Facts) -> list[str]:
                 value = known[event.partition][missing[0]]
                 name = facts.name(value)
                 breaches.append(
-                    f"{event.at_ms} ms: {event.consumer} read {place(event.partition, event.fetch_offset)} up to "
-                    f"{event.next_offset} without {told(name) if name else value!r} at {missing[0]}, "
-                    f"which others got"
+                    f"{event.at_ms} ms: {event.consumer} read {place(event.partition, event.fetch_offset)} "
+                    f"up to {event.next_offset} without {told(name) if name else value!r} at {missing[0]}, "
+                    "which others got"
                 )
     return breaches
 

@@ -1,4 +1,6 @@
-"""Checks that no session confirms an object at the place of its seal or behind: another gateway has read the log up to there."""
+"""Checks that no session confirms an object at the place of its seal or behind: another gateway has read the
+log up to there.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,16 @@ def confirmed_behind_seals(confirmed: Iterable[Confirmed], seals: Mapping[Sessio
         is_own = seal.nonce == one.nonce
         if one.end_seq > seal.seq + is_own:
             breaches.append(
-                f"sealed: session {one.session.session} of node {one.session.node_id} confirmed its objects up to {one.end_seq - 1}, "
-                f"and its seal is at {seal.seq}"
+                f"sealed: session {one.session.session} of node {one.session.node_id} confirmed its objects "
+                f"up to {one.end_seq - 1}, and its seal is at {seal.seq}"
             )
     return breaches
 
 
 def seals_of(bucket: SimulatedBucket) -> dict[SessionName, Sealed]:
-    """Return the seal of each session. One below the boundary of its log does not count: its place was used, and emptied."""
+    """Return the seal of each session. One below the boundary of its log does not count: its place was used,
+    and emptied.
+    """
     seals: dict[SessionName, Sealed] = {}
     for key in bucket.keys("wal/"):
         found = decode(bucket.get(key), key) if _WAL.fullmatch(key) else None

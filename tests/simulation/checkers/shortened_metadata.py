@@ -1,7 +1,7 @@
 """Checks the metadata log of a bucket that was shortened: its snapshots, and what gateways took for changes.
 
-A place of the log has one object for ever: the first one that was created there. A gateway that stood still may create another one after
-the first was deleted, and nobody may take that one for a change.
+A place of the log has one object for ever: the first one that was created there. A gateway that stood still
+may create another one after the first was deleted, and nobody may take that one for a change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def takes() -> Iterator[list[Taken]]:
 
 
 def first_objects(bucket: SimulatedBucket) -> dict[int, bytes]:
-    """Return the first object that was created in each place of `meta/`, whether or not it was deleted, in order."""
+    """Return the first object that was created in each place of `meta/`, whether or not it was deleted, in
+    order.
+    """
     stored = [(key, one) for key, one in (*bucket.objects.items(), *bucket.deleted) if _is_place(key)]
     found: dict[int, bytes] = {}
     for key, one in sorted(stored, key=lambda pair: (pair[0], pair[1].created_s)):
@@ -67,7 +69,8 @@ def strange_takes(taken: Iterable[Taken], firsts: Mapping[int, bytes]) -> list[s
         seq = entry.seq if isinstance(entry, StoredChange) else entry.session
         if seq not in firsts or decode_entry(firsts[seq], seq) != entry:
             breaches.append(
-                f"metadata: session {one.session} took an object for change {seq} that is not the first one of that place"
+                f"metadata: session {one.session} took an object for change {seq} that is not the first one "
+                "of that place"
             )
     return breaches
 

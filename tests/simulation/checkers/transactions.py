@@ -11,8 +11,8 @@ from tests.simulation.history import RecordName
 
 
 def aborted_data(facts: Facts) -> list[str]:
-    """Find records that a consumer of committed records got from a transaction that was aborted, or not even asked to
-    commit.
+    """Find records that a consumer of committed records got from a transaction that was aborted, or not even
+    asked to commit.
     """
     breaches = []
     for name, event in facts.first_read_committed.items():
@@ -22,14 +22,14 @@ def aborted_data(facts: Facts) -> list[str]:
         asked_at_ms = transaction.commit_asked_at_ms if transaction else NEVER
         if event.at_ms < asked_at_ms:
             breaches.append(
-                f"{event.at_ms} ms: {event.consumer} got {told(name)} of {place(event.partition)} as committed, "
-                f"and its commit was "
+                f"{event.at_ms} ms: {event.consumer} got {told(name)} of {place(event.partition)} as "
+                "committed, and its commit was "
                 + ("never asked for" if asked_at_ms == NEVER else f"asked for at {asked_at_ms} ms")
             )
         elif transaction is not None and transaction.end is False:
             breaches.append(
-                f"{event.at_ms} ms: {event.consumer} got {told(name)} of {place(event.partition)} as committed, "
-                f"and it was aborted at {transaction.ends[0].at_ms} ms"
+                f"{event.at_ms} ms: {event.consumer} got {told(name)} of {place(event.partition)} as "
+                f"committed, and it was aborted at {transaction.ends[0].at_ms} ms"
             )
     return breaches
 

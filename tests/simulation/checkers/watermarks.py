@@ -20,7 +20,9 @@ _LOG_START: Final = "log start"
 
 
 class Told:
-    """The answers about one watermark of one partition: for every point in time, the highest value that an answer had reported until then."""
+    """The answers about one watermark of one partition: for every point in time, the highest value that an
+    answer had reported until then.
+    """
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -55,8 +57,8 @@ def watermarks(facts: Facts) -> list[str]:
             # Elsewhere the uploaded records count, and the log start that the leader told a short time ago.
             if value < highest and not (isinstance(event, Fetched) and event.elsewhere):
                 breaches.append(
-                    f"{event.at_ms} ms: the {what} of {place(event.partition)} was told as {value}, asked for at "
-                    f"{event.asked_at_ms} ms, and at {at_ms} ms it was {highest}"
+                    f"{event.at_ms} ms: the {what} of {place(event.partition)} was told as {value}, asked "
+                    f"for at {event.asked_at_ms} ms, and at {at_ms} ms it was {highest}"
                 )
             told[event.partition, what].add(event.at_ms, value)
     return breaches
@@ -75,7 +77,9 @@ def _values(event: Fetched | OffsetListed) -> list[tuple[str, int]]:
 
 
 def beyond(facts: Facts) -> list[str]:
-    """Find answers with records above the high watermark or last stable offset, or below the requested offset."""
+    """Find answers with records above the high watermark or last stable offset, or below the requested
+    offset.
+    """
     breaches = []
     for event in facts.all(Fetched):
         limit = event.last_stable_offset if event.read_committed else event.high_watermark

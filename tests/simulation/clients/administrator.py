@@ -29,7 +29,9 @@ TOPIC_RESOURCE, SET, TIMEOUT_MS = 2, 0, 10_000
 MAX_PARTITIONS = 6
 RETRY_S = 0.2
 KNOWN_EVERYWHERE_S = 120.0
-"""The time within which all gateways of a cluster know a change: one that stands still or is cut off hears of it later."""
+"""The time within which all gateways of a cluster know a change: one that stands still or is cut off hears of
+it later.
+"""
 ANY_OFFSET = 2**62
 ALL_RECORDS = 0.3
 """The share of DeleteRecords requests that delete all records."""
@@ -54,7 +56,8 @@ def compression_types(*, zstd: bool) -> tuple[str, ...]:
 class Administrator:
     """Changes topics. `pause_s` is the mean time between two changes.
 
-    `deletions` is the weight of DeleteRecords. It may shorten the retention of `retained` topics, and turn deduplication off and on in `switched` ones.
+    `deletions` is the weight of DeleteRecords. It may shorten the retention of `retained` topics, and turn
+    deduplication off and on in `switched` ones.
     """
 
     def __init__(
@@ -211,7 +214,9 @@ class Administrator:
             await self._check(name, is_there=False)
 
     async def _check(self, name: str, *, is_there: bool) -> None:
-        """Check that an answered change took effect, also after a crash; in a cluster after a while, as any gateway answers."""
+        """Check that an answered change took effect, also after a crash; in a cluster after a while, as any
+        gateway answers.
+        """
         request = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
         expected = ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition
         in_cluster = self._surroundings.cluster is not None

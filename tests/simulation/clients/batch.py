@@ -1,4 +1,6 @@
-"""Batches as producers keep them until they are acknowledged, and as consumers decode them; independent of the gateway's code."""
+"""Batches as producers keep them until they are acknowledged, and as consumers decode them; independent of
+the gateway's code.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +84,8 @@ class ProducerBatch:
     def flipped(self, random: Random) -> bytes:
         """Return the encoded batch with one other bit in its records, as a network may deliver it.
 
-        Outside of transactions the bit may also be in its producer id, epoch or sequence. The coordinator of a transaction is
-        asked with these before the checksum is looked at, as in Kafka.
+        Outside of transactions the bit may also be in its producer id, epoch or sequence. The coordinator of
+        a transaction is asked with these before the checksum is looked at, as in Kafka.
         """
         data = bytearray(self.encode())
         first = HEADER_BYTES if self.transactional else PRODUCER_POSITION
@@ -126,7 +128,8 @@ class DecodedBatch:
     def is_abort(self) -> bool:
         """Whether a control batch aborts. The key of its record is version and type (0 abort, 1 commit).
 
-        Compaction removes the record of an old marker; consumers, Kafka's too, then do not take the batch for an abort.
+        Compaction removes the record of an old marker; consumers, Kafka's too, then do not take the batch for
+        an abort.
         """
         if not self.records:
             return False

@@ -130,7 +130,9 @@ class BatchSender:
                     queue.take_out(batch)
 
     def expire(self) -> bool:
-        """Fail batches older than delivery.timeout.ms, and return whether there were any; a gap in the sequence must be resolved."""
+        """Fail batches older than delivery.timeout.ms, and return whether there were any; a gap in the
+        sequence must be resolved.
+        """
         is_any = False
         oldest = self._surroundings.now() - self.delivery_timeout_s
         for queue in self.queues.values():
@@ -145,7 +147,9 @@ class BatchSender:
         return is_any
 
     def send_ready(self, link: Link) -> None:
-        """Send as many requests as may be in flight to each gateway, each with at most one batch of every partition."""
+        """Send as many requests as may be in flight to each gateway, each with at most one batch of every
+        partition.
+        """
         for connection, places in link.lanes(self.queues, self.woken.set):
             self._send_over(link, connection, places)
 
@@ -301,10 +305,11 @@ class BatchSender:
             self._surroundings.history.add(acknowledged)
 
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
-        """Record a refusal. "Out of order" is explained only if an earlier batch is not known to be stored, or if brokers may have forgotten this one.
+        """Record a refusal. "Out of order" is explained only if an earlier batch is not known to be stored,
+        or if brokers may have forgotten this one.
 
-        As with Kafka's producer, five requests may be in flight to the old leader of a partition, and five more to the new one. The new one
-        may acknowledge the earlier batch before the old one's refusal comes.
+        As with Kafka's producer, five requests may be in flight to the old leader of a partition, and five
+        more to the new one. The new one may acknowledge the earlier batch before the old one's refusal comes.
         The answer to a batch that was given up may come when the producer itself has a newer epoch.
         """
         if error is ErrorCode.out_of_order_sequence_number:

@@ -1,4 +1,6 @@
-"""Membership in a classic group: JoinGroup, SyncGroup with the leader's range assignment, Heartbeat, LeaveGroup."""
+"""Membership in a classic group: JoinGroup, SyncGroup with the leader's range assignment, Heartbeat,
+LeaveGroup.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The links of a client to several gateways: one connection to each, the leaders of partitions, and the coordinators.
+"""The links of a client to several gateways: one connection to each, the leaders of partitions, and the
+coordinators.
 
-As Kafka's clients, it learns leaders from Metadata, and never takes an older leader epoch for a newer one. It asks again after an error
-that says that the partition has moved, and after the end of a connection.
+As Kafka's clients, it learns leaders from Metadata, and never takes an older leader epoch for a newer one. It
+asks again after an error that says that the partition has moved, and after the end of a connection.
 """
 
 from __future__ import annotations

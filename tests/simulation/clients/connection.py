@@ -184,7 +184,9 @@ class Connection(asyncio.Protocol):
 
 
 class Link:
-    """Opens a connection when one is needed, and retries for ever with a growing backoff. All requests go to the one gateway."""
+    """Opens a connection when one is needed, and retries for ever with a growing backoff. All requests go to
+    the one gateway.
+    """
 
     def __init__(self, surroundings: Surroundings, client_id: str, random: Random) -> None:
         self._surroundings = surroundings
@@ -237,7 +239,9 @@ class Link:
         return node_id
 
     def is_reached(self, node_id: Target) -> bool:
-        """Return whether the gateway of this node id serves at the address where the client sends what is for it."""
+        """Return whether the gateway of this node id serves at the address where the client sends what is for
+        it.
+        """
         return True
 
     def lanes(
@@ -250,10 +254,14 @@ class Link:
         return [] if self.connection is None else [(self.connection, places)]
 
     def moved(self, place: TopicPartition, row: Any = None) -> None:
-        """Take notice that the partition has another leader than was asked, perhaps the one that the `row` of an answer names."""
+        """Take notice that the partition has another leader than was asked, perhaps the one that the `row` of
+        an answer names.
+        """
 
     def led(self, to: Target, place: TopicPartition, leader_epoch: int, asked_at_ms: int) -> None:
-        """Take notice that a gateway answered, as the leader in this epoch, a request that was sent at `asked_at_ms`."""
+        """Take notice that a gateway answered, as the leader in this epoch, a request that was sent at
+        `asked_at_ms`.
+        """
 
     def epoch_of(self, place: TopicPartition) -> int:
         """Return the leader epoch of the partition that the client knows; -1 for a client of one gateway."""

@@ -63,7 +63,9 @@ CLUSTER_FAULTS = FAULTS | {
     ErrorCode.fenced_leader_epoch,
     ErrorCode.unknown_leader_epoch,
 }
-"""The same where several gateways serve: one of them may not know the newest topics, partitions and leaders yet."""
+"""The same where several gateways serve: one of them may not know the newest topics, partitions and leaders
+yet.
+"""
 
 MOVED = frozenset(
     {
@@ -89,4 +91,6 @@ FENCED = frozenset(
         ErrorCode.invalid_txn_state,
     }
 )
-"""Errors that tell a transactional producer that another producer has its id, or that its transaction timed out."""
+"""Errors that tell a transactional producer that another producer has its id, or that its transaction timed
+out.
+"""

@@ -102,7 +102,9 @@ class Fetcher:
     def _spread(
         self, led: dict[Target, list[TopicPartition]]
     ) -> tuple[dict[Target, list[TopicPartition]], set[TopicPartition]]:
-        """Return which gateway to ask for each partition, sometimes another one than the leader, and the partitions of these."""
+        """Return which gateway to ask for each partition, sometimes another one than the leader, and the
+        partitions of these.
+        """
         asked: dict[Target, list[TopicPartition]] = {}
         away = set()
         for leader, places in led.items():
@@ -239,7 +241,8 @@ class Fetcher:
     ) -> bool:
         """Return whether another gateway than the leader may have answered.
 
-        A client does not notice that if it names no epoch, or if a gateway with a new node id serves at the leader's address.
+        A client does not notice that if it names no epoch, or if a gateway with a new node id serves at the
+        leader's address.
         """
         if place in away:
             return True

@@ -1,4 +1,6 @@
-"""Reads and commits a group's offsets over one link to its coordinator: OffsetCommit, OffsetFetch, FindCoordinator."""
+"""Reads and commits a group's offsets over one link to its coordinator: OffsetCommit, OffsetFetch,
+FindCoordinator.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ OUTDATED = frozenset(
 
 @dataclass
 class Identity:
-    """The sender of a commit. `label` names one life of a member in the history; `generation` may be a member epoch."""
+    """The sender of a commit. `label` names one life of a member in the history; `generation` may be a member
+    epoch.
+    """
 
     label: str
     member_id: str = ""

@@ -100,7 +100,9 @@ class IdempotentProducer:
         self._link.close()
 
     async def _apply(self) -> None:
-        """Send batches to random partitions at random times, as long as there is room, as an application does."""
+        """Send batches to random partitions at random times, as long as there is room, as an application
+        does.
+        """
         sender = self._sender
         while not self._surroundings.ending:
             if sum(len(queue.waiting) for queue in sender.queues.values()) < MAX_WAITING_BATCHES:

@@ -1,4 +1,6 @@
-"""Moves partitions between gateways as Kafka's tools do: AlterPartitionReassignments, or an election of the preferred leader."""
+"""Moves partitions between gateways as Kafka's tools do: AlterPartitionReassignments, or an election of the
+preferred leader.
+"""
 
 from __future__ import annotations
 

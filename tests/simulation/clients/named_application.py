@@ -73,7 +73,9 @@ class NamedApplication:
         self._zombies: list[tuple[Life, asyncio.Task[None]]] = []
 
     async def run(self) -> None:
-        """Run until the end of the run, and then until every line that was ever sent is stored, at least one line."""
+        """Run until the end of the run, and then until every line that was ever sent is stored, at least one
+        line.
+        """
         asking = asyncio.create_task(self._ask())
         while not self._surroundings.ending:
             await self._live(None, self._random.expovariate(1 / self._habits.life_s))

@@ -80,7 +80,9 @@ class Task:
 
 
 class PipelinedLife:
-    """A life of a named application whose producer is idempotent, or has no producer id and one request in flight."""
+    """A life of a named application whose producer is idempotent, or has no producer id and one request in
+    flight.
+    """
 
     def __init__(
         self, surroundings: Surroundings, writer: Writer, random: Random, task: Task, *, local_bump: bool
@@ -214,7 +216,8 @@ class TransactionalLife(TransactionalProducer):
         return sender
 
     def _abort(self, error: str) -> None:
-        """Abort the transaction after a lost batch, be it one that was never sent (TransactionManager.handleFailedBatch).
+        """Abort the transaction after a lost batch, be it one that was never sent
+        (TransactionManager.handleFailedBatch).
 
         Otherwise the lines of the batch would be left out, and later ones stored.
         """

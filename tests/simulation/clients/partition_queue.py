@@ -1,4 +1,6 @@
-"""One producer's batches of one partition, and its place in the sequence (TxnPartitionEntry and a deque of RecordAccumulator)."""
+"""One producer's batches of one partition, and its place in the sequence (TxnPartitionEntry and a deque of
+RecordAccumulator).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ NOTHING_ACKNOWLEDGED = -1
 class PartitionQueue:
     """The batches of a partition.
 
-    `waiting`: batches to send, retries first. `in_flight`: batches with a sequence and no final answer, in sequence
-    order.
+    `waiting`: batches to send, retries first. `in_flight`: batches with a sequence and no final answer, in
+    sequence order.
     """
 
     partition: TopicPartition
@@ -101,7 +103,9 @@ class PartitionQueue:
         self.unresolved_sequence = max(self.unresolved_sequence or 0, following)
 
     def next_to_send(self, producer_id: int, producer_epoch: int, now: float) -> ProducerBatch | None:
-        """Return the batch that may be sent now, if any (RecordAccumulator.shouldStopDrainBatchesForPartition)."""
+        """Return the batch that may be sent now, if any
+        (RecordAccumulator.shouldStopDrainBatchesForPartition).
+        """
         if not self.waiting or self.bump_wanted:
             return None
         first = self.waiting[0]

@@ -24,7 +24,9 @@ Client = Coroutine[Any, Any, None]
 
 @dataclass(frozen=True)
 class Population:
-    """The number of clients of each kind. A transactional id has one or two instances, a group one to three members."""
+    """The number of clients of each kind. A transactional id has one or two instances, a group one to three
+    members.
+    """
 
     idempotent_producers: int = 0
     transactional_ids: int = 0

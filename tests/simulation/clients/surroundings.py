@@ -1,5 +1,5 @@
-"""The things that all simulated clients of a run share: the addresses of gateways, the time, the topics, groups
-and names.
+"""The things that all simulated clients of a run share: the addresses of gateways, the time, the topics,
+groups and names.
 """
 
 from __future__ import annotations

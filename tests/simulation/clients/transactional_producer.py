@@ -188,8 +188,8 @@ class TransactionalProducer:
         )
 
     def _may_be_refused(self) -> bool:
-        """Return whether a batch may be fenced. The end of its own transaction fences one that was given up and is still on its way: its
-        gateway need not be the coordinator.
+        """Return whether a batch may be fenced. The end of its own transaction fences one that was given up
+        and is still on its way: its gateway need not be the coordinator.
         """
         return self._is_ending or self._may_be_fenced()
 
@@ -296,7 +296,9 @@ class TransactionalProducer:
         return commit
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """Judge an error as a transactional producer does (TransactionManager.canRetry, maybeTransitionToErrorState)."""
+        """Judge an error as a transactional producer does (TransactionManager.canRetry,
+        maybeTransitionToErrorState).
+        """
         if error is ErrorCode.out_of_order_sequence_number and not queue.is_next(batch.base_sequence):
             return True
         if error in RETRIABLE:

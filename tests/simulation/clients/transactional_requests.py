@@ -33,7 +33,8 @@ class Producer:
 class TransactionalRequests:
     """Sends the requests.
 
-    `adds_implicitly`: the client speaks KIP-890's second part, where Produce adds partitions and ends bump epochs.
+    `adds_implicitly`: the client speaks KIP-890's second part, where Produce adds partitions and ends bump
+    epochs.
     """
 
     def __init__(

@@ -40,7 +40,9 @@ class Workload:
     """The chance that the first batch of a producer epoch comes damaged."""
     settle_s: float = SETTLE_S
     quiet_s: float = 0.0
-    """Seconds before the last reading, in which requests of closed connections end: their producers gave them up."""
+    """Seconds before the last reading, in which requests of closed connections end: their producers gave them
+    up.
+    """
 
     @classmethod
     def from_seed(cls, seed: int, profile: Profile = ORDINARY) -> Workload:
@@ -120,8 +122,8 @@ async def run(
     """Run the clients: they begin nothing new after `duration_s`, and then finish.
 
     With `on_created`, which is called when the topics exist, the time of the clients begins there.
-    `on_settling` is awaited when the clients' time is over; from then on no fault may happen. A client that does not
-    finish within SETTLE_S is a breach in the history, never an exception.
+    `on_settling` is awaited when the clients' time is over; from then on no fault may happen. A client that
+    does not finish within SETTLE_S is a breach in the history, never an exception.
     """
     loop = asyncio.get_running_loop()
     end_at = loop.time() + duration_s

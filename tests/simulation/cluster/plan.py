@@ -136,5 +136,7 @@ def _cluster_settings(seed: int, chance: Random, profile: ClusterProfile) -> dic
 
 
 def _reads_elsewhere(seed: int) -> bool:
-    """Draw whether consumers read from other gateways than leaders. The kept seeds of planted faults have runs without that."""
+    """Draw whether consumers read from other gateways than leaders. The kept seeds of planted faults have
+    runs without that.
+    """
     return seed >= FIRST_WITH_READS_ELSEWHERE and Random(f"reads elsewhere {seed}").random() < 0.5

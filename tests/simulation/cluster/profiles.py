@@ -23,7 +23,9 @@ EVERYBODY: Final = (
 
 @dataclass(frozen=True)
 class ClusterProfile:
-    """A profile. `befalls` has the mean seconds between two faults of each kind; None leaves the choice to the seed."""
+    """A profile. `befalls` has the mean seconds between two faults of each kind; None leaves the choice to
+    the seed.
+    """
 
     befalls: Mapping[str, float] | None = None
     profile: Profile = ORDINARY

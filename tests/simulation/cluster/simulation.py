@@ -28,7 +28,9 @@ from tests.simulation.network import Network
 from tests.simulation.running import PATIENCE_S, Outcome, count_events, run_in_virtual_time
 
 DRIFT_OF_TIMEOUTS = 2 * DRIFT
-"""The share by which a timeout may end early: a clock may run too fast, and a coordinator move to a faster one."""
+"""The share by which a timeout may end early: a clock may run too fast, and a coordinator move to a faster
+one.
+"""
 
 
 def run_cluster_seed(seed: int, plan: ClusterPlan | None = None) -> Outcome:

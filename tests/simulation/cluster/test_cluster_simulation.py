@@ -1,4 +1,6 @@
-"""A fixed part of what `make soak` runs: several gateways over one bucket with their clients, from fixed seeds."""
+"""A fixed part of what `make soak` runs: several gateways over one bucket with their clients, from fixed
+seeds.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ FOUND = {
     2114: "a coordinator that loads a partition while its gateway stops",
     3089: "a commit of a transaction whose only batch was never sent",
 }
-"""Seeds that once found a defect. A change in the order of events moves a seed; the small test of each defect stays."""
+"""Seeds that once found a defect. A change in the order of events moves a seed; the small test of each defect
+stays.
+"""
 REPLAY = (
     "from tests.simulation.cluster.simulation import run_cluster_seed; "
     "print(run_cluster_seed(int(sys.argv[1])).fingerprint)"

@@ -1,4 +1,6 @@
-"""Gateways with fixed leaders keep every promise while they are killed, stand still, and are cut off from each other and from clients."""
+"""Gateways with fixed leaders keep every promise while they are killed, stand still, and are cut off from
+each other and from clients.
+"""
 
 from __future__ import annotations
 

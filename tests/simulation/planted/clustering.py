@@ -1,4 +1,6 @@
-"""Mistakes of gateways that are one cluster: leases, takeovers, moves, the shared metadata, and transactions across gateways."""
+"""Mistakes of gateways that are one cluster: leases, takeovers, moves, the shared metadata, and transactions
+across gateways.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def taken_over_within_the_lease() -> list[Change]:
 
 @cluster_fault_in("pauses", "partitions")
 def silent_gateways_not_sealed() -> list[Change]:
-    """a silent gateway is fenced in the metadata, and its log is read up to the first missing object, without a seal there"""
+    """a silent gateway is fenced in the metadata, and its log is read up to the first missing object, without
+    a seal there
+    """
 
     async def create_at(self: Any, seq: int) -> Seal:
         return Seal(self._node_id, self._session, seq, self._nonce, self._by, self._reason)
@@ -63,7 +67,9 @@ def session_goes_on_behind_its_seal() -> list[Change]:
 
 @cluster_fault_in("moves", "rolling", "joins")
 def change_of_older_metadata() -> list[Change]:
-    """a change that another gateway was quicker than is written behind the other change, without a new decision"""
+    """a change that another gateway was quicker than is written behind the other change, without a new
+    decision
+    """
     commit = SharedJournal.commit
 
     async def insist(self: SharedJournal, records: Sequence[MetadataRecord]) -> bool:
@@ -134,7 +140,9 @@ def failed_markers_at_other_gateways_given_up() -> list[Change]:
 
 @cluster_fault_in("joins", "store")
 def orphans_judged_by_old_metadata() -> list[Change]:
-    """a gateway searches for orphans without reading the metadata first, hears no news, and deletes what others have uploaded of new topics"""
+    """a gateway searches for orphans without reading the metadata first, hears no news, and deletes what
+    others have uploaded of new topics
+    """
 
     async def nothing() -> None:
         pass

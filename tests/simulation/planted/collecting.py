@@ -26,7 +26,9 @@ from tests.simulation.worlds import World
 
 @fault_in("zombies", world=World.BUCKET, is_found=False)
 def boundary_moved_without_the_barrier() -> list[Change]:
-    """objects are deleted as soon as their rows are in a manifest, by a session that may have ended before it replaced the manifest"""
+    """objects are deleted as soon as their rows are in a manifest, by a session that may have ended before it
+    replaced the manifest
+    """
     upload_one = Uploads._upload_one
 
     async def and_collect(self: Uploads, *arguments: Any, **options: Any) -> None:
@@ -41,7 +43,9 @@ def boundary_moved_without_the_barrier() -> list[Change]:
 
 @fault_in("zombies", world=World.BUCKET, is_found=False)
 def parts_deleted_without_the_barrier() -> list[Change]:
-    """the parts that a manifest replaces are deleted at once, by a session that may have ended before it replaced the manifest"""
+    """the parts that a manifest replaces are deleted at once, by a session that may have ended before it
+    replaced the manifest
+    """
     upload = PartitionUploads.upload
 
     async def and_delete(self: PartitionUploads, log: PartitionLog) -> Uploaded:
@@ -54,7 +58,9 @@ def parts_deleted_without_the_barrier() -> list[Change]:
 
 @fault_in("zombies", world=World.BUCKET, is_found=False)
 def manifest_of_a_later_session_replaced() -> list[Change]:
-    """a gateway that finds the manifest of a later session replaces it, as it does with one of an earlier session"""
+    """a gateway that finds the manifest of a later session replaces it, as it does with one of an earlier
+    session
+    """
     replace = Manifests.replace
 
     async def regardless(self: Manifests, manifest: Manifest) -> Manifest:
@@ -100,7 +106,9 @@ def earlier_sessions_not_needed() -> list[Change]:
 
 @fault_in("deletions", world=World.BUCKET, is_found=False)
 def covered_by_offset_only() -> list[Change]:
-    """a row counts as covered when the manifest has its records, whatever the log start offset and the side files are"""
+    """a row counts as covered when the manifest has its records, whatever the log start offset and the side
+    files are
+    """
 
     def are_in(self: collection._Rows, manifest: Manifest) -> bool:
         return self.end_offset <= manifest.end_offset

@@ -153,7 +153,9 @@ def partition_given_before_it_is_revoked() -> list[Change]:
 
 @fault_in("members")
 def older_epochs_may_commit() -> list[Change]:
-    """a member of a consumer group may commit any partition with an older epoch, not only what it has held since (KIP-1251)"""
+    """a member of a consumer group may commit any partition with an older epoch, not only what it has held
+    since (KIP-1251)
+    """
     return [(ConsumerMember, "may_commit", lambda *_: True)]
 
 

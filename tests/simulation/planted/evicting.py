@@ -9,7 +9,9 @@ from tests.simulation.planted.fault import Change, bucket_fault, fault_in
 from tests.simulation.worlds import World
 
 _ZEROS: Change = (Holes, "check_read", lambda *_: None)
-"""A hole of the simulated disk gives zeros, as that of a real one does. Without this, its reader would fail the run."""
+"""A hole of the simulated disk gives zeros, as that of a real one does. Without this, its reader would fail
+the run.
+"""
 
 
 @bucket_fault

@@ -20,8 +20,8 @@ Changes = Callable[[], list[Change]]
 class Fault:
     """A planted fault. `mistake` is the realistic mistake of an engineer that it stands for.
 
-    `profiles` name the runs that meet the fault soonest; without profiles all runs are tried. `world` says in which runs: of a gateway
-    on a local disk, of one in a bucket, or of several gateways.
+    `profiles` name the runs that meet the fault soonest; without profiles all runs are tried. `world` says in
+    which runs: of a gateway on a local disk, of one in a bucket, or of several gateways.
     """
 
     name: str
@@ -40,7 +40,9 @@ class Fault:
 
 FAULTS: dict[str, Fault] = {}
 SOUGHT: dict[str, Fault] = {}
-"""The planted faults that no seed has shown yet. Only `--fault` hunts them. One that is found moves to `FAULTS`."""
+"""The planted faults that no seed has shown yet. Only `--fault` hunts them. One that is found moves to
+`FAULTS`.
+"""
 
 
 def fault_in(

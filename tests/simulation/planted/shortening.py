@@ -20,7 +20,9 @@ async def _unchecked(_: PersistentReads, __: int) -> None:
 
 @cluster_fault_in("pauses", "partitions", "store", is_found=False)
 def boundary_not_read_after_the_create() -> list[Change]:
-    """a gateway that created a change in an emptied place, or reads one there, takes it for the next change: it does not look at the boundary"""
+    """a gateway that created a change in an emptied place, or reads one there, takes it for the next change:
+    it does not look at the boundary
+    """
     return [(shared_log, "check_not_shortened", _unchecked)]
 
 

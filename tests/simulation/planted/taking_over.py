@@ -33,7 +33,9 @@ def _rules(*, own: Outcome) -> list[Change]:
 
 @bucket_fault
 def acknowledged_before_contiguity() -> list[Change]:
-    """records are acknowledged when their object is in the bucket, although one before it is not known to be there"""
+    """records are acknowledged when their object is in the bucket, although one before it is not known to be
+    there
+    """
 
     def confirm(self: Confirmations) -> range:
         begin = self.confirmed_end
@@ -109,7 +111,9 @@ async def _end_of(objects: ObjectStore, earlier: RegisteredSession, own: Session
 
 @bucket_fault
 def disk_of_a_crash_used_again() -> list[Change]:
-    """a start uses the files on the disk after a crash, although the bucket may lack some of them and the disk may lack others"""
+    """a start uses the files on the disk after a crash, although the bucket may lack some of them and the
+    disk may lack others
+    """
 
     async def copied(self: BucketStart, _: Session) -> tuple[int, int] | None:
         return None if self._local is None else _end_of_copy(self)

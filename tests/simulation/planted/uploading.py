@@ -1,4 +1,6 @@
-"""Mistakes about the history of partitions in a bucket: parts, manifests, and the deletion of what they cover."""
+"""Mistakes about the history of partitions in a bucket: parts, manifests, and the deletion of what they
+cover.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def missing_object_taken_for_damage() -> list[Change]:
 
 @bucket_fault
 def covered_by_one_partition() -> list[Change]:
-    """objects are deleted up to the first that the partition furthest ahead still needs, not the one furthest behind"""
+    """objects are deleted up to the first that the partition furthest ahead still needs, not the one furthest
+    behind
+    """
 
     def first_needed(self: Coverage, confirmed_end: int) -> int:
         return max((entries[0].seq for entries in self._rows.values()), default=confirmed_end)
@@ -93,7 +97,9 @@ def covered_by_one_partition() -> list[Change]:
 
 @bucket_fault
 def rows_replayed_over_parts() -> list[Change]:
-    """a start writes rows of the write-ahead log over the segments of a manifest, although a compaction has moved their records"""
+    """a start writes rows of the write-ahead log over the segments of a manifest, although a compaction has
+    moved their records
+    """
 
     def wants(self: history.History, row: Row) -> bool:
         return PartitionKey(row.topic_id, row.partition) in self._manifests
@@ -103,7 +109,9 @@ def rows_replayed_over_parts() -> list[Change]:
 
 @bucket_fault
 def named_parts_deleted() -> list[Change]:
-    """a round deletes all parts of the manifest that it replaces, not only those that the new one does not name"""
+    """a round deletes all parts of the manifest that it replaces, not only those that the new one does not
+    name
+    """
     upload = PartitionUploads.upload
 
     async def careless(self: PartitionUploads, log: PartitionLog) -> Uploaded:

@@ -27,7 +27,9 @@ QUICK = [
     "producer-forgotten",
     "random-1",
 ]
-"""The scripts through which a right producer goes here: one of each kind, and none that waits for a request timeout."""
+"""The scripts through which a right producer goes here: one of each kind, and none that waits for a request
+timeout.
+"""
 
 
 def outcomes_of(mode: str, scripts: list[str], **setup: float) -> dict[str, RunOutcome]:

@@ -1,4 +1,6 @@
-"""Gateways in processes of their own that are killed, stopped and restarted while an unmodified client writes."""
+"""Gateways in processes of their own that are killed, stopped and restarted while an unmodified client
+writes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A topic that is larger than the local disk may be: the bucket has its history, and readers get it from there."""
+"""A topic that is larger than the local disk may be: the bucket has its history, and readers get it from
+there.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def read_all(gateway: GatewayProcess) -> list[bytes]:
 
 
 def check(found: list[bytes], expected: list[bytes]) -> None:
-    """Check each record. The failure names the wrong records by number, and those that are all zeros, but not their long values."""
+    """Check each record. The failure names the wrong records by number, and those that are all zeros, but not
+    their long values.
+    """
     wrong = [number for number, value in enumerate(expected) if found[number] != value]
     zeros = [number for number in wrong if not found[number].strip(b"\0")]
     assert (wrong, zeros) == ([], [])

@@ -1,4 +1,5 @@
-"""Batches of hundreds of kilobytes, which a gateway keeps in memory until the bucket has them, amid small batches.
+"""Batches of hundreds of kilobytes, which a gateway keeps in memory until the bucket has them, amid small
+batches.
 
 The disk is lost afterwards, so what consumers read is what the objects of the write-ahead log hold.
 """

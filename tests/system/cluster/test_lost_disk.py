@@ -95,7 +95,9 @@ def read_all(gateway: GatewayProcess, topic: str, count: int) -> dict[tuple[int,
 
 
 def lose_the_disk(gateway: GatewayProcess) -> None:
-    """Kill the gateway, and start it on an empty disk; it is another node then, which takes the partitions over."""
+    """Kill the gateway, and start it on an empty disk; it is another node then, which takes the partitions
+    over.
+    """
     gateway.kill()
     shutil.rmtree(gateway.data_dir)
     gateway.start()

@@ -1,4 +1,6 @@
-"""A gateway in a bucket loses its disk: quotas, users, rights, settings, retries, names, share groups and delayed records are what they were."""
+"""A gateway in a bucket loses its disk: quotas, users, rights, settings, retries, names, share groups and
+delayed records are what they were.
+"""
 
 from __future__ import annotations
 

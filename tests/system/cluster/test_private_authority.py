@@ -1,4 +1,6 @@
-"""A gateway whose store has a certificate of a private authority serves with the authority's file, and is refused without it."""
+"""A gateway whose store has a certificate of a private authority serves with the authority's file, and is
+refused without it.
+"""
 
 from __future__ import annotations
 

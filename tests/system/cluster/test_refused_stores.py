@@ -1,4 +1,6 @@
-"""A gateway whose store refuses it ends with exit code 1 and one sentence; one whose store is away waits for it."""
+"""A gateway whose store refuses it ends with exit code 1 and one sentence; one whose store is away waits for
+it.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ def test_a_store_without_conditional_writes(tmp_path: Path) -> None:
         code, sentence = end_of(f"s3://{BUCKET}/orders", f"http://127.0.0.1:{careless.port}", tmp_path)
     assert code == 1
     assert sentence == (
-        "seqgate: the cluster s3://seqgate/orders can't be used: of 16 creations of one object, the store carried out 16 instead of 1; "
+        "seqgate: the cluster s3://seqgate/orders can't be used: of 16 creations of one object, the store "
+        "carried out 16 instead of 1; "
         "use a store with conditional writes (If-None-Match, If-Match) that hold among many writers"
     )
 

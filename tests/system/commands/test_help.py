@@ -157,8 +157,8 @@ def test_an_advertised_address_that_cannot_be_reached(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data", settings=settings) as gateway:
         told = seqgate("topics", "list", "--bootstrap", gateway.bootstrap, code=1).stderr
     assert told == (
-        f"seqgate: {gateway.bootstrap} answers, but the address that it advertises to clients can't be reached: connection refused; "
-        "check advertised.listeners of the cluster\n"
+        f"seqgate: {gateway.bootstrap} answers, but the address that it advertises to clients can't be "
+        "reached: connection refused; check advertised.listeners of the cluster\n"
     )
 
 

@@ -101,7 +101,9 @@ class Reader:
 
 @pytest.fixture
 def reader(gateway: GatewayProcess) -> Iterator[Reader]:
-    """Yield a reader that accepted 0-1 and 4-6, rejected 7, and holds 2-3 for the second time and 8-9 for the first."""
+    """Yield a reader that accepted 0-1 and 4-6, rejected 7, and holds 2-3 for the second time and 8-9 for the
+    first.
+    """
     with Wire(gateway.bootstrap) as wire:
         reader = Reader(wire)
         assert reader.fetch() == [(0, 9, 1)]

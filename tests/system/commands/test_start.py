@@ -1,4 +1,6 @@
-"""How the `seqgate` process starts: which packages it needs, also beside packages of others that have the names of its folders."""
+"""How the `seqgate` process starts: which packages it needs, also beside packages of others that have the
+names of its folders.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ UNUSED = {
     "redis",
     "seqgate.gateway.config.kept_brokers",
 }
-"""The modules that a gateway must not import when it serves, because only commands or certain settings need them."""
+"""The modules that a gateway must not import when it serves, because only commands or certain settings need
+them.
+"""
 
 
 def test_serve_imports_only_what_a_gateway_needs(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""`seqgate transactions`, and the offsets that transactions hold in `seqgate groups`, against real gateways and clients."""
+"""`seqgate transactions`, and the offsets that transactions hold in `seqgate groups`, against real gateways
+and clients.
+"""
 
 from __future__ import annotations
 

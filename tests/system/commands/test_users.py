@@ -1,4 +1,6 @@
-"""`seqgate users` on a running gateway, by its control socket and the Kafka protocol, and before its first start."""
+"""`seqgate users` on a running gateway, by its control socket and the Kafka protocol, and before its first
+start.
+"""
 
 from __future__ import annotations
 

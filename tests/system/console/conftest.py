@@ -37,7 +37,9 @@ def base(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def measured_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway of this file's own with a metrics listener, on which no transaction times out and transactions may hang."""
+    """A gateway of this file's own with a metrics listener, on which no transaction times out and
+    transactions may hang.
+    """
     settings = {
         "seqgate.metrics.listener": f"127.0.0.1:{free_port()}",
         "seqgate.producer.id.block.size": "20",

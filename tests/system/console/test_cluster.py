@@ -1,4 +1,6 @@
-"""The page of the cluster in a browser: two gateways, a failover seen live, and a setting changed by keyboard."""
+"""The page of the cluster in a browser: two gateways, a failover seen live, and a setting changed by
+keyboard.
+"""
 
 from __future__ import annotations
 

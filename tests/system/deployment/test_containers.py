@@ -1,6 +1,8 @@
-"""The image as it runs: from the Dockerfile alone, as the services of compose.yaml, and as the pods of the manifests.
+"""The image as it runs: from the Dockerfile alone, as the services of compose.yaml, and as the pods of the
+manifests.
 
-Ports in the files are replaced by free ones, so that nothing else on this machine is in the way; all else is as the files say.
+Ports in the files are replaced by free ones, so that nothing else on this machine is in the way; all else is
+as the files say.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The files for deployment are valid to the programs that read them, and name settings, ports and files that exist."""
+"""The files for deployment are valid to the programs that read them, and name settings, ports and files that
+exist.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ FOLDERS = ("gateway", "cluster")
 LIMIT_S = 60.0
 OLDEST_KUBERNETES = "1.31"
 MOST_EXPOSURE = 15
-"""The limit of `systemd-analyze security`, in tenths: "OK" begins at 50, and a unit without any limits has 96."""
+"""The limit of `systemd-analyze security`, in tenths: "OK" begins at 50, and a unit without any limits has
+96.
+"""
 
 
 def settings(variables: dict[str, str]) -> dict[str, str]:
@@ -184,7 +188,9 @@ class TestKubernetes:
         }
 
     def test_no_service_becomes_a_setting(self, folder: str) -> None:
-        """Kubernetes sets SEQGATE_PORT and others for a service called seqgate, and the gateway refuses unknown settings."""
+        """Kubernetes sets SEQGATE_PORT and others for a service called seqgate, and the gateway refuses
+        unknown settings.
+        """
         assert Pod(kustomized(folder), 0).spec["enableServiceLinks"] is False
 
     def test_selectors_find_the_pods(self, folder: str) -> None:
@@ -201,7 +207,9 @@ class TestKubernetes:
 
 
 def pod_config(pod: Pod, folder: Path) -> Any:
-    """Return the settings of a pod's gateway, by the gateway's own code; its arguments must be valid ones of `seqgate serve`."""
+    """Return the settings of a pod's gateway, by the gateway's own code; its arguments must be valid ones of
+    `seqgate serve`.
+    """
     serve, *words = pod.container["args"]
     files = pod.files(folder)
     options = parse([re.sub(r"(?<==)/\S+", lambda place: str(files[place[0]]), word) for word in words])

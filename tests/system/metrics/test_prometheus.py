@@ -1,4 +1,6 @@
-"""A real Prometheus scrapes a real gateway, in both text formats, and evaluates the queries of the dashboard and the alerts."""
+"""A real Prometheus scrapes a real gateway, in both text formats, and evaluates the queries of the dashboard
+and the alerts.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ scrape_configs:
 
 
 class _AsPlainText(BaseHTTPRequestHandler):
-    """Passes scrapes on with an Accept header for the plain text format, because this Prometheus always asks for OpenMetrics."""
+    """Passes scrapes on with an Accept header for the plain text format, because this Prometheus always asks
+    for OpenMetrics.
+    """
 
     gateway = ""
     content_types: set[str]

@@ -1,4 +1,6 @@
-"""Logins over real sockets: their order, refusals that come late, limits before the login, and sessions that end."""
+"""Logins over real sockets: their order, refusals that come late, limits before the login, and sessions that
+end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Secrets that clients send appear in no log line, no line of the audit log and no answer, whatever is wrong with the request."""
+"""Secrets that clients send appear in no log line, no line of the audit log and no answer, whatever is wrong
+with the request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""TLS of a listener: who gets in, what is refused and logged, replaced certificates, and clients that hold a handshake."""
+"""TLS of a listener: who gets in, what is refused and logged, replaced certificates, and clients that hold a
+handshake.
+"""
 
 from __future__ import annotations
 

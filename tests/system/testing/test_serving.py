@@ -43,7 +43,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @contextmanager
 def started(place: Path, *words: str, python: Sequence[str] = ()) -> Iterator[tuple[str, str, Path]]:
-    """Yield the addresses of the test control and for clients, and the data directory, of a broker that stops cleanly at the end.
+    """Yield the addresses of the test control and for clients, and the data directory, of a broker that stops
+    cleanly at the end.
 
     Temporary data is in `place`; the standard error goes into a file beside it.
     """

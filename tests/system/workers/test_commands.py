@@ -1,4 +1,6 @@
-"""`seqgate` commands on a data directory with several workers: while they run, after a stop, and after all were killed."""
+"""`seqgate` commands on a data directory with several workers: while they run, after a stop, and after all
+were killed.
+"""
 
 from __future__ import annotations
 

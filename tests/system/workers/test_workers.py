@@ -183,7 +183,9 @@ def test_a_worker_that_dies_again_and_again_ends_all(tmp_path: Path) -> None:
 
 
 def test_transactions_span_workers_and_their_deaths(tmp_path: Path) -> None:
-    """Each transaction writes to every partition; its coordinator is on either worker. One of the workers dies now and then."""
+    """Each transaction writes to every partition; its coordinator is on either worker. One of the workers
+    dies now and then.
+    """
     with workers(tmp_path / "data", 2, consecutive_ports(2)) as gateway:
         create_topic(gateway.bootstrap)
         committed: list[int] = []

@@ -1,4 +1,6 @@
-"""`seqgate serve --workers N --cluster`: gateways of one bucket on one machine, started and stopped by one command."""
+"""`seqgate serve --workers N --cluster`: gateways of one bucket on one machine, started and stopped by one
+command.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def create_everywhere(port: int, count: int) -> None:
 
 
 def leaders(port: int) -> set[int]:
-    """Return the leaders of the topic, as the gateway on this port knows them; none where the topic is unknown."""
+    """Return the leaders of the topic, as the gateway on this port knows them; none where the topic is
+    unknown.
+    """
     return set(leaders_at(f"127.0.0.1:{port}", TOPIC))
 
 

@@ -19,7 +19,9 @@ from tests.support.tokens import encoded, first_message, part, unsecured_token
 TABLE = Table()
 DAY_S = 86_400
 NOW_S = int(time.time())
-"""The time at which tests are collected; what lies a day from it still does so when the tests run, however long others take."""
+"""The time at which tests are collected; what lies a day from it still does so when the tests run, however
+long others take.
+"""
 CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW_S + DAY_S}
 GOOD = unsecured_token(**CLAIMS)
 _HEADER = part({"alg": "none"})

@@ -1,7 +1,7 @@
 """Apache Kafka and Seqgate with every mechanism, delegation tokens and an authorizer, started alike.
 
-Each has a PLAINTEXT listener where everybody is a super user; USERS, where a login never ends; and AGAIN, where a client must log in again
-after `SESSION_MS`. A user of PLAIN has the password `password_of(user)`.
+Each has a PLAINTEXT listener where everybody is a super user; USERS, where a login never ends; and AGAIN,
+where a client must log in again after `SESSION_MS`. A user of PLAIN has the password `password_of(user)`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def _jaas() -> dict[str, str]:
         "plain": f"{MODULES}plain.PlainLoginModule required {users};",
         "scram-sha-256": f"{MODULES}scram.ScramLoginModule required;",
         "scram-sha-512": f"{MODULES}scram.ScramLoginModule required;",
-        "oauthbearer": f'{MODULES}oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="x";',
+        "oauthbearer": f"{MODULES}oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="x";',
     }
     return {
         f"listener.name.{listener}.{mechanism}.sasl.jaas.config": line

@@ -1,7 +1,8 @@
 """Clients over their quotas: the throttle times in their answers, the other fields of these answers, and that
 their connections are not read meanwhile.
 
-Each conversation measures users of its own. Times are compared as ranges: both endpoints compute them from the same rates, but at other moments.
+Each conversation measures users of its own. Times are compared as ranges: both endpoints compute them from
+the same rates, but at other moments.
 """
 
 from __future__ import annotations
@@ -134,7 +135,9 @@ def _filled(visit: Visit, batches: int, size: int) -> Topic:
 
 @TABLE.add_for_each([4, 7, 12, 17])
 def fetch(visit: Visit, version: int) -> None:
-    """Fetch more than the quota of one moment, twice. The second answer has no records, and a later fetch gets them."""
+    """Fetch more than the quota of one moment, twice. The second answer has no records, and a later fetch
+    gets them.
+    """
     topic, user = _filled(visit, 2, 55_000), _user(visit)
     _limit(visit, user, "consumer_byte_rate", RATE)
     client = visit.known(user)
@@ -170,7 +173,9 @@ FIRST_STRICT = {"create_topics": 6, "create_partitions": 3, "delete_topics": 5}
 
 @TABLE.add_for_each(FIRST_STRICT)
 def mutations(visit: Visit, first_strict: int) -> None:
-    """Change topics until the quota is overdrawn, with a version that refuses and with one that only throttles."""
+    """Change topics until the quota is overdrawn, with a version that refuses and with one that only
+    throttles.
+    """
     api = next(name for name, version in FIRST_STRICT.items() if version == first_strict)
     user, topic = _user(visit), visit.admin.topic()
     if api == "delete_topics":
@@ -199,7 +204,9 @@ def several_mutations_in_a_request(visit: Visit) -> None:
 
 @TABLE.add
 def request_time(visit: Visit) -> None:
-    """Take more of the gateway's time than `request_percentage` allows: the answers throttle the client, for at most a second each."""
+    """Take more of the gateway's time than `request_percentage` allows: the answers throttle the client, for
+    at most a second each.
+    """
     user = _user(visit)
     _limit(visit, user, "request_percentage", 0.0001)
     client = visit.known(user)

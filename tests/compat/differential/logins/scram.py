@@ -27,7 +27,9 @@ Change = Callable[[bytes], bytes]
 
 
 def _server_first(message: bytes) -> Any:
-    """Return the server's first message without its part of the nonce, so that both endpoints have the same text."""
+    """Return the server's first message without its part of the nonce, so that both endpoints have the same
+    text.
+    """
     if not message:
         return message
     values = dict(part.split(b"=", 1) for part in message.split(b","))

@@ -279,7 +279,9 @@ def asked_without_login(visit: Visit) -> None:
 
 @TABLE.add_for_each({hashing.mechanism: hashing for hashing in ScramHash})
 def login(visit: Visit, hashing: ScramHash) -> None:
-    """Log in with a token: right, with another password, without `tokenauth`, and as the owner with `tokenauth`."""
+    """Log in with a token: right, with another password, without `tokenauth`, and as the owner with
+    `tokenauth`.
+    """
     tokens, user = _owner(visit)
     made = tokens.create()
     client = _log_in(visit, made, hashing)
@@ -371,7 +373,9 @@ def removed_token(visit: Visit) -> None:
 
 @TABLE.add
 def again_with_a_token(visit: Visit) -> None:
-    """Log in again, where clients must, with the token, with another token of the same owner, and with the owner's password."""
+    """Log in again, where clients must, with the token, with another token of the same owner, and with the
+    owner's password.
+    """
     tokens, user = _owner(visit)
     first, second = tokens.create(), tokens.create()
     for name, password, extensions in (

@@ -16,8 +16,8 @@ from tests.support.wire import Answer, Plain
 
 ITERATIONS = 4_096
 LONG_MS = 10_000
-"""A session that lives longer than this is long. The lifetime of a session follows from the time at which its credentials expire, unless it is
-`SESSION_MS`.
+"""A session that lives longer than this is long. The lifetime of a session follows from the time at which its
+credentials expire, unless it is `SESSION_MS`.
 """
 Show = Callable[[bytes], Any]
 

@@ -1,7 +1,8 @@
-"""Sends random sequences of requests to Apache Kafka and to a gateway: `python -m tests.compat.differential.random --seconds 60`.
+"""Sends random sequences of requests to Apache Kafka and to a gateway: `python -m
+tests.compat.differential.random --seconds 60`.
 
-Each difference is printed with the shortest sequence that shows it and the command that replays it. The last line on stdout
-is JSON.
+Each difference is printed with the shortest sequence that shows it and the command that replays it. The last
+line on stdout is JSON.
 """
 
 from __future__ import annotations

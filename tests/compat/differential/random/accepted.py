@@ -1,4 +1,6 @@
-"""The differences that random sequences may show: each has its reason in `known_differences` and docs/decisions.md."""
+"""The differences that random sequences may show: each has its reason in `known_differences` and
+docs/decisions.md.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ class Accepted(NamedTuple):
 
 
 ACCEPTED: tuple[Accepted, ...] = (
-    # Seqgate's default of flush.messages differs, because acks=all waits for the disk. Kafka sets min.insync.replicas for the whole cluster (KIP-966).
+    # Seqgate's default of flush.messages differs, because acks=all waits for the disk. Kafka sets
+    # min.insync.replicas for the whole cluster (KIP-966).
     Accepted("admin", "*.configs.flush.messages.*"),
     Accepted("admin", "*.configs.min.insync.replicas.*"),
     # Kafka stores a later batch before a refused first one that is sent again; Seqgate holds it back

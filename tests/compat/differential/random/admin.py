@@ -55,7 +55,9 @@ class Admin(World):
         self.turns = 0
 
     def _settle(self) -> None:
-        """Wait until the broker knows of all changes: Kafka's learns of them in the background, in their order."""
+        """Wait until the broker knows of all changes: Kafka's learns of them in the background, in their
+        order.
+        """
         self.turns += 1
         wanted = str(1_000_000 + self.turns)
         resource = {"resource_type": TOPIC_RESOURCE, "resource_name": self.topics[0].name}

@@ -1,7 +1,8 @@
-"""Groups of the consumer and the classic protocol: members that join, stay, leave and commit at right and wrong epochs.
+"""Groups of the consumer and the classic protocol: members that join, stay, leave and commit at right and
+wrong epochs.
 
-The coordinator assigns by range, which sorts static members by their instance ids and the others by member id. Classic members
-are static, because the ids that coordinators give them are random.
+The coordinator assigns by range, which sorts static members by their instance ids and the others by member
+id. Classic members are static, because the ids that coordinators give them are random.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ class Groups(World):
             self._sync_one(next(member for member in members if id(member) == one), leads)
 
     def _begun_join(self, member: GroupMember) -> Pending:
-        """Send JoinGroup, and wait until the coordinator has it: it answers, or the group is in state PreparingRebalance."""
+        """Send JoinGroup, and wait until the coordinator has it: it answers, or the group is in state
+        PreparingRebalance.
+        """
         pending = member.begin_join()
         self.peer.until(
             "describe_groups",

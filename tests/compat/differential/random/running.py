@@ -1,4 +1,6 @@
-"""Carries a random sequence out at both endpoints, compares, and finds the shortest sequence that still differs."""
+"""Carries a random sequence out at both endpoints, compares, and finds the shortest sequence that still
+differs.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Found:
 
 
 class Pair:
-    """Apache Kafka and a gateway that get the same sequences. Topics and groups have names that only this pair uses."""
+    """Apache Kafka and a gateway that get the same sequences. Topics and groups have names that only this
+    pair uses.
+    """
 
     def __init__(self, kafka: str, gateway: str) -> None:
         self._endpoints = kafka, gateway

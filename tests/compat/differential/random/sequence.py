@@ -1,7 +1,9 @@
-"""A random sequence of requests: drawn from a seed, carried out by one endpoint at a time, and written as text.
+"""A random sequence of requests: drawn from a seed, carried out by one endpoint at a time, and written as
+text.
 
-A step is a name and plain arguments, which say nothing about answers: "the second member commits at an epoch one below its
-own". So the same steps make the same sequence at both endpoints, as long as their answers agree, and any step can be left out.
+A step is a name and plain arguments, which say nothing about answers: "the second member commits at an epoch
+one below its own". So the same steps make the same sequence at both endpoints, as long as their answers
+agree, and any step can be left out.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Step(NamedTuple):
 
 
 class World(ABC):
-    """The state of one sequence at one endpoint. Each step is a method; the fields hold what the answers reported."""
+    """The state of one sequence at one endpoint. Each step is a method; the fields hold what the answers
+    reported.
+    """
 
     family: ClassVar[str]
     table: ClassVar[Mapping[str, tuple[int, Draw]]]

@@ -1,4 +1,6 @@
-"""A share group of two members: records that are acquired, accepted, released, rejected, and epochs that are wrong."""
+"""A share group of two members: records that are acquired, accepted, released, rejected, and epochs that are
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ class Share(World):
                 ]
 
     def _said(self, number: int, kind: int, skipped: int, count: int) -> list[Plain]:
-        """Return the acknowledgement of `count` offsets of the first run, after `skipped` ones; the others stay acquired."""
+        """Return the acknowledgement of `count` offsets of the first run, after `skipped` ones; the others
+        stay acquired.
+        """
         if not self.held[number]:
             return []
         first, last = self.held[number].pop(0)
@@ -95,7 +99,8 @@ class Share(World):
     def anywhere(self, number: int, run: tuple[int, int], kind: int) -> None:
         """Acknowledge offsets that the member may have or not.
 
-        No run lies on both sides of the start offset: Kafka answers UNKNOWN_SERVER_ERROR if nothing is in flight then.
+        No run lies on both sides of the start offset: Kafka answers UNKNOWN_SERVER_ERROR if nothing is in
+        flight then.
         """
         self.members[number].acknowledge(said(*run, kind))
 

@@ -1,4 +1,6 @@
-"""A streams group of up to four members: tasks that move, members that come and go, commits, and epochs that are wrong."""
+"""A streams group of up to four members: tasks that move, members that come and go, commits, and epochs that
+are wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Random sequences of requests, sent to Seqgate and to Apache Kafka: the same answers, and the same state afterwards.
+"""Random sequences of requests, sent to Seqgate and to Apache Kafka: the same answers, and the same state
+afterwards.
 
 `make soak` draws other seeds, and prints how to replay a sequence whose answers differ.
 """
@@ -52,7 +53,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 class TestTheTestItself:
-    """Two gateways with different limits: the test finds the difference, and shrinks the sequence to the step that shows it."""
+    """Two gateways with different limits: the test finds the difference, and shrinks the sequence to the step
+    that shows it.
+    """
 
     def test_a_planted_difference_is_found_and_shrunk(self, planted: Pair) -> None:
         results = (planted.run("transactions", seed)[0] for seed in range(50))

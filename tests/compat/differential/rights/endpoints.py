@@ -1,7 +1,7 @@
 """Apache Kafka and Seqgate with an authorizer, started alike.
 
-Each has a PLAINTEXT listener where everybody is a super user, an SSL listener where a certificate names the user, and a
-SASL_PLAINTEXT listener where the super user logs in with PLAIN.
+Each has a PLAINTEXT listener where everybody is a super user, an SSL listener where a certificate names the
+user, and a SASL_PLAINTEXT listener where the super user logs in with PLAIN.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Certificates:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of one side: of the listener of super users, of that with certificates, and of that with logins."""
+    """The addresses of one side: of the listener of super users, of that with certificates, and of that with
+    logins.
+    """
 
     admin: str
     certified: str
@@ -68,7 +70,8 @@ AUTHORIZATION = {
 }
 LOGINS = {
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} required user_{SUPER_USER}="{PASSWORD}";',
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{PLAIN} required "
+    f'user_{SUPER_USER}="{PASSWORD}";',
 }
 
 

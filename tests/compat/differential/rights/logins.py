@@ -1,4 +1,6 @@
-"""The login on a connection: ApiVersions, SaslHandshake, SaslAuthenticate and bare tokens, in right and wrong orders."""
+"""The login on a connection: ApiVersions, SaslHandshake, SaslAuthenticate and bare tokens, in right and wrong
+orders.
+"""
 
 from __future__ import annotations
 

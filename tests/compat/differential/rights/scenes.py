@@ -1,4 +1,6 @@
-"""Conversations with a secured endpoint that are not rows of the table of rights: logins, and APIs of security."""
+"""Conversations with a secured endpoint that are not rows of the table of rights: logins, and APIs of
+security.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The assignment interval of a group (KIP-1263): members that come and go within it count for the next target."""
+"""The assignment interval of a group (KIP-1263): members that come and go within it count for the next
+target.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Subscriptions of client metrics, and the telemetry of clients: GetTelemetrySubscriptions and PushTelemetry (KIP-714).
+"""Subscriptions of client metrics, and the telemetry of clients: GetTelemetrySubscriptions and PushTelemetry
+(KIP-714).
 
 Kafka runs with a plugin that receives metrics, `tests/support/peer/TelemetryReceiver.java`.
 """

@@ -140,7 +140,9 @@ def listed_reassignments(peer: Peer, version: int) -> None:
 
 
 def _move(peer: Peer, version: int, *moves: tuple[str, str, list[int]]) -> None:
-    """Send AlterReplicaLogDirs. The transcript leaves the request out, because the paths of both endpoints differ."""
+    """Send AlterReplicaLogDirs. The transcript leaves the request out, because the paths of both endpoints
+    differ.
+    """
     dirs = [{"path": path, "topics": [{"name": name, "partitions": rows}]} for path, name, rows in moves]
     answer = peer.wire.call("alter_replica_log_dirs", version, dirs=dirs).fields
     peer.note("moves between directories", results=answer["results"])

@@ -31,7 +31,9 @@ def _eager(peer: Peer) -> None:
 
 
 def _batch(segment: int, *records: tuple[str, str | None], codec: str = "none") -> Batch:
-    """Return a batch whose timestamp is so late for each further `segment` that it begins a new segment of the log."""
+    """Return a batch whose timestamp is so late for each further `segment` that it begins a new segment of
+    the log.
+    """
     started = int(time.time() * 1000) + segment * (SEGMENT_MS + 60_000)
     listed = tuple(
         Record(

@@ -1,6 +1,8 @@
-"""Topics with a `compression.type`: which bytes are stored, which batches are refused, and which values are valid.
+"""Topics with a `compression.type`: which bytes are stored, which batches are refused, and which values are
+valid.
 
-Only the codec and the records in the batch are compared, because compressed bytes differ between implementations.
+Only the codec and the records in the batch are compared, because compressed bytes differ between
+implementations.
 """
 
 from __future__ import annotations
@@ -201,7 +203,9 @@ def produce_versions(peer: Peer, version: int) -> None:
 
 @scenario_for_each((4, 9, 10, 12))
 def fetch_versions(peer: Peer, version: int) -> None:
-    """Fetch from a topic that stores zstd, which consumers know since version 10, and from one that stores what it gets."""
+    """Fetch from a topic that stores zstd, which consumers know since version 10, and from one that stores
+    what it gets.
+    """
     for kind in ("zstd", "producer", "lz4"):
         topic = peer.topic(kind, configs={TYPE: kind})
         peer.produce(topic, replace(MANY, codec="lz4"))
@@ -235,7 +239,9 @@ def several_partitions(peer: Peer) -> None:
 
 @scenario
 def pipelined(peer: Peer) -> None:
-    """Pipeline batches of one producer in turns of codecs: they are stored in the order in which they were sent."""
+    """Pipeline batches of one producer in turns of codecs: they are stored in the order in which they were
+    sent.
+    """
     topic = peer.topic(configs={TYPE: "gzip"})
     codecs = ("none", "gzip", "zstd", "gzip", "lz4")
     batches = [replace(MANY, codec=codec).of(61_000, 0, 20 * index) for index, codec in enumerate(codecs)]

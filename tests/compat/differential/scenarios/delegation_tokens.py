@@ -1,4 +1,6 @@
-"""DescribeDelegationToken of a client that has no credentials; kio can't decode the times in the other APIs' refusals."""
+"""DescribeDelegationToken of a client that has no credentials; kio can't decode the times in the other APIs'
+refusals.
+"""
 
 from __future__ import annotations
 

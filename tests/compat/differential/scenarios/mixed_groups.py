@@ -17,7 +17,9 @@ def _classic(peer: Peer, group_id: str, topic: str, instance_id: str | None = No
 
 
 def _alone_by_range(peer: Peer) -> tuple[Topic, Member]:
-    """Return a group that is assigned by range, which sorts static members by their instance ids and not by drawn ids."""
+    """Return a group that is assigned by range, which sorts static members by their instance ids and not by
+    drawn ids.
+    """
     topic, member = alone(peer)
     member.beat(server_assignor="range")
     return topic, member
@@ -110,7 +112,9 @@ def refused_by_a_share_group(peer: Peer, version: int) -> None:
 
 @scenario
 def a_member_without_a_subscription_joins(peer: Peer) -> None:
-    """Partitions that the classic leader has not assigned stay unassigned until subscriptions or topics change."""
+    """Partitions that the classic leader has not assigned stay unassigned until subscriptions or topics
+    change.
+    """
     topic = assignable_topic(peer, partitions=2)
     classic = _classic(peer, peer.group(), topic.name)
     classic.join()

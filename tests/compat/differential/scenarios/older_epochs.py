@@ -50,7 +50,9 @@ def _owned(member: Member) -> tuple[int, ...]:
 
 @scenario_for_each(COMMIT_VERSIONS)
 def kept_and_given(peer: Peer, version: int) -> None:
-    """Commits of a member that has held half of the partitions since epoch 2, and of another that got the rest at 3."""
+    """Commits of a member that has held half of the partitions since epoch 2, and of another that got the
+    rest at 3.
+    """
     topic, first, second = two(peer)
     for epoch in EPOCHS:
         for member in (first, second):

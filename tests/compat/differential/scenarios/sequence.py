@@ -143,7 +143,9 @@ FIRST_REFUSED: dict[str, tuple[dict[str, str], Batch]] = {
 
 @scenario_for_each(FIRST_REFUSED)
 def behind_a_refused_first_batch(peer: Peer, case: tuple[dict[str, str], Batch]) -> None:
-    """Send two requests at once, of which the first is refused; then the first batch again, in two parts, and the second."""
+    """Send two requests at once, of which the first is refused; then the first batch again, in two parts, and
+    the second.
+    """
     configs, refused = case
     topic = peer.topic(configs=configs)
     keyed = Batch([Record(key=b"k", value=b"v")] * 10, base_timestamp=NOW_MS)

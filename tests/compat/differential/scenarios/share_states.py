@@ -1,4 +1,6 @@
-"""The requests between a share-partition leader and the share coordinator (KIP-932): the delivery state of share groups."""
+"""The requests between a share-partition leader and the share coordinator (KIP-932): the delivery state of
+share groups.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""StreamsGroupHeartbeat and StreamsGroupDescribe (KIP-1071): members join, release and receive tasks, leave, and return."""
+"""StreamsGroupHeartbeat and StreamsGroupDescribe (KIP-1071): members join, release and receive tasks, leave,
+and return.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Offset commits and fetches of streams groups, and requests for one kind of group that name a group of another kind."""
+"""Offset commits and fetches of streams groups, and requests for one kind of group that name a group of
+another kind.
+"""
 
 from __future__ import annotations
 
@@ -261,7 +263,9 @@ def joins_a_group_that_has_offsets_only(peer: Peer) -> None:
     }
 )
 def configs(peer: Peer, case: tuple[str, tuple[str, ...]]) -> None:
-    """Set values, and wait until the accepted one is in effect: Kafka's broker learns of it in the background."""
+    """Set values, and wait until the accepted one is in effect: Kafka's broker learns of it in the
+    background.
+    """
     name, values = case
     group_id = peer.group()
     named = {"resource_type": GROUP_RESOURCE, "resource_name": group_id}

@@ -1,4 +1,6 @@
-"""Topologies of streams groups: topics that are missing or do not fit, internal topics, and topologies that change."""
+"""Topologies of streams groups: topics that are missing or do not fit, internal topics, and topologies that
+change.
+"""
 
 from __future__ import annotations
 

@@ -36,13 +36,17 @@ def nothing_to_end(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def committed(peer: Peer, version: int) -> None:
-    """Commit, then commit again and abort, with the producer epoch from before the end and with the one from after it."""
+    """Commit, then commit again and abort, with the producer epoch from before the end and with the one from
+    after it.
+    """
     _ended(peer, version, COMMIT)
 
 
 @scenario_for_each(VERSIONS)
 def aborted(peer: Peer, version: int) -> None:
-    """Abort, then abort again and commit, with the producer epoch from before the end and with the one from after it."""
+    """Abort, then abort again and commit, with the producer epoch from before the end and with the one from
+    after it.
+    """
     _ended(peer, version, ABORT)
 
 
@@ -66,7 +70,9 @@ def _ended(peer: Peer, version: int, commit: bool) -> None:
 
 @scenario_for_each({"commit": COMMIT, "abort": ABORT})
 def ended_by_one_whose_successor_keeps_epochs(peer: Peer, commit: bool) -> None:
-    """End a transaction as a fenced producer of the second protocol, after its successor of the first has ended one."""
+    """End a transaction as a fenced producer of the second protocol, after its successor of the first has
+    ended one.
+    """
     topic = peer.topic()
     fenced = TransactionalProducer(peer)
     fenced.init()

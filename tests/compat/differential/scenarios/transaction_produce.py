@@ -65,7 +65,9 @@ def added(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def by_strangers(peer: Peer, version: int) -> None:
-    """Produce with wrong producer ids and producer epochs, with another transactional id, and without a transactional id."""
+    """Produce with wrong producer ids and producer epochs, with another transactional id, and without a
+    transactional id.
+    """
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()

@@ -91,7 +91,9 @@ def offsets_of_a_zombie(peer: Peer, version: int) -> None:
 
 @scenario_for_each(OFFSET_VERSIONS)
 def offsets_of_an_epoch_that_the_partition_has_left(peer: Peer, version: int) -> None:
-    """A producer commits offsets with an epoch older than the one that the partition of the offsets has stored."""
+    """A producer commits offsets with an epoch older than the one that the partition of the offsets has
+    stored.
+    """
     topic, group_id = peer.topic(), peer.group()
     zombie = TransactionalProducer(peer)
     zombie.init()
@@ -165,7 +167,9 @@ def an_epoch_that_the_partition_has_left(peer: Peer, version: int) -> None:
     {f"acks {acks} v{version}": (acks, version) for acks in (-1, 0) for version in (9, 12, 13)}
 )
 def without_a_transactional_id(peer: Peer, case: tuple[int, int]) -> None:
-    """A transactional batch in a request without a transactional id: all partitions of the request are refused."""
+    """A transactional batch in a request without a transactional id: all partitions of the request are
+    refused.
+    """
     acks, version = case
     topic = peer.topic(partitions=3)
     producer = TransactionalProducer(peer)
@@ -180,7 +184,9 @@ def without_a_transactional_id(peer: Peer, case: tuple[int, int]) -> None:
 
 @scenario_for_each((3, 6, 9, 12))
 def alone_without_a_transactional_id(peer: Peer, version: int) -> None:
-    """A transactional batch that is alone in its request: it is refused before its topic, partition and codec are looked at."""
+    """A transactional batch that is alone in its request: it is refused before its topic, partition and codec
+    are looked at.
+    """
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()

@@ -1,4 +1,6 @@
-"""A gateway with an authorizer that takes certificates and all mechanisms of SASL over TLS, and accounts on it."""
+"""A gateway with an authorizer that takes certificates and all mechanisms of SASL over TLS, and accounts on
+it.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ class Account:
         return self.endpoint.bearer_token(self.login, self.secret)
 
     def mistaken(self) -> Account:
-        """Return the account with a wrong password, with a token for another audience, or without certificate."""
+        """Return the account with a wrong password, with a token for another audience, or without
+        certificate.
+        """
         return replace(self, secret="wrong", certificate=None)
 
     def allow(self, kind: ResourceType, name: str, *operations: Operation) -> None:

@@ -1,5 +1,5 @@
-"""Every client with every way to authenticate itself: it does its work, learns of a wrong password, and outlives a restart
-of the gateway.
+"""Every client with every way to authenticate itself: it does its work, learns of a wrong password, and
+outlives a restart of the gateway.
 """
 
 from __future__ import annotations

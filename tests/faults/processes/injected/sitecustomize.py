@@ -1,9 +1,9 @@
 """Gives a gateway that a test starts with this folder on its PYTHONPATH a clock and a disk that the test
 controls. Python imports this module at startup.
 
-`SEQGATE_TEST_CLOCK` names a file of 8 bytes, the nanoseconds by which the wall clock is wrong (signed, native order).
-`SEQGATE_TEST_DISK` names a file in the folder whose disk the test controls: while the file says `low`, the disk reports
-no free space; while it says `full`, writes fail, too.
+`SEQGATE_TEST_CLOCK` names a file of 8 bytes, the nanoseconds by which the wall clock is wrong (signed, native
+order). `SEQGATE_TEST_DISK` names a file in the folder whose disk the test controls: while the file says
+`low`, the disk reports no free space; while it says `full`, writes fail, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Compares what transactional producers were told with what the partitions and the groups have. Pure: tested with planted faults.
+"""Compares what transactional producers were told with what the partitions and the groups have. Pure: tested
+with planted faults.
 
-A record's value is a `RecordName` whose incarnation is the number of its transaction. Each transaction commits its number + 1
-as the offset of its producer's group.
+A record's value is a `RecordName` whose incarnation is the number of its transaction. Each transaction
+commits its number + 1 as the offset of its producer's group.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def check(
 ) -> list[str]:
     """Return a sentence for every breach.
 
-    `visible` is what read_committed reads, and `stored` what read_uncommitted reads. `offsets` has the committed offset of each
-    producer's group, -1 for none.
+    `visible` is what read_committed reads, and `stored` what read_uncommitted reads. `offsets` has the
+    committed offset of each producer's group, -1 for none.
     """
     by_producer = {ledger.producer: ledger for ledger in ledgers}
     _, breaches = _names_of(stored, by_producer)

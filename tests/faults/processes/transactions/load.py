@@ -1,4 +1,6 @@
-"""Transactional producers of several libraries at once, and the check of what they have committed and aborted."""
+"""Transactional producers of several libraries at once, and the check of what they have committed and
+aborted.
+"""
 
 from __future__ import annotations
 

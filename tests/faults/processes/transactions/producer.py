@@ -1,9 +1,9 @@
-"""One transactional producer under load in a process of its own: `python -m tests.faults.processes.transactions.producer LIBRARY
-BOOTSTRAP TOPIC PARTITIONS FIRST PATIENCE_S`.
+"""One transactional producer under load in a process of its own: `python -m
+tests.faults.processes.transactions.producer LIBRARY BOOTSTRAP TOPIC PARTITIONS FIRST PATIENCE_S`.
 
-It runs one transaction after the other until its standard input ends, and aborts some on purpose. After any error of the library,
-and when a transaction takes too long, it exits with 1, and the next process with the same transactional id continues at transaction
-FIRST. It reports events on standard output, one line each:
+It runs one transaction after the other until its standard input ends, and aborts some on purpose. After any
+error of the library, and when a transaction takes too long, it exits with 1, and the next process with the
+same transactional id continues at transaction FIRST. It reports events on standard output, one line each:
 
     B transaction records…      it begins; the number of records in each partition
     C transaction               it is to be committed
@@ -55,7 +55,9 @@ def tell(*words: object) -> None:
 
 @contextlib.contextmanager
 def bounded(patience_s: float) -> Iterator[None]:
-    """End the process if the block takes too long. librdkafka may wait for a dead connection for ever (its issues 5456 and 5511)."""
+    """End the process if the block takes too long. librdkafka may wait for a dead connection for ever (its
+    issues 5456 and 5511).
+    """
 
     def end() -> None:
         faulthandler.dump_traceback()

@@ -1,4 +1,6 @@
-"""`seqgate status` of a gateway in a bucket: what waits for the bucket, the last round of uploads, and the cache."""
+"""`seqgate status` of a gateway in a bucket: what waits for the bucket, the last round of uploads, and the
+cache.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ FACTS = SessionFacts("cluster-a", 1_700_000_000_000, "host-1", "0.1.0")
 
 
 async def waited_s(*, may_serve: bool, stops_cleanly: bool = False, of_other_node: bool = False) -> float:
-    """Return how long a start waits for the earlier session of its node, and check that the session has ended."""
+    """Return how long a start waits for the earlier session of its node, and check that the session has
+    ended.
+    """
     store = SimulatedObjects(SimulatedBucket(), seed=1, faults=CALM, name="1")
     first = await register(store, 1, FACTS)
     other = await register(store, 2, FACTS)

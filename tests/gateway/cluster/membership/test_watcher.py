@@ -196,7 +196,9 @@ def late_lives(
     lease_type: Callable[[SessionWal, Callable[[], float]], Lease] | None = None,
     watcher_type: type[Watcher] = Watcher,
 ) -> list[str]:
-    """Return the breaches of one seed: two gateways over a bad store, with clocks that drift, one cut off again and again."""
+    """Return the breaches of one seed: two gateways over a bad store, with clocks that drift, one cut off
+    again and again.
+    """
 
     async def scene() -> list[str]:
         chance = Random(seed)

@@ -1,4 +1,6 @@
-"""The end of a metadata log that others shorten: who stood still notices, and takes nothing for the log that is none."""
+"""The end of a metadata log that others shorten: who stood still notices, and takes nothing for the log that
+is none.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,8 @@ def test_what_is_behind_an_emptied_place_is_not_the_end(is_filled: bool) -> None
         late = scene.bucket.get(registration_key(4))
         scene.shorten()
         if is_filled:
-            # Another gateway stood still, too, and has created the object without a look at the boundary so far.
+            # Another gateway stood still, too, and has created the object without a look at the boundary so
+            # far.
             scene.bucket.create(registration_key(4), late, 0)
         assert await stale.has_more()
         with pytest.raises(LogShortened):

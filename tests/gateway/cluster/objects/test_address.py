@@ -72,17 +72,16 @@ def test_a_variable_that_obstore_does_not_understand(monkeypatch: pytest.MonkeyP
 
 def test_without_the_package() -> None:
     program = (
-        "import sys; sys.modules['obstore'] = None\n"
-        "from seqgate.gateway.cluster.objects.address import StoreOptions, open_objects\n"
-        "open_objects('file:///tmp', StoreOptions(), {})\n"
-        "open_objects('s3://bucket', StoreOptions(), {})\n"
+        "import sys; sys.modules['obstore'] = None\nfrom seqgate.gateway.cluster.objects.address import "
+        "StoreOptions, open_objects\nopen_objects('file:///tmp', StoreOptions(), "
+        "{})\nopen_objects('s3://bucket', StoreOptions(), {})\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ
     )
     assert done.stderr.splitlines()[-1] == (
-        "seqgate.gateway.cluster.objects.objects.Refused: the package obstore, which a cluster in a bucket needs, is not installed; "
-        "run: pip install 'seqgate[cluster]'"
+        "seqgate.gateway.cluster.objects.objects.Refused: the package obstore, which a cluster in a bucket "
+        "needs, is not installed; run: pip install 'seqgate[cluster]'"
     )
 
 

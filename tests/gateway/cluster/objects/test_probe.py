@@ -111,7 +111,10 @@ async def test_a_directory_passes_and_is_left_empty(tmp_path: Path) -> None:
         ),
         (
             LastWins,
-            r"^of 16 creations of one object, the store says that it has carried out one, but the object has another",
+            (
+                r"^of 16 creations of one object, the store says that it has carried out one, but the object has "
+                r"another"
+            ),
         ),
         (Forgetting, r"^of 16 creations .*, but the object is missing; use a store with conditional writes"),
     ],

@@ -8,13 +8,15 @@ from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed
 from seqgate.gateway.cluster.objects.s3_errors import Answer, answer_in, meaning
 
 BUSY = (
-    "Generic S3 error: Error performing PUT http://127.0.0.1:7070/seqgate/a in 1.5ms - Server returned non-2xx status code: "
-    '503 Slow Down: <?xml version="1.0"?>\n<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message>'
+    "Generic S3 error: Error performing PUT http://127.0.0.1:7070/seqgate/a in 1.5ms - Server returned "
+    "non-2xx status code: "
+    '503 Slow Down: <?xml version="1.0"?>\n<Error><Code>SlowDown</Code><Message>Please reduce your request '
+    "rate.</Message>"
     '</Error>\n\nDebug source:\nGeneric {\n    store: "S3" <Code>AccessDenied</Code>'
 )
 NO_ANSWER = (
-    "Generic S3 error: Error performing PUT http://127.0.0.1:7070/seqgate/a in 30s - HTTP error:\nerror sending request"
-    "\n\nDebug source:\nGeneric {"
+    "Generic S3 error: Error performing PUT http://127.0.0.1:7070/seqgate/a in 30s - HTTP error:\nerror "
+    "sending request\n\nDebug source:\nGeneric {"
 )
 
 
@@ -30,14 +32,20 @@ def test_the_parts_of_an_answer() -> None:
         (
             NO_ANSWER,
             StoreFailed,
-            "x: Error performing PUT http://127.0.0.1:7070/seqgate/a in 30s - HTTP error: error sending request",
+            (
+                "x: Error performing PUT http://127.0.0.1:7070/seqgate/a in 30s - HTTP error: error sending "
+                "request"
+            ),
         ),
         (
             BUSY.replace("SlowDown", "NoSuchBucket")
             .replace("503 Slow Down", "404 Not Found")
             .replace(" reduce your request rate.", ""),
             Refused,
-            "x: the bucket does not exist; create it, or correct seqgate.cluster (the store answered 404 NoSuchBucket Please)",
+            (
+                "x: the bucket does not exist; create it, or correct seqgate.cluster (the store answered 404 "
+                "NoSuchBucket Please)"
+            ),
         ),
         ("x" * 1000, StoreFailed, "x: " + "x" * 300),
     ],

@@ -112,7 +112,9 @@ def test_a_deleted_manifest_is_gone() -> None:
 
 
 def test_the_restored_manifest_counts_until_ours_is_stored() -> None:
-    """The session that has ended stood still amid its upload, and replaced the manifest after ours was restored."""
+    """The session that has ended stood still amid its upload, and replaced the manifest after ours was
+    restored.
+    """
     bucket = SimulatedBucket()
 
     async def work() -> None:
@@ -141,7 +143,9 @@ def test_the_restored_manifest_does_not_hide_a_later_session() -> None:
 
 
 class TestLeaders:
-    """A partition with several leaders: their leader epochs count, whatever the numbers of their sessions are."""
+    """A partition with several leaders: their leader epochs count, whatever the numbers of their sessions
+    are.
+    """
 
     def of_leader(self, leader_epoch: int, session: int, end_offset: int = 9) -> Manifest:
         made = of_session(session, end_offset)

@@ -103,7 +103,9 @@ class Scene:
     async def offsets(
         self, offset: int = 0, max_bytes: int = 300, *, committed_only: bool = False
     ) -> list[int]:
-        """Return the offsets of the records that a consumer gets from an offset on, until the leader must answer."""
+        """Return the offsets of the records that a consumer gets from an offset on, until the leader must
+        answer.
+        """
         offsets: list[int] = []
         while (found := await self.read(offset, max_bytes, committed_only=committed_only)) is not None:
             views, rest = read_batches(found.records)

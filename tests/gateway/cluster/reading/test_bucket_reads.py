@@ -173,7 +173,9 @@ async def test_deleted_records_vanish_when_the_leader_is_asked_again(scene: Scen
 
 
 async def test_no_reader_hears_of_a_deletion_before_the_leader_tells_it(scene: Scene) -> None:
-    """The manifest may have a log start offset that is not durable yet, and the next answer of the leader the one before."""
+    """The manifest may have a log start offset that is not durable yet, and the next answer of the leader the
+    one before.
+    """
     scene.append(10)
     scene.append(10)
     flush(scene.log)

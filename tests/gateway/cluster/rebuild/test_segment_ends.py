@@ -131,7 +131,8 @@ def test_whatever_segments_the_manifest_has_each_record_follows_on_the_one_befor
             continue
         place = ends.place(each)
         if each.first_offset > reached:
-            # A lost row is noticed, unless the next one begins a segment, which a start notices by its offsets.
+            # A lost row is noticed, unless the next one begins a segment, which a start notices by its
+            # offsets.
             assert place is None or (place.position == 0 and place.segment_base == each.segment_base)
             return
         assert place is not None

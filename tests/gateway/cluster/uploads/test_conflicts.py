@@ -1,4 +1,6 @@
-"""A store that answers 409 again and again, without an effect: calls are repeated, but not as quickly as the store answers."""
+"""A store that answers 409 again and again, without an effect: calls are repeated, but not as quickly as the
+store answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Bytes of a segment file that changed on the disk: no manifest may claim the records that its parts do not have.
+"""Bytes of a segment file that changed on the disk: no manifest may claim the records that its parts do not
+have.
 
 The write-ahead log has the right bytes, and loses them once a manifest covers them.
 """

@@ -1,4 +1,6 @@
-"""An event at every call to the store while producers write: what was acknowledged is in the objects, and flushing goes on afterwards."""
+"""An event at every call to the store while producers write: what was acknowledged is in the objects, and
+flushing goes on afterwards.
+"""
 
 from __future__ import annotations
 

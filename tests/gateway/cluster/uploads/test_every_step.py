@@ -1,4 +1,6 @@
-"""An event at every step of a round of uploads: nothing that was acknowledged is lost, and the round ends or is repeated."""
+"""An event at every step of a round of uploads: nothing that was acknowledged is lost, and the round ends or
+is repeated.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,9 @@ def test_the_bucket_has_everything_and_nothing_else(tmp_path: Path, name: str, p
 async def _reads_the_same(
     restored: Mapping[PartitionKey, Manifest], before: SimulatedBucket, after: SimulatedBucket
 ) -> None:
-    """Check that segments which stayed in the bucket have the bytes that the taker's files and indexes are about."""
+    """Check that segments which stayed in the bucket have the bytes that the taker's files and indexes are
+    about.
+    """
     sources = [
         BucketSource(SimulatedObjects(SimulatedBucket(objects=dict(bucket.objects))), restored)
         for bucket in (before, after)

@@ -176,7 +176,9 @@ async def test_other_bytes_of_the_same_size_are_uploaded_after_a_reload(scene: S
 async def test_a_manifest_that_an_ended_session_replaced_late_does_not_change_what_is_kept(
     scene: Scene, tmp_path: Path
 ) -> None:
-    """The old session has compacted a segment and stood still; the new one has the segment's earlier bytes, in the bucket only."""
+    """The old session has compacted a segment and stood still; the new one has the segment's earlier bytes,
+    in the bucket only.
+    """
     restored = (await scene.uploads.upload(scene.log)).manifest
     storage = Storage().with_holes()
     directory = RebuiltDirectory.begin(storage, tmp_path / "rebuilt", b"{}")

@@ -88,7 +88,9 @@ def test_each_time_that_the_log_has_grown_by_its_limit(walk: Walk) -> None:
 
 
 def test_what_a_round_could_not_upload_begins_no_further_rounds(walk: Walk) -> None:
-    """One partition that stays offline must not make the others upload every second: each of them would be a replaced manifest."""
+    """One partition that stays offline must not make the others upload every second: each of them would be a
+    replaced manifest.
+    """
     times = _begin(walk)
     walk.append(PartitionKey(PLAIN, 0), 60)
     walk.run(walk.flusher.idle())

@@ -1,6 +1,8 @@
-"""A session with a few partitions whose round of uploads is interrupted at any step, and what the bucket must have afterwards.
+"""A session with a few partitions whose round of uploads is interrupted at any step, and what the bucket must
+have afterwards.
 
-A step is a call to the store, or work in a thread. At one of them an event happens, once. Then the round goes on.
+A step is a call to the store, or work in a thread. At one of them an event happens, once. Then the round goes
+on.
 """
 
 from __future__ import annotations
@@ -252,7 +254,9 @@ class Walk:
             compact(log, self.storage, now_ms=NOW_MS)
 
     def compact_slowly(self) -> None:
-        """Clean the compacted partition now, and swap its segments in one after the other while other work goes on."""
+        """Clean the compacted partition now, and swap its segments in one after the other while other work
+        goes on.
+        """
         log = self.compacted.log
         if log.offline or log.recovery_point < log.log_end_offset:
             return
@@ -299,7 +303,9 @@ class Walk:
             partition.flush_finished()
 
     def take_over(self) -> None:
-        """Seal the session at this moment, as another gateway would, and remember what this gateway finds in the bucket."""
+        """Seal the session at this moment, as another gateway would, and remember what this gateway finds in
+        the bucket.
+        """
         key = boundary_key(1, self.wal.session.session)
         boundary = self.bucket.content(key)
         seq = 0 if boundary is None else decode_boundary(boundary, key)
@@ -317,7 +323,9 @@ class Walk:
         event: Callable[[Walk], None],
         work: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> bool:
-        """Run the second round, or other work, with the event at this step; return whether there were so many steps."""
+        """Run the second round, or other work, with the event at this step; return whether there were so many
+        steps.
+        """
         self.at, self.event = at, event
         self.loop.step = self.objects.step = self._step  # type: ignore[method-assign]
         self.round = self.loop.create_task((work or self.uploads.round)())

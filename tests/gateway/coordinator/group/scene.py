@@ -209,8 +209,8 @@ class Scene:
     # --- shortcuts
 
     def completing(self, *clients: Who) -> list[str]:
-        """Let new clients join an empty group, which then waits for its leader's assignment; return the member ids, the
-        leader's first.
+        """Let new clients join an empty group, which then waits for its leader's assignment; return the
+        member ids, the leader's first.
         """
         waiters = [self.join(who) for who in clients]
         while any(map(self.waits, waiters)):
@@ -238,7 +238,9 @@ def written_anew(shard: GroupShard) -> list[GroupRecord | Pending]:
 
 
 def rebuilt(made: Scene, fresh: Callable[[], GroupShard]) -> GroupShard:
-    """Return the shard that the log of a scene makes: read as it is, and read rewritten, which must be the same."""
+    """Return the shard that the log of a scene makes: read as it is, and read rewritten, which must be the
+    same.
+    """
     before = written_anew(made.shard)
     for log in (made.records, before):
         shard = fresh()

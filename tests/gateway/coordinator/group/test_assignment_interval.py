@@ -1,4 +1,6 @@
-"""The assignment interval (KIP-1263): members that come and go within it count for the next target assignment."""
+"""The assignment interval (KIP-1263): members that come and go within it count for the next target
+assignment.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ class Simulation:
         self.stable += machine.group is not None and machine.group.state.name == "STABLE"
 
     def live(self, number: int) -> None:
-        """Let a client take its next step, or instead die, leave, start again, or join again without its last answer."""
+        """Let a client take its next step, or instead die, leave, start again, or join again without its last
+        answer.
+        """
         machine, client = self.machine, self.machine.clients[number]
         chance = self.random.random()
         if client.phase is Phase.IDLE:

@@ -1,5 +1,5 @@
-"""Offset commits with an older member epoch are allowed for partitions that the member has held since that epoch
-(KIP-1251).
+"""Offset commits with an older member epoch are allowed for partitions that the member has held since that
+epoch (KIP-1251).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def revoking() -> tuple[ConsumerScene, Client, Client]:
 
 
 def settled() -> tuple[ConsumerScene, list[int], list[int]]:
-    """Return a group at epoch 3: member `a` has held two of four partitions since epoch 2, `b` the others since epoch
-    3.
+    """Return a group at epoch 3: member `a` has held two of four partitions since epoch 2, `b` the others
+    since epoch 3.
     """
     scene, first, second = revoking()
     settle([first, second])

@@ -1,4 +1,6 @@
-"""Share groups and other groups in one shard: an id belongs to one kind of group, and the log restores all of them."""
+"""Share groups and other groups in one shard: an id belongs to one kind of group, and the log restores all of
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A simulated share group, from one seed: members, failing requests, and a growing log.
 
-Requests and answers take time, answers get lost, members die, connections break, the clock jumps and the coordinator
-restarts from its stored state. Every step is checked against a plain record of which member has which offset.
+Requests and answers take time, answers get lost, members die, connections break, the clock jumps and the
+coordinator restarts from its stored state. Every step is checked against a plain record of which member has
+which offset.
 """
 
 from __future__ import annotations

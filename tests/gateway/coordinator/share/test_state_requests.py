@@ -1,4 +1,6 @@
-"""Requests to the share coordinator: leaders and beginnings fence each other, and no state that nobody can have is stored."""
+"""Requests to the share coordinator: leaders and beginnings fence each other, and no state that nobody can
+have is stored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Streams groups for properties of the task assignor: members with processes and former tasks, and topologies."""
+"""Streams groups for properties of the task assignor: members with processes and former tasks, and
+topologies.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,9 @@ class Scene:
         return self.beat(joining(member_id, topology, **more))
 
     def stay(self, member_id: str, *, tells: bool = True) -> StreamsReply:
-        """Send a heartbeat of a member that has adopted its last assignment. It reports its tasks if it `tells`."""
+        """Send a heartbeat of a member that has adopted its last assignment. It reports its tasks if it
+        `tells`.
+        """
         owned = self.tasks[member_id] if tells else None
         return self.beat(asking(member_id, self.epochs[member_id], owned=owned))
 

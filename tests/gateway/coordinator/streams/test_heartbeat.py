@@ -287,7 +287,10 @@ class TestShutdown:
         scene.leave("a")
         reply = scene.stay("b")
         assert [note.detail for note in reply.notes] == [
-            "Streams group member a encountered a fatal error and requested a shutdown for the entire application."
+            (
+                "Streams group member a encountered a fatal error and requested a shutdown for the entire "
+                "application."
+            )
         ]
         scene.leave("b")
         assert not scene.join("b").notes, "an empty group forgets the shutdown"

@@ -167,8 +167,8 @@ def test_a_number_asked_for_must_fit_a_copartitioned_source() -> None:
     assert problem(found) == (
         Status.INCORRECTLY_PARTITIONED_TOPICS,
         (
-            "Number of partitions [3] of repartition topic [x] doesn't match number of partitions [5] of the source "
-            "topic."
+            "Number of partitions [3] of repartition topic [x] doesn't match number of partitions [5] of the "
+            "source topic."
         ),
     )
 

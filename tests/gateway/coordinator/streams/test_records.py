@@ -113,7 +113,10 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
                 ),
             ),
             "0013 0003 617070 0001 6d",
-            "0000 00 02 72 02 63 03 2f68 000493e0 00000000 02 70 01 05 686f7374 9c40 00 02 05 7a6f6e65 02 61 00 00",
+            (
+                "0000 00 02 72 02 63 03 2f68 000493e0 00000000 02 70 01 05 686f7374 9c40 00 02 05 7a6f6e65 02 61 "
+                "00 00"
+            ),
         ),
         (
             StreamsMemberRecord("app", "m", StreamsMemberValue()),

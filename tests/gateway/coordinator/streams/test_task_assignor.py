@@ -1,4 +1,6 @@
-"""The sticky task assignor: each task once, standby tasks elsewhere, even loads, and no task moves without need."""
+"""The sticky task assignor: each task once, standby tasks elsewhere, even loads, and no task moves without
+need.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Limits of a topology: how much it may hold, how many tasks it may have, and that its work grows with its size only."""
+"""Limits of a topology: how much it may hold, how many tasks it may have, and that its work grows with its
+size only.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ NAMES = "abcdef"
 
 @st.composite
 def drawn_topologies(draw: st.DrawFn) -> Topology:
-    """Draw subtopologies that pass records on by repartition topics, some with a number of partitions of their own."""
+    """Draw subtopologies that pass records on by repartition topics, some with a number of partitions of
+    their own.
+    """
     counts = draw(st.fixed_dictionaries({name: st.sampled_from([0, 0, 0, 7]) for name in NAMES}))
     some = st.lists(st.sampled_from(NAMES), max_size=3, unique=True)
     external = st.lists(st.sampled_from(["small", "large"]), max_size=1)
@@ -82,7 +86,9 @@ def drawn_topologies(draw: st.DrawFn) -> Topology:
 
 
 def by_rounds(topology: Topology, topics: FakeTopics) -> dict[str, int] | None:
-    """Return the partitions of the repartition topics as Kafka's rounds find them; None when they can't be decided."""
+    """Return the partitions of the repartition topics as Kafka's rounds find them; None when they can't be
+    decided.
+    """
     every = topology.by_id.values()
     read = [topic for found in every for topic in found.repartition_source_topics]
     known = {topic.name: topic.partitions for topic in read if topic.partitions}
@@ -162,8 +168,8 @@ class TestTasks:
         assert scene.refusal(joining("a", many)) == (
             ErrorCode.streams_invalid_topology,
             (
-                "The topology has 10100 tasks; a streams group may have at most 10000. Give the source topics fewer "
-                "partitions, or split the application."
+                "The topology has 10100 tasks; a streams group may have at most 10000. Give the source "
+                "topics fewer partitions, or split the application."
             ),
         )
 

@@ -1,8 +1,8 @@
 """Transaction requests in any order, repeated, and from fenced clients, compared with a simple model of the
 promises.
 
-The model knows only the answers: which producer is the current one, and how each transaction ended. A crash is
-simulated by a new shard, built from the records written so far.
+The model knows only the answers: which producer is the current one, and how each transaction ended. A crash
+is simulated by a new shard, built from the records written so far.
 """
 
 from __future__ import annotations

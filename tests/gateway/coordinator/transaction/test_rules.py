@@ -252,7 +252,9 @@ def test_outcomes_of_an_end(state: TransactionState, commit: bool) -> None:
 @pytest.mark.parametrize("commit", [COMMIT, ABORT])
 @pytest.mark.parametrize("state", END_OF_V1)
 def test_an_end_of_a_successor_is_not_taken_for_ones_own(state: TransactionState, commit: bool) -> None:
-    """A successor of version 1 keeps its first epoch, which is one above the epoch of the instance that it fenced."""
+    """A successor of version 1 keeps its first epoch, which is one above the epoch of the instance that it
+    fenced.
+    """
     successor = transaction(state, client_version=1, producer_epoch=4)
     assert end(successor, 3, commit, 2) == FENCED
 

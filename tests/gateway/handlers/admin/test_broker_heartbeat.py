@@ -1,4 +1,6 @@
-"""BrokerHeartbeat: a gateway that hears of a change looks for it at once, and an administrator's answer waits for that."""
+"""BrokerHeartbeat: a gateway that hears of a change looks for it at once, and an administrator's answer waits
+for that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""OffsetFetch of the group that stands for a producer name, where several gateways lead the partitions of a topic."""
+"""OffsetFetch of the group that stands for a producer name, where several gateways lead the partitions of a
+topic.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ async def test_no_answer_lacks_a_partition_that_is_being_taken_over(
 
 
 async def test_a_gateway_that_leads_no_longer_is_not_believed(cluster: Cluster) -> None:
-    """The gateway that is asked knows already that the partition has another leader, the one that asks does not."""
+    """The gateway that is asked knows already that the partition has another leader, the one that asks does
+    not.
+    """
     moved = partition(TOPIC_ID, 1, THIS, 1)
     image = cluster.there.services.topics.metadata_log.image
     image.replay(moved)

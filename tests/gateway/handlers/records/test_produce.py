@@ -147,7 +147,8 @@ async def test_nothing_is_answered_without_acks(node: Node, disk: HeldDisk) -> N
     assert partition_of(node).log.log_end_offset == 3
 
 
-# A malformed batch, or a transactional batch without transactional id, refuses a request for all its partitions.
+# A malformed batch, or a transactional batch without transactional id, refuses a request for all its
+# partitions.
 
 PLAIN = Batch(records(1)).of(7, 0, 0)
 TRANSACTIONAL = replace(PLAIN, attributes=0x10)

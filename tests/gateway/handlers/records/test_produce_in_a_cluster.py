@@ -1,4 +1,6 @@
-"""A Produce where records are durable in a bucket: it waits for the object, whatever acks and the flush settings say."""
+"""A Produce where records are durable in a bucket: it waits for the object, whatever acks and the flush
+settings say.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,9 @@ async def test_while_the_bucket_is_behind_producers_are_refused(
 
 
 async def test_a_later_batch_is_not_taken_for_the_first_of_a_producer(tmp_path: Path) -> None:
-    """The gateway has refused the first batches, before it knew that it leads the partition; a later one was under way."""
+    """The gateway has refused the first batches, before it knew that it leads the partition; a later one was
+    under way.
+    """
     async with node_with_bucket(tmp_path) as (node, _):
         registry, clock = node.services.partitions.registry, node.services.node.clock
         assert isinstance(clock, FixedClock)
@@ -141,7 +145,9 @@ async def test_a_later_batch_is_not_taken_for_the_first_of_a_producer(tmp_path: 
 
 
 async def test_a_batch_that_is_refused_here_and_stored_elsewhere_holds_up_nobody(tmp_path: Path) -> None:
-    """The leader before has stored a batch, and its answer was lost. The new one refused it while the records had not come yet."""
+    """The leader before has stored a batch, and its answer was lost. The new one refused it while the records
+    had not come yet.
+    """
     async with node_with_bucket(tmp_path) as (node, _):
         registry = node.services.partitions.registry
         sent = [batch(producer_id=7, sequence=number) for number in range(3)]

@@ -1,4 +1,6 @@
-"""Batches of another codec than the topic's are recompressed in threads: in order, without holding others up, and never twice."""
+"""Batches of another codec than the topic's are recompressed in threads: in order, without holding others up,
+and never twice.
+"""
 
 from __future__ import annotations
 

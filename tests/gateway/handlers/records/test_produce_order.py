@@ -1,7 +1,8 @@
-"""The order of an idempotent producer holds from its first batch on: each way in which a first batch can be refused.
+"""The order of an idempotent producer holds from its first batch on: each way in which a first batch can be
+refused.
 
-A producer sends A (sequences 0 to 4) and B (5 to 9) one behind the other. A is refused. Either B waits until A came again, or, where
-every client gives A up, B is stored as in Kafka.
+A producer sends A (sequences 0 to 4) and B (5 to 9) one behind the other. A is refused. Either B waits until
+A came again, or, where every client gives A up, B is stored as in Kafka.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ async def test_a_batch_that_the_log_refuses(node: Node, way: str, version: int) 
 async def test_a_batch_whose_producer_is_damaged_on_the_way(
     node: Node, client: Client, position: int
 ) -> None:
-    """The header does not say whose batch it is. A batch that is not the first of an unknown producer comes twice."""
+    """The header does not say whose batch it is. A batch that is not the first of an unknown producer comes
+    twice.
+    """
     await create(node, TOPIC)
     damaged = bytearray(A.encode())
     damaged[position] ^= 0x10

@@ -180,7 +180,9 @@ async def test_sessions_of_a_group_that_was_deleted_end(cluster: Cluster) -> Non
 
 
 class TestAdministration:
-    """The group coordinator, node 2, is asked; here node 1 stores the delivery state, and leads the partition."""
+    """The group coordinator, node 2, is asked; here node 1 stores the delivery state, and leads the
+    partition.
+    """
 
     @pytest.fixture
     async def cluster(self, cluster: Cluster) -> Cluster:

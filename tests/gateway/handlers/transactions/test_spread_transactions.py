@@ -384,7 +384,8 @@ class TestOrder:
         for topic, others in zip(fields["topic_data"], client.fields(1, "b")["topic_data"], strict=True):
             topic["partition_data"] += others["partition_data"]
         frame = bytearray(encode("produce", 12, fields))
-        # only partition 1 waits for the coordinator; the batch of partition 0 is to be recompressed after that
+        # only partition 1 waits for the coordinator; the batch of partition 0 is to be recompressed after
+        # that
         begun = spread.asking((TOPIC, 0)).dispatcher.begin(memoryview(frame), FakePeer())
         frame[:] = bytes(len(frame))  # the buffer is used for the next client's bytes
         assert isinstance(begun, Deferred)

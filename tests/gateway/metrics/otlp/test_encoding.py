@@ -58,7 +58,9 @@ def test_an_info_is_a_gauge_with_its_labels() -> None:
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_units_are_in_the_name_already(metric: Metric) -> None:
-    """A collector that writes for Prometheus adds a unit to names without it; then the dashboard would find no series."""
+    """A collector that writes for Prometheus adds a unit to names without it; then the dashboard would find
+    no series.
+    """
     value = Durations() if metric.kind is MetricKind.HISTOGRAM else 1
     (found,) = encoded_samples([metric.at(value, *metric.labels)], MOMENT)
     assert {"s": "seconds", "By": "bytes", "": ""}[found.unit] in metric.name

@@ -1,4 +1,6 @@
-"""Partitions whose rounds become objects, in virtual time: over a log that confirms when the test says so, or over a real session."""
+"""Partitions whose rounds become objects, in virtual time: over a log that confirms when the test says so, or
+over a real session.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,8 @@ class Scene:
             self._open(directory / f"log-{index}", index, config) for index in range(partitions)
         ]
         self.answers: list[tuple[int, int, bool]] = []
-        """The partition and offset of each request that was answered, and whether its records are persisted."""
+        """The partition and offset of each request that was answered, and whether its records are persisted.
+        """
 
     def _open(self, directory: Path, index: int, config: LogConfig) -> Partition:
         directory.mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""Bytes that the disk changed before an object had them, and objects that can't be put: nothing wrong is stored, and nobody waits for ever."""
+"""Bytes that the disk changed before an object had them, and objects that can't be put: nothing wrong is
+stored, and nobody waits for ever.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Group commit into a bucket: what an object holds, when flush rounds begin and end, and what happens when a write to the bucket fails."""
+"""Group commit into a bucket: what an object holds, when flush rounds begin and end, and what happens when a
+write to the bucket fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rounds over a session's log in a store whose calls fail: what was acknowledged is in the objects before the seal, and all in order."""
+"""Rounds over a session's log in a store whose calls fail: what was acknowledged is in the objects before the
+seal, and all in order.
+"""
 
 from __future__ import annotations
 

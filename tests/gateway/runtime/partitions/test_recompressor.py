@@ -153,7 +153,9 @@ def test_records_that_can_not_be_read_are_refused(codec: str) -> None:
 def test_hostile_bytes_are_refused_or_rewritten(
     codec: str, tail: bytes, flips: list[tuple[int, int]], compression: Compression
 ) -> None:
-    """Damaged compressed records under a right CRC, as only a hostile client sends them, raise nothing but LogErrors."""
+    """Damaged compressed records under a right CRC, as only a hostile client sends them, raise nothing but
+    LogErrors.
+    """
     sound = read_batches(Batch(records(20, 100), codec=codec).encode())[0][0].payload
     payload = bytearray(sound + tail)
     for position, byte in flips:

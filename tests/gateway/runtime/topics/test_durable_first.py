@@ -164,7 +164,9 @@ class TestLooking:
 
 class TestFinishing:
     async def test_an_operation_that_has_just_ended_does_not_hold_it_up(self) -> None:
-        """Where this fails, it never ends: before its callbacks have run, an ended task is still among the running ones."""
+        """Where this fails, it never ends: before its callbacks have run, an ended task is still among the
+        running ones.
+        """
         operations = DurableFirst(CountingJournal())
         ended = operations.start(lambda: Decision((), None))
         while not ended.done():

@@ -1,4 +1,6 @@
-"""A gateway tells the others that it has changed the metadata: all of them, one at a time, and waits for none that is silent."""
+"""A gateway tells the others that it has changed the metadata: all of them, one at a time, and waits for none
+that is silent.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +177,9 @@ async def test_nobody_waits_for_changes_of_others(scene: Scene) -> None:
 
 
 async def test_an_older_release_is_not_sent_what_it_does_not_know() -> None:
-    """The older release does not name the API in ApiVersions; a request of an unknown one would close its connection."""
+    """The older release does not name the API in ApiVersions; a request of an unknown one would close its
+    connection.
+    """
     image = MetadataImage()
     async with fake_broker(lambda _: None) as older:
         place = BrokerEndpoint("PLAINTEXT", *older.address)

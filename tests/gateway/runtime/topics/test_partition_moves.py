@@ -147,7 +147,9 @@ class TestAMoveWhoseOutcomeIsUnknown:
     async def _refused(
         self, node: Node, made: PartitionMoves, error: Exception, *, has_effect: bool
     ) -> list[int]:
-        """Hand over with commits that fail at first; return how many partitions have moved, and what Produce answered meanwhile."""
+        """Hand over with commits that fail at first; return how many partitions have moved, and what Produce
+        answered meanwhile.
+        """
         topics = node.services.topics
         log, failures, answers = topics.metadata_log, 3, list[int]()
         commit_now = log.commit

@@ -1,4 +1,6 @@
-"""Many writers of one shared metadata log: each change is decided on exactly the changes before it, whatever the store does."""
+"""Many writers of one shared metadata log: each change is decided on exactly the changes before it, whatever
+the store does.
+"""
 
 from __future__ import annotations
 

@@ -59,5 +59,6 @@ async def test_the_tables_of_topics_are_known(tmp_path: Path) -> None:
         assert partitions.get("flights", 0) is not None
         keys: list[Any] = [key for table in partitions.tables for key in table]
         topic_id = partitions.by_name["flights"].topic_id
-    # by name: the registry twice, the image twice, the policies; by id: the registry and the image; the open log
+    # by name: the registry twice, the image twice, the policies; by id: the registry and the image; the open
+    # log
     assert (keys.count("flights"), keys.count(topic_id), keys.count(("flights", 0))) == (5, 2, 1)

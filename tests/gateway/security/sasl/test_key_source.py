@@ -147,7 +147,10 @@ async def test_an_endpoint_that_is_away_drops_no_key(caplog: pytest.LogCaptureFi
     assert delays == [3600, 0.1, 0.2, 0.35, 0.35]
     await scene.settled()
     assert [record.message for record in caplog.records] == [
-        "can't read the keys of tokens from the-endpoint: connection refused; the 1 keys known before stay valid"
+        (
+            "can't read the keys of tokens from the-endpoint: connection refused; the 1 keys known before stay "
+            "valid"
+        )
     ]
     scene.endpoint.answer = keys("first")
     scene.fire()

@@ -64,7 +64,9 @@ def produce_without_acknowledgement(stage: Stage) -> None:
 
 @row(WRITE_TOPIC)
 def produce_by_an_idempotent_producer(stage: Stage) -> None:
-    """Produce with a producer id: the batches have the same sequence, so that all but the first are duplicates."""
+    """Produce with a producer id: the batches have the same sequence, so that all but the first are
+    duplicates.
+    """
     stage.user.produce(stage.open, Batch(records(1)).of(2**40, 0, 0))
 
 

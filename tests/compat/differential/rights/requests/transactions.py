@@ -130,7 +130,9 @@ def write_txn_markers_as_an_administrator(stage: Stage) -> None:
 
 
 def _with_transactions(stage: Stage) -> None:
-    """Leave one open transaction of each id: the partitions of the topics `open` and `closed` take part in it."""
+    """Leave one open transaction of each id: the partitions of the topics `open` and `closed` take part in
+    it.
+    """
     for suffix in ("tid", "other-tid"):
         producer = TransactionalProducer(stage.admin, suffix)
         producer.init()
