@@ -6,6 +6,7 @@ Source: Kafka's AclControlManager.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -64,20 +65,23 @@ class StoredAcls:
 
     def __init__(self) -> None:
         self.by_id: dict[uuid.UUID, AclEntry] = {}
-        self._ids: dict[AclEntry, uuid.UUID] = {}
+        self._times: Counter[AclEntry] = Counter()
+        """How many ids each entry has. Decisions give an entry one id, but another release may give it two."""
         self._by_name: dict[str, dict[uuid.UUID, AclEntry]] = {}
 
     def __len__(self) -> int:
         return len(self.by_id)
 
     def __contains__(self, entry: AclEntry) -> bool:
-        return entry in self._ids
+        return entry in self._times
 
     def replay(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
         """Replay one record. The removal of an unknown id changes nothing."""
         removed = self.by_id.pop(record.id, None)
         if removed is not None:
-            self._ids.pop(removed, None)
+            self._times[removed] -= 1
+            if not self._times[removed]:
+                del self._times[removed]
             of_name = self._by_name[removed.name]
             del of_name[record.id]
             if not of_name:
@@ -85,7 +89,7 @@ class StoredAcls:
         if isinstance(record, AccessControlEntryRecord):
             entry = entry_of(record)
             self.by_id[record.id] = entry
-            self._ids[entry] = record.id
+            self._times[entry] += 1
             self._by_name.setdefault(entry.name, {})[record.id] = entry
 
     def candidates(self, wanted: AclFilter) -> list[tuple[uuid.UUID, AclEntry]]:

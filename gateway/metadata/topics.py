@@ -200,6 +200,8 @@ def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
         return ApiError(
             ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
         )
+    if not brokers:
+        return _nobody_to_lead(max(topic.replication_factor, 1))
     if topic.replication_factor > len(brokers):
         return ApiError(
             ErrorCode.invalid_replication_factor,
@@ -208,6 +210,14 @@ def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
             "are registered.",
         )
     return None
+
+
+def _nobody_to_lead(replication_factor: int) -> ApiError:
+    """Return the error of partitions for which no broker is live. Source: Kafka's StripedReplicaPlacer."""
+    return ApiError(
+        ErrorCode.invalid_replication_factor,
+        f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced.",
+    )
 
 
 def _manual_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
@@ -386,7 +396,7 @@ def _increase_error(
             "increase.",
         )
     if topic.assignments is None:
-        return None
+        return None if brokers else _nobody_to_lead(_replication_factor(found))
     additional = topic.count - present
     if len(topic.assignments) != additional:
         return ApiError(

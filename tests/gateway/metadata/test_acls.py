@@ -190,7 +190,7 @@ class TestFilters:
         assert image.found(AclFilter()) == {each for each in entries if not wanted.matches(each)}
         image.delete(AclFilter())
         assert not image.acls._by_name
-        assert not image.acls._ids
+        assert not image.acls._times
 
 
 def test_the_stored_form_is_that_of_kafkas_tools() -> None:

@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seqgate.gateway.metadata.image import MetadataImage, records_of
@@ -84,13 +84,17 @@ def _fenced(record: RegisterBrokerRecord, fenced: bool) -> RegisterBrokerRecord:
     )
 
 
+def _entry(number: int) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(uuid.UUID(int=number), 2, "a", 3, "User:a", "*", 3, 3)
+
+
 def everything(image: MetadataImage) -> Any:
     return (
         *contents(image)[:6],
         {kind: values for kind, values in image._configs.items() if values},
         image._unified_names,
         image.acls.by_id,
-        image.acls._ids,
+        image.acls._times,
         image.acls._by_name,
         image.users.by_name,
         image.tokens.by_id,
@@ -108,6 +112,8 @@ def replayed(records: list[MetadataRecord]) -> MetadataImage:
 
 
 @given(st.lists(st.one_of(STEPS, OTHERS), max_size=25))
+@example([_fenced(broker(1, 1), fenced=True), ("create", [("a", 1)])])
+@example([_entry(1), _entry(2), RemoveAccessControlEntryRecord(uuid.UUID(int=1))])
 def test_the_records_of_an_image_give_the_image(steps: list[Any]) -> None:
     image, count = MetadataImage(), 0
     for step in steps:

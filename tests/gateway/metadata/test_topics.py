@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.metadata.image import MetadataImage, name_complaint
@@ -12,6 +13,7 @@ from seqgate.gateway.metadata.topics import (
     TopicResult,
     create_partitions,
 )
+from tests.gateway.metadata.clusters import broker
 from tests.gateway.metadata.support import NODE_ID, decide_topics, image_with, replay
 
 
@@ -142,6 +144,15 @@ class TestMorePartitions:
         replay(image, decision)
         expected = topic.count if error == "none" else 2
         assert list(image.topics_by_name["a"].partitions) == list(range(expected))
+
+    def test_nobody_can_lead_while_all_brokers_are_fenced(self) -> None:
+        image = image_with(NewTopic(name="a"))
+        image.replay(replace(broker(1, 1), fenced=True))
+        created = decide_topics(image, NewTopic(name="b"))
+        more = create_partitions(
+            image, [MorePartitions(name="a", count=2)], config=load_config(), node_id=NODE_ID
+        )
+        assert codes(created.answer) == codes(more.answer) == ["invalid_replication_factor"]
 
     def test_a_topic_twice_is_refused(self) -> None:
         image = image_with(NewTopic(name="a"))
