@@ -75,7 +75,7 @@ def test_options() -> None:
             ),
         ),
         (
-            "Raised in Python:\nspark_kafka_compat.session.FencedError: Another copy has started.\n\nat py4j",
+            "Raised in Python:\nseqgate.spark_kafka_compat.session.FencedError: Another copy has started.\n\nat py4j",
             "Another copy has started.",
         ),
     ],
@@ -102,7 +102,7 @@ def test_a_check_stops_the_query(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_query_that_fails_of_a_recreated_topic_counts_as_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = "Raised in Python:\nspark_kafka_compat.session.RecreatedTopicError: The topic t was recreated.\n\nat py4j"
+    text = "Raised in Python:\nseqgate.spark_kafka_compat.session.RecreatedTopicError: The topic t was recreated.\n\nat py4j"
     assert await_end(cast("Any", Query(text)), "into_database") == NOT_BEGUN
     assert capsys.readouterr().err == "into_database: The topic t was recreated.\n"
 
