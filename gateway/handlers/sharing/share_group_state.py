@@ -67,6 +67,7 @@ from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
 from seqgate.gateway.protocol.messages import build, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.coordinators.share_persister import state_batches
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 
@@ -159,20 +160,10 @@ class _States:
 
 
 def _state_fields(module: Any, state: ShareState) -> dict[str, Any]:
-    batches = tuple(
-        build(
-            module.StateBatch,
-            first_offset=batch.first_offset,
-            last_offset=batch.last_offset,
-            delivery_state=batch.state,
-            delivery_count=batch.delivery_count,
-        )
-        for batch in state.batches
-    )
     return {
         "state_epoch": state.state_epoch,
         "start_offset": state.start_offset,
-        "state_batches": batches,
+        "state_batches": state_batches(module, state.batches),
     }
 
 

@@ -4,13 +4,12 @@ The gateway that leads `__share_group_state`'s partition for a key is the share 
 gateway answers for the keys that it stores itself, and asks the others by Kafka's requests for share
 coordinators. Source: Kafka's `DefaultStatePersister`, `PersisterStateManager`.
 
-The delivery state of partitions that this gateway leads, and whose share coordinator is another gateway.
-
-The state is read from the coordinator when the group first fetches from the partition. Members acquire and
-acknowledge here. Every change goes to the coordinator before its answer leaves; the changes of one partition
-go one request after another, and those that come during a request go together with the next one. When the
-coordinator refuses a change, or can't be reached, the state is dropped, because it is ahead of what is
-stored: the next fetch reads it again, and what members had acquired is delivered again.
+`RemoteShares` has the delivery state of partitions that this gateway leads, and whose share coordinator is
+another gateway. It reads the state from the coordinator when the group first fetches from the partition.
+Members acquire and acknowledge here. Every change goes to the coordinator before its answer leaves; the
+changes of one partition go one request after another, and those that come during a request go together with
+the next one. When the coordinator refuses a change, or can't be reached, the state is dropped, because it is
+ahead of what is stored: the next fetch reads it again, and what members had acquired is delivered again.
 Source: Kafka's `SharePartitionManager`, `SharePartition.writeShareGroupState`.
 """
 
@@ -134,16 +133,7 @@ class SharePersister:
         state has another leader, or began anew.
         """
         module = request_module(_WRITE, 1)
-        batches = tuple(
-            build(
-                module.StateBatch,
-                first_offset=batch.first_offset,
-                last_offset=batch.last_offset,
-                delivery_state=batch.state,
-                delivery_count=batch.delivery_count,
-            )
-            for batch in wanted.batches
-        )
+        batches = state_batches(module, wanted.batches)
         fields = {
             "state_epoch": wanted.state_epoch,
             "leader_epoch": wanted.leader_epoch,
@@ -288,6 +278,20 @@ def _request(group_id: str, keys: Iterable[SharePartitionKey], remote: _Remote) 
         for topic_id, rows in by_topic.items()
     )
     return build(request_type(remote.api_key, remote.version), group_id=group_id, topics=topics)
+
+
+def state_batches(module: Any, batches: Iterable[StateBatch]) -> tuple[Any, ...]:
+    """Return the batches of a delivery state as rows of a request or response of the `module`."""
+    return tuple(
+        build(
+            module.StateBatch,
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.state,
+            delivery_count=batch.delivery_count,
+        )
+        for batch in batches
+    )
 
 
 def _state(row: Any) -> ShareState:
