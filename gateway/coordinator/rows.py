@@ -70,11 +70,6 @@ class Reader:
         self._data = memoryview(data)
         self._position = 0
 
-    @property
-    def is_at_end(self) -> bool:
-        """Whether all bytes were read."""
-        return self._position == len(self._data)
-
     def take(self, layout: Struct) -> tuple[Any, ...]:
         """Read numbers that follow one another."""
         values = layout.unpack_from(self._data, self._position)
