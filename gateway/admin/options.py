@@ -1,4 +1,4 @@
-"""What all commands share: the options that say whom they ask, the `asks` decorator, and how a command ends.
+"""Gives every command the options of the gateway or cluster that it asks, prints its output, and ends it.
 
 A command is a function over what it asks (`Opened`) and its own options. It returns an `Output`: the document
 of `--json`, and the tables and sentences for people. `asks` adds the options of its reach behind the
@@ -110,7 +110,7 @@ A = TypeVar("A")
 C = TypeVar("C")
 P = ParamSpec("P")
 Opened: TypeAlias = AbstractContextManager[C]
-"""What a command asks, which the command has to open."""
+"""A client of a gateway or cluster that is not connected yet; the command connects it with `with`."""
 OpenedCluster: TypeAlias = "Opened[Cluster]"
 
 

@@ -195,7 +195,7 @@ def render(value: SettingValue | None) -> str | None:
 
 
 class Facts(TypedDict, total=False):
-    """What a setting may say of itself beside its name, type, default and doc; the attributes of Setting."""
+    """The attributes of Setting that most settings leave at their defaults: bounds, choices, flags, fallbacks."""
 
     minimum: float | None
     maximum: float | None

@@ -8,9 +8,7 @@ from typing import Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.records import (
-    MetadataRecord,
-)
+from seqgate.gateway.metadata.records import MetadataRecord
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
@@ -32,6 +30,4 @@ class ApiError:
 
 
 UNKNOWN_TOPIC_MESSAGE = "This server does not host this topic-partition."
-
-
 UNKNOWN_TOPIC_ID_MESSAGE = "This server does not host this topic ID."

@@ -83,7 +83,7 @@ class DamagedObject(msgspec.Struct, frozen=True):
 
     @property
     def damage(self) -> Annotated[str, Column("damage")]:
-        """What is damaged, without the key with which the reason begins."""
+        """The reason without the object key at its front, which has a column of its own."""
         return self.reason.removeprefix(self.key).lstrip(": ")
 
 

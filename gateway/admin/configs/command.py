@@ -141,7 +141,7 @@ class ConfigRow(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> Annotated[str, Column("from")]:
-        """Where the value comes from, in words."""
+        """The source of the value in lower-case words, such as `dynamic topic` for DYNAMIC_TOPIC_CONFIG."""
         return self.source.removesuffix("_CONFIG").replace("_", " ").lower()
 
     @property

@@ -95,7 +95,7 @@ class PartitionOffsets(NamedTuple):
 
 
 class GroupSource(Protocol):
-    """What a running gateway, or a cluster, knows of groups. Its methods raise ControlError."""
+    """Reads and changes the groups of a running gateway or of a cluster. Each method raises ControlError."""
 
     @property
     def states(self) -> Collection[str]:

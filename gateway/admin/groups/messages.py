@@ -299,7 +299,7 @@ class GroupDeletion(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Annotated[str, Column("")]:
-        """What happened to the group, or would happen."""
+        """The result in words: `deleted`, `would be deleted` for a dry run, or `can't be deleted`."""
         if self.refusal is not None:
             return "can't be deleted"
         return "deleted" if self.deleted else "would be deleted"

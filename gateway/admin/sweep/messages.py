@@ -68,7 +68,7 @@ class LeakRow(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Annotated[str, Column("")]:
-        """What happened to the leak, or must happen."""
+        """The result in words: `removed`, `check it by hand`, or nothing for a leak that a sweep can remove."""
         if self.removed:
             return "removed"
         return "" if self.removable else "check it by hand"

@@ -96,7 +96,9 @@ class OpenProducer(NamedTuple):
 
 
 class TransactionSource(Protocol):
-    """What a running gateway, or a cluster, knows of transactions. Its methods raise ControlError."""
+    """Finds and ends transactions of a running gateway, a cluster or a data directory. Each method
+    raises ControlError.
+    """
 
     @property
     def now_ms(self) -> int:

@@ -632,7 +632,7 @@ class MetadataPlace(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuild read and wrote."""
+    """The result of a rebuild: the objects and bytes that it read, and the partitions that it wrote."""
 
     objects: int
     size_bytes: int
