@@ -42,6 +42,8 @@ _RESOURCES: Final = [
 
 _T_ID: Final = "the id of t"
 """Stands in a sample for the id of the topic t, which each node chooses anew."""
+_A_NEW_TOPIC: Final = "a name for each request"
+"""Stands in a sample for a topic that is not there, whatever the requests before it created."""
 _SOME_TOPICS: Final = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 0}]}]
 _MEMBER: Final = {"group_id": "g", "member_id": "m", "member_epoch": 0}
 _JOINS: Final[Plain] = {
@@ -115,7 +117,7 @@ SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
             "metadata",
             8,
             {
-                "topics": [{"name": "t"}, {"name": "new"}],
+                "topics": [{"name": "t"}, {"name": _A_NEW_TOPIC}],
                 "allow_auto_topic_creation": True,
                 "include_cluster_authorized_operations": True,
             },
@@ -318,11 +320,13 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 def _filled_in(value: Any, topic_id: uuid.UUID) -> Any:
-    """Return a sample with the id of the topic in the place of `_T_ID`."""
+    """Return a sample with the id of the topic in the place of `_T_ID`, and a name of its own for a new one."""
     if isinstance(value, dict):
         return {key: _filled_in(entry, topic_id) for key, entry in value.items()}
     if isinstance(value, list):
         return [_filled_in(entry, topic_id) for entry in value]
+    if value == _A_NEW_TOPIC:
+        return f"new-{uuid.uuid4()}"
     return str(topic_id) if value == _T_ID else value
 
 
