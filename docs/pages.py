@@ -342,10 +342,7 @@ def _kept_row(setting: Setting) -> str:
 def _group_entry(entry: GroupConfig) -> str:
     setting = entry.setting
     default = " or ".join(f"`{fallback.name}`" for fallback in setting.fallbacks)
-    rows = [
-        ("type", setting.type.name.lower()),
-        ("default", default or f"`{render(setting.default)}`"),
-    ]
+    rows = [("type", setting.type.name.lower()), ("default", default or f"`{render(setting.default)}`")]
     if entry.at_least is not None and entry.at_most is not None:
         rows.append(("allowed", f"from `{entry.at_least}` to `{entry.at_most}`"))
     elif setting.check is None:

@@ -21,12 +21,7 @@ from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.process import open_files_limit
-from seqgate.gateway.runtime.composition import (
-    Surroundings,
-    compose,
-    start_coordinators,
-    stop_coordinators,
-)
+from seqgate.gateway.runtime.composition import Surroundings, compose, start_coordinators, stop_coordinators
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.services import Services

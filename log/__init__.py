@@ -5,11 +5,7 @@ from __future__ import annotations
 from seqgate.log import cleaning, retention
 from seqgate.log.config import LogConfig
 from seqgate.log.directory.log_directory import DirectoryShare, LogDirectory
-from seqgate.log.durability.durability import (
-    CachedDurability,
-    Durability,
-    LocalDurability,
-)
+from seqgate.log.durability.durability import CachedDurability, Durability, LocalDurability
 from seqgate.log.durability.kept_writes import KeptWrites
 from seqgate.log.durability.unflushed import FileRange, FlushTicket
 from seqgate.log.environment import LogEnvironment
@@ -47,13 +43,7 @@ from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.load import Recovery
 from seqgate.log.retention import DeletedSegment, DeletionReason, RemovalTicket
 from seqgate.log.segments.damage import CutBytes, DamagedRange
-from seqgate.log.segments.scan import (
-    Appended,
-    FileRegion,
-    KeptRegion,
-    ReadResult,
-    TimestampAndOffset,
-)
+from seqgate.log.segments.scan import Appended, FileRegion, KeptRegion, ReadResult, TimestampAndOffset
 from seqgate.log.state.delays import NEVER_DUE, NOT_HELD
 from seqgate.log.state.transactions import OpenTransaction
 

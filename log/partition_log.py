@@ -766,13 +766,7 @@ class PartitionLog:
     # --- markers
 
     def end_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        commit: bool,
-        coordinator_epoch: int,
-        now_ms: int,
+        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
     ) -> bytes:
         """Return the marker that commits or aborts the producer's open transaction. Append it at once, not as
         a client's batch.

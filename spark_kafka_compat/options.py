@@ -147,10 +147,7 @@ OPTIONS: tuple[Option, ...] = (
         "The prefix of the consumer group ids that Spark generates.",
     ),
     Option(
-        "kafkaConsumer.pollTimeoutMs",
-        Use.READ,
-        "120000",
-        "The longest time of an executor's poll, in ms.",
+        "kafkaConsumer.pollTimeoutMs", Use.READ, "120000", "The longest time of an executor's poll, in ms."
     ),
     Option(
         "fetchOffset.numRetries", Use.READ, "3", "The number of requests for offsets before Spark gives up."

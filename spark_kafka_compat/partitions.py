@@ -148,10 +148,7 @@ def partitions_by_admin(
         starts, ends = (
             _offsets(jvm, admin, places, which, ask) for which in (spec.earliest(), spec.latest())
         )
-    return Partitions(
-        {place: (starts[place], ends[place]) for place in places},
-        ids,
-    )
+    return Partitions({place: (starts[place], ends[place]) for place in places}, ids)
 
 
 def _described(jvm: Any, admin: Any, topics: Sequence[str]) -> Any:

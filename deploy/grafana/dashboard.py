@@ -181,11 +181,7 @@ STORAGE: Final = Row(
             each_second(storage.CLEANED_KEPT, legend="kept"),
             unit="ops",
         ),
-        lines(
-            "Compaction: share of the time",
-            each_second(storage.CLEANING_TIME),
-            unit="percentunit",
-        ),
+        lines("Compaction: share of the time", each_second(storage.CLEANING_TIME), unit="percentunit"),
         lines(
             "Compaction: runs",
             each_second(storage.CLEANED, legend="runs"),
@@ -194,11 +190,7 @@ STORAGE: Final = Row(
         ),
         lines("Old blocks read", each_second(storage.COLD_BLOCKS), unit="ops"),
         lines("Old blocks that fetches wait for", now(storage.COLD_WAITING)),
-        lines(
-            "Damage",
-            now(storage.DAMAGED, legend="damaged"),
-            now(storage.CUT, legend="cut"),
-        ),
+        lines("Damage", now(storage.DAMAGED, legend="damaged"), now(storage.CUT, legend="cut")),
     ),
 )
 
@@ -449,11 +441,7 @@ PRODUCERS: Final = Row(
 PRODUCER_IDS: Final = Row(
     "Producer ids",
     (
-        lines(
-            "Ids left",
-            now(groups.IDS_LEFT, legend="left"),
-            now(groups.BLOCK_SIZE, legend="a block"),
-        ),
+        lines("Ids left", now(groups.IDS_LEFT, legend="left"), now(groups.BLOCK_SIZE, legend="a block")),
         lines("Claimed blocks", now(groups.BLOCKS)),
         lines("Failed claims", each_second(groups.FAILED_CLAIMS), unit="ops"),
     ),
@@ -482,11 +470,7 @@ TRANSACTIONS: Final = Row(
     "Transactions",
     (
         lines("Oldest open transaction", now(groups.OLDEST), unit="s"),
-        lines(
-            "Transactions",
-            now(groups.OPEN, legend="open"),
-            now(groups.ENDING, legend="ending"),
-        ),
+        lines("Transactions", now(groups.OPEN, legend="open"), now(groups.ENDING, legend="ending")),
         lines("Transactional ids", now(groups.IDS)),
         lines("Timed-out transactions", each_second(groups.TIMED_OUT), unit="ops"),
     ),

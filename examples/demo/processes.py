@@ -55,14 +55,7 @@ class DemoGateway:
     def start(self) -> None:
         """Start the gateway, on the port that it had before. Raises DemoFailedError."""
         protocol = "" if self._settings is None else f"{PROTOCOL}://"
-        command = [
-            sys.executable,
-            "-m",
-            "seqgate",
-            "serve",
-            "--listen",
-            f"{protocol}{self.bootstrap}",
-        ]
+        command = [sys.executable, "-m", "seqgate", "serve", "--listen", f"{protocol}{self.bootstrap}"]
         command += ["--data-dir", str(self.data_dir)]
         if self._settings is not None:
             command += ["--config", str(self._settings)]

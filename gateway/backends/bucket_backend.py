@@ -54,11 +54,7 @@ from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from seqgate.gateway.cluster.wal.sessions import (
-    CorruptRegistration,
-    LogShortened,
-    RegisteredSession,
-)
+from seqgate.gateway.cluster.wal.sessions import CorruptRegistration, LogShortened, RegisteredSession
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.cluster import LEADER_SELECTOR

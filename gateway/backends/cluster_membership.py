@@ -81,12 +81,7 @@ class ClusterMembership:
         self._session = wal.session.session
         self._is_member = False
         self._missing_login = missing_login(config)
-        self._watcher = Watcher(
-            objects,
-            self._node_id,
-            machine.boot_seconds,
-            self._end_session,
-        )
+        self._watcher = Watcher(objects, self._node_id, machine.boot_seconds, self._end_session)
         self._moves = PartitionMoves(
             config,
             self._node_id,

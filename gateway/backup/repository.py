@@ -180,12 +180,7 @@ RESERVE_BYTES: Final = 64 << 20
 
 
 def restore(
-    storage: Storage,
-    backup: str,
-    manifest: Manifest,
-    data_dir: str,
-    pace: Pace,
-    prepare: Callable[[], None],
+    storage: Storage, backup: str, manifest: Manifest, data_dir: str, pace: Pace, prepare: Callable[[], None]
 ) -> None:
     """Copy all files of a backup, and compare their checksums. `prepare` runs before the directory becomes a
     data directory.

@@ -92,12 +92,7 @@ def play(
         broker.create_topic(setup.topic, setup.partitions)
     application = Application(*_start_of(script, broker, setup), setup.timeout_s)
     scene = Scene(
-        broker,
-        setup.topic,
-        setup.partitions,
-        setup.seed,
-        setup.request_timeout_s,
-        application.has_ended,
+        broker, setup.topic, setup.partitions, setup.seed, setup.request_timeout_s, application.has_ended
     )
     script.begin(scene)
     values = setup.values()

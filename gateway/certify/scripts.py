@@ -460,10 +460,7 @@ SCRIPTS: Final = (
         act=partition_offline,
     ),
     Script(
-        "disk-full",
-        "The disk of the broker is full for a while: KAFKA_STORAGE_ERROR.",
-        _WAITS,
-        act=disk_full,
+        "disk-full", "The disk of the broker is full for a while: KAFKA_STORAGE_ERROR.", _WAITS, act=disk_full
     ),
     Script(
         "producer-forgotten",
@@ -473,15 +470,9 @@ SCRIPTS: Final = (
         may_give_up=True,
     ),
     # --- chance
+    Script("random-1", "Up to twelve batches fail, in ways that --seed chooses.", faults=(RandomFaults(1),)),
     Script(
-        "random-1",
-        "Up to twelve batches fail, in ways that --seed chooses.",
-        faults=(RandomFaults(1),),
-    ),
-    Script(
-        "random-2",
-        "Up to twelve batches fail, in other ways that --seed chooses.",
-        faults=(RandomFaults(2),),
+        "random-2", "Up to twelve batches fail, in other ways that --seed chooses.", faults=(RandomFaults(2),)
     ),
 )
 

@@ -242,9 +242,7 @@ def _streams_number(name: str, doc: str, at_most: str | None = None) -> GroupCon
 # Kafka checks bounds in this order (GroupConfig.validateValues).
 GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
-        "consumer",
-        "heartbeat.interval.ms",
-        "Interval at which members of the group must send heartbeats.",
+        "consumer", "heartbeat.interval.ms", "Interval at which members of the group must send heartbeats."
     ),
     _bounded(
         "consumer",
@@ -259,9 +257,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         minimum=0,
     ),
     _bounded(
-        "share",
-        "heartbeat.interval.ms",
-        "Interval at which members of the share group must send heartbeats.",
+        "share", "heartbeat.interval.ms", "Interval at which members of the share group must send heartbeats."
     ),
     _bounded(
         "share",

@@ -38,9 +38,7 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - refused as an address, 
 
 
 def load_config(
-    file: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    overrides: Iterable[str] = (),
+    file: Path | None = None, environment: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
 ) -> Config:
     """Return the settings of a gateway.
 

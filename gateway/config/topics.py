@@ -11,14 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from seqgate.gateway.config.setting import (
-    INT_MAX,
-    LONG_MAX,
-    Fallback,
-    Section,
-    Setting,
-    SettingValue,
-)
+from seqgate.gateway.config.setting import INT_MAX, LONG_MAX, Fallback, Section, Setting, SettingValue
 
 _TOPICS = Section("Topics and their logs")
 _MS_PER_HOUR = 3600000

@@ -57,11 +57,7 @@ def application(console: Console, on_start: Callable[[], None] = lambda: None) -
         return desk.failed(request, stranger(console, request, Sent()), sentence, status=500)
 
     pages = Starlette(
-        routes=[
-            *login_routes(desk),
-            *desk.routes(PAGES),
-            Mount("/static", StaticFiles(directory=STATIC)),
-        ],
+        routes=[*login_routes(desk), *desk.routes(PAGES), Mount("/static", StaticFiles(directory=STATIC))],
         exception_handlers={HTTPException: no_page, Exception: mistake},
         lifespan=running,
     )

@@ -111,11 +111,7 @@ class StoredAcls:
 
 
 def create_acls(
-    stored: StoredAcls,
-    wanted: Sequence[AclEntry | ApiError],
-    new_id: Callable[[], uuid.UUID],
-    *,
-    most: int,
+    stored: StoredAcls, wanted: Sequence[AclEntry | ApiError], new_id: Callable[[], uuid.UUID], *, most: int
 ) -> Decision[list[ApiError | None]]:
     """Create entries up to `most` in all; an error in place of an entry says that the entry was refused
     already.

@@ -36,13 +36,7 @@ from seqgate.gateway.config.kept_brokers import (
     THREAD_COUNTS,
 )
 from seqgate.gateway.config.setting import Setting, SettingType
-from seqgate.gateway.config.table import (
-    BY_NAME,
-    listener_of,
-    setting_named,
-    split_listener,
-    without_listener,
-)
+from seqgate.gateway.config.table import BY_NAME, listener_of, setting_named, split_listener, without_listener
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES
 

@@ -37,13 +37,7 @@ from seqgate.gateway.config.setting import (
     render,
     topic_conflict,
 )
-from seqgate.gateway.config.table import (
-    BY_NAME,
-    BY_TOPIC_NAME,
-    nearest,
-    split_listener,
-    without_listener,
-)
+from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest, split_listener, without_listener
 from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,

@@ -65,12 +65,7 @@ class Loads:
         """
         return min(
             self.brokers,
-            key=lambda broker: (
-                self.of_topic[broker],
-                self.in_all[broker],
-                broker not in preferred,
-                broker,
-            ),
+            key=lambda broker: (self.of_topic[broker], self.in_all[broker], broker not in preferred, broker),
         )
 
     def move(self, leader: int, to: int) -> None:

@@ -14,10 +14,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.decision import ApiError, Decision
-from seqgate.gateway.metadata.records import (
-    DelegationTokenRecord,
-    RemoveDelegationTokenRecord,
-)
+from seqgate.gateway.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 
 USER_TYPE: Final = "User:"
 

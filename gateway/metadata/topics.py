@@ -474,9 +474,7 @@ class DeletionRight:
 
 
 def delete_topics(
-    image: MetadataImage,
-    topics: Sequence[TopicToDelete],
-    right: Callable[[str], DeletionRight] | None = None,
+    image: MetadataImage, topics: Sequence[TopicToDelete], right: Callable[[str], DeletionRight] | None = None
 ) -> Decision[list[TopicResult]]:
     """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
 
@@ -503,9 +501,7 @@ def delete_topics(
         elif found.topic_id in deleted:
             text = "The provided topic name maps to an ID that was already supplied."
             results[key] = TopicResult(
-                name=found.name,
-                topic_id=found.topic_id,
-                error=ApiError(ErrorCode.invalid_request, text),
+                name=found.name, topic_id=found.topic_id, error=ApiError(ErrorCode.invalid_request, text)
             )
         else:
             deleted.add(found.topic_id)

@@ -24,9 +24,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     InfoMetricFamily,
 )
-from prometheus_client.core import (
-    Metric as Family,
-)
+from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import choose_encoder
 
 from seqgate.gateway.durations import BOUNDS_S, Durations

@@ -90,11 +90,7 @@ class FetchRow(NamedTuple):
 
 
 REFUSED: Final = frozenset(
-    {
-        ErrorCode.unknown_topic_id,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.topic_authorization_failed,
-    }
+    {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed}
 )
 """The errors of partitions that are unknown or denied: nothing is read of them."""
 

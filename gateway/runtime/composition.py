@@ -159,13 +159,7 @@ async def compose(
     markers.listeners.append(elsewhere.transaction_ended)
     metadata_log.add_listener(markers.metadata_changed)
     transactions = TransactionCoordinator(
-        config,
-        machine.clock,
-        partitions,
-        internal_topics,
-        producer_ids,
-        markers,
-        flusher,
+        config, machine.clock, partitions, internal_topics, producer_ids, markers, flusher
     )
     quotas = ClientQuotas(config, machine.clock, machine.seconds)
     quotas.follow(metadata_log)

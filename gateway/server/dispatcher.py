@@ -173,14 +173,7 @@ class Dispatcher:
             else:
                 position = skip_tagged_fields(frame, position)
         context = RequestContext(
-            self._node,
-            self._reached[api_key],
-            api_key,
-            api_version,
-            correlation_id,
-            client_id,
-            peer,
-            charge,
+            self._node, self._reached[api_key], api_key, api_version, correlation_id, client_id, peer, charge
         )
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s (client id %r) asks %s v%d", peer.name, client_id, api.name, api_version)

@@ -388,11 +388,7 @@ class Logins:
     """The parts that the logins of all listeners share."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        make_mechanisms: MakeMechanisms,
-        audit: AuditLog,
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, make_mechanisms: MakeMechanisms, audit: AuditLog
     ) -> None:
         self.audit = audit
         self.loop = loop
@@ -483,11 +479,7 @@ class Wanted:
 
 
 def _plain(wanted: Wanted) -> Mechanism:
-    from seqgate.gateway.security.sasl.users_file import (  # noqa: PLC0415
-        FixedUsers,
-        Plain,
-        UsersFile,
-    )
+    from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain, UsersFile  # noqa: PLC0415
 
     file = wanted.value(USERS_FILE)
     if file:

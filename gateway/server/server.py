@@ -455,11 +455,7 @@ class Admission:
     """Counts the connections of one server."""
 
     def __init__(
-        self,
-        config: Config,
-        now_ms: Callable[[], int],
-        quotas: ClientQuotas | None,
-        handles_limit: int,
+        self, config: Config, now_ms: Callable[[], int], quotas: ClientQuotas | None, handles_limit: int
     ) -> None:
         """Begin without connections. The process may open `handles_limit` files and sockets together."""
         self._config = config

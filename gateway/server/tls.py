@@ -258,11 +258,7 @@ class TlsListener:
     """
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        config: Config,
-        name: str,
-        clock: Clock | None = None,
+        self, loop: asyncio.AbstractEventLoop, config: Config, name: str, clock: Clock | None = None
     ) -> None:
         """Read the stores. Raises StoreError when the settings or the stores can't be used."""
         self._loop = loop

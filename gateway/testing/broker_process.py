@@ -93,15 +93,7 @@ class BrokerProcess:
         if self._process is not None:
             raise RuntimeError("the broker runs already: call stop() first")
         settings = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "seqgate",
-            "serve",
-            "--listen",
-            f"127.0.0.1:{self._port}",
-        ]
+        command = [sys.executable, "-P", "-m", "seqgate", "serve", "--listen", f"127.0.0.1:{self._port}"]
         command += ["--data-dir", str(self.directory), "--test-control", "127.0.0.1:0", *settings]
         command += ["--exit-with", str(os.getpid())]
         # The gateway would replace its process for the sake of another allocator, which saves memory after

@@ -149,11 +149,7 @@ def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: in
 
 
 def _rewrite(
-    environment: LogEnvironment,
-    directory: str,
-    base_offset: int,
-    ranges: Sequence[DamagedRange],
-    now_ms: int,
+    environment: LogEnvironment, directory: str, base_offset: int, ranges: Sequence[DamagedRange], now_ms: int
 ) -> None:
     storage, durability = environment.storage, environment.durability
     path = f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"

@@ -120,11 +120,7 @@ class LocalDurability:
             ticket.last.write(self)
 
     def sync(
-        self,
-        *,
-        data: Iterable[DataFile] = (),
-        paths: Iterable[str] = (),
-        directories: Iterable[str] = (),
+        self, *, data: Iterable[DataFile] = (), paths: Iterable[str] = (), directories: Iterable[str] = ()
     ) -> None:
         """Fsync the open data files, then the files at `paths`, then the directories. Raises OSError."""
         storage = self._storage
@@ -217,11 +213,7 @@ class CachedDurability:
             written.append(ticket.last.file())
 
     def sync(
-        self,
-        *,
-        data: Iterable[DataFile] = (),
-        paths: Iterable[str] = (),
-        directories: Iterable[str] = (),
+        self, *, data: Iterable[DataFile] = (), paths: Iterable[str] = (), directories: Iterable[str] = ()
     ) -> None:
         """Do nothing: a lost file is built from the bucket again."""
 

@@ -35,12 +35,7 @@ class DeletionTicket:
     """One bounded deletion step. `run` may be called in any thread and touches no log state."""
 
     def __init__(
-        self,
-        storage: Storage,
-        durable: DurableFiles,
-        entries: list[_Waiting],
-        max_files: int,
-        max_bytes: int,
+        self, storage: Storage, durable: DurableFiles, entries: list[_Waiting], max_files: int, max_bytes: int
     ) -> None:
         """Take the entries to delete: at most `max_files` files, and no further file once `max_bytes` are
         freed.

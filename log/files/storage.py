@@ -686,11 +686,7 @@ class DurableFiles(Protocol):
     """
 
     def sync(
-        self,
-        *,
-        data: Iterable[DataFile] = (),
-        paths: Iterable[str] = (),
-        directories: Iterable[str] = (),
+        self, *, data: Iterable[DataFile] = (), paths: Iterable[str] = (), directories: Iterable[str] = ()
     ) -> None:
         """Persist the bytes of the open data files, then of the files at `paths`, then the names in the
         directories.

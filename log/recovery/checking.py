@@ -277,12 +277,7 @@ class _Sound(NamedTuple):
 
 
 def keep_cut_bytes(
-    environment: LogEnvironment,
-    segment: Segment,
-    position: int,
-    end: int,
-    next_offset: int,
-    now_ms: int,
+    environment: LogEnvironment, segment: Segment, position: int, end: int, next_offset: int, now_ms: int
 ) -> None:
     """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among
     them, and register the file. Raises OSError.

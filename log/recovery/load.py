@@ -277,10 +277,7 @@ class _Loader:
             self._write_offset_indexes(without)
         false = self._not_borne_out()
         if false:
-            _logger.warning(
-                "%s: a transaction index contradicts the log and is rebuilt",
-                self.directory,
-            )
+            _logger.warning("%s: a transaction index contradicts the log and is rebuilt", self.directory)
             self._rebuild_transaction_indexes(
                 [segment for segment in self.segments if segment.base_offset in false], undecided
             )

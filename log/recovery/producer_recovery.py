@@ -148,10 +148,7 @@ class Undecided:
     def passed_by_producers(self, found: DamagedRange, producers: ProducerTable) -> None:
         """Record that the replay of the producers passed the range."""
         self._unknown_producers.add((found.segment_base_offset, found.position))
-        self.passed(
-            found,
-            [entry.current_transaction_first_offset for entry in producers.in_transaction()],
-        )
+        self.passed(found, [entry.current_transaction_first_offset for entry in producers.in_transaction()])
 
     def note(self, segments: Sequence[Segment], producers: ProducerTable) -> list[DamagedRange]:
         """Write the findings into the segments' ranges, and mark producers that may have written there.

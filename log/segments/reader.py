@@ -194,12 +194,7 @@ class LogReader:
         return next((segment.base_offset for segment in self._segments if segment.damage), NOWHERE_DAMAGED)
 
     def _damaged_region(
-        self,
-        segment: Segment,
-        damaged: DamagedRange,
-        max_bytes: int,
-        upper_bound: int,
-        min_one_batch: bool,
+        self, segment: Segment, damaged: DamagedRange, max_bytes: int, upper_bound: int, min_one_batch: bool
     ) -> FileRegion | None:
         """Return the bytes of a damaged batch, alone, so that the client's CRC check finds the damage.
 
@@ -468,10 +463,7 @@ class SegmentList:
     # --- records by time. Source: Kafka's `UnifiedLog.fetchOffsetByTimestamp` (KIP-79, KIP-734)
 
     def first_not_before(
-        self,
-        config: LogConfig,
-        timestamp_ms: int,
-        log_start_offset: int,
+        self, config: LogConfig, timestamp_ms: int, log_start_offset: int
     ) -> TimestampAndOffset | None:
         """Return the first record from the log start on whose timestamp is `timestamp_ms` or later.
 

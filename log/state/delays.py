@@ -48,12 +48,7 @@ from seqgate.log.files.file_names import DELAYED_RECORDS
 from seqgate.log.format import compression
 from seqgate.log.format.batch_validation import check_countable
 from seqgate.log.format.record_batch import HEADER_BYTES
-from seqgate.log.format.records import (
-    check_header_count,
-    read_end_marker,
-    read_varint,
-    read_varlong,
-)
+from seqgate.log.format.records import check_header_count, read_end_marker, read_varint, read_varlong
 from seqgate.log.state.transactions import OffsetRanges
 from seqgate.seq_validator.checksum import crc32c
 

@@ -80,9 +80,7 @@ def restore_newest(
         path = f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}"
         try:
             table, log_end_offset = ProducerTable.restore(
-                environment.storage.read_file(path),
-                retained_batches=config.retained_batches,
-                limit=limit,
+                environment.storage.read_file(path), retained_batches=config.retained_batches, limit=limit
             )
         except (CorruptSnapshot, OSError) as error:
             _logger.warning("%s is not used: %s", path, error)

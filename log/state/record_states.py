@@ -334,13 +334,7 @@ class RecordStates:
         log, storage = self._log, self._environment.storage
         topic_names = self._environment.names_of(self._place.topic_id)
         names = Names(
-            storage,
-            self._place,
-            config,
-            topic_names,
-            self._names_file,
-            self._set_due,
-            self._unsaved_start,
+            storage, self._place, config, topic_names, self._names_file, self._set_due, self._unsaved_start
         )
         with storage.may_wait():
             start_offset = names.restore(log.log_start_offset, log.log_end_offset)
@@ -511,12 +505,7 @@ class RecordRules:
             return Found(batch, view, advances, raises_epochs=True)
         if len(duplicates) == batch.record_count and batch.producer_id < 0:
             return Found(
-                batch,
-                view,
-                advances,
-                len(duplicates),
-                is_dropped=True,
-                answer_after=verdict.wait_for_offset,
+                batch, view, advances, len(duplicates), is_dropped=True, answer_after=verdict.wait_for_offset
             )
         batch, view = _without(batch, view, set(duplicates), self.config)
         return Found(batch, view, advances, len(duplicates))

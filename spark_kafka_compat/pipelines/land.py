@@ -20,9 +20,7 @@ from seqgate.spark_kafka_compat.pipelines.streaming import (
     program,
     source_options,
 )
-from seqgate.spark_kafka_compat.session import (
-    SparkCompatError,
-)
+from seqgate.spark_kafka_compat.session import SparkCompatError
 
 
 def parser() -> argparse.ArgumentParser:

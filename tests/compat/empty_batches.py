@@ -83,11 +83,7 @@ def _requests(topic: str, lines: list[int], producer_id: int) -> Iterator[dict[s
         headers = [(b"dedup.name", NAME), (b"dedup.sequence", str(line).encode())]
         batch = Batch([Record(_value(line), headers=headers)]).of(producer_id, 0, sequence)
         partitions = [{"index": 0, "records": batch.encode()}]
-        yield {
-            "acks": -1,
-            "timeout": 10_000,
-            "topic_data": [{"name": topic, "partition_data": partitions}],
-        }
+        yield {"acks": -1, "timeout": 10_000, "topic_data": [{"name": topic, "partition_data": partitions}]}
 
 
 def _take_answer(wire: Wire, correlation_id: int, base_offset: int) -> None:

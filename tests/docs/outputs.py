@@ -28,11 +28,7 @@ def differences(told: str, printed: str, *, numbers_vary: bool = False) -> list[
     """
     return list(
         unified_diff(
-            _lines(told, numbers_vary),
-            _lines(printed, numbers_vary),
-            "the page",
-            "the output",
-            lineterm="",
+            _lines(told, numbers_vary), _lines(printed, numbers_vary), "the page", "the output", lineterm=""
         )
     )
 

@@ -120,10 +120,7 @@ def _run(chance: random.Random) -> Iterator[Record]:
     if chance.random() < 0.4:
         headers.append((EPOCH, chance.choice((b"1", b"2", b"07", b"%d" % (2**63 - 1)))))
     if chance.random() < 0.3:
-        odd = (
-            chance.choice((NAME, SEQUENCE, EPOCH, b"trace")),
-            chance.choice((None, b"", b"5", b"x" * 21)),
-        )
+        odd = (chance.choice((NAME, SEQUENCE, EPOCH, b"trace")), chance.choice((None, b"", b"5", b"x" * 21)))
         headers.insert(chance.randrange(len(headers) + 1), odd)
     place = chance.randrange(len(headers) + 1)
     first = chance.choice((0, 5, 95, 100, 990, 2**63 - 12, 10**18))

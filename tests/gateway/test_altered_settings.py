@@ -208,10 +208,7 @@ async def test_a_partition_that_is_open_goes_by_what_its_topic_and_the_gateway_a
                 own = {key: value} if value is not None and kind == TOPIC else {}
                 policy = topic_policy(gateway.config, own)
                 followed = TopicPolicy(
-                    partition.log.config,
-                    partition.flush_messages,
-                    partition.flush_ms,
-                    partition.compression,
+                    partition.log.config, partition.flush_messages, partition.flush_ms, partition.compression
                 )
                 assert followed == policy, key
 

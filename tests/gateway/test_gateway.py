@@ -105,16 +105,7 @@ class TestARefusedStart:
         root = tmp_path / "data"
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "{}:{}".format(*taken.getsockname())
-            command = [
-                sys.executable,
-                "-m",
-                "seqgate",
-                "serve",
-                "--listen",
-                address,
-                "--data-dir",
-                str(root),
-            ]
+            command = [sys.executable, "-m", "seqgate", "serve", "--listen", address, "--data-dir", str(root)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         assert re.fullmatch(rf"seqgate: can't listen on {address}: [A-Za-z ]+\n", done.stderr)

@@ -7,13 +7,7 @@ import pytest
 from seqgate.log.files import file_names
 from seqgate.log.files.disk import FileEntry
 from seqgate.log.files.file_names import parse_partition_directory
-from seqgate.log.stopped import (
-    FileLeak,
-    LeakKind,
-    OpenPartition,
-    leaks_of_directory,
-    leaks_of_partition,
-)
+from seqgate.log.stopped import FileLeak, LeakKind, OpenPartition, leaks_of_directory, leaks_of_partition
 
 OLD_MS = 1_000
 BEFORE_MS = 2_000

@@ -57,8 +57,7 @@ def test_measures_what_a_walk_over_all_batches_finds(
 ) -> None:
     log = open_log(tmp_path_factory.mktemp("log"))
     written = write(
-        log,
-        *(batch(count, size=size, timestamp=NOW_MS + age * 10) for count, size, age in sizes),
+        log, *(batch(count, size=size, timestamp=NOW_MS + age * 10) for count, size, age in sizes)
     )
     end_offset = log.log_end_offset
     delete_records(log, min(start, end_offset))

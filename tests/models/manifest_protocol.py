@@ -28,16 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Final, TypeVar
 
-from tests.models.manifest_states import (
-    Call,
-    Explored,
-    Manifest,
-    Part,
-    Session,
-    Stage,
-    State,
-    explored,
-)
+from tests.models.manifest_states import Call, Explored, Manifest, Part, Session, Stage, State, explored
 
 T = TypeVar("T")
 

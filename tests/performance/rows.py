@@ -235,11 +235,7 @@ ROWS = (
         "ProducerPerformance, 1,000 B, batch.size 262,144",
         _producer_performance(count=300_000, size=1000, batch_size=262_144),
     ),
-    Row(
-        "jvm-lz4",
-        "ProducerPerformance, 1,000 B, lz4, stored as sent",
-        _recompressed("producer", "lz4"),
-    ),
+    Row("jvm-lz4", "ProducerPerformance, 1,000 B, lz4, stored as sent", _recompressed("producer", "lz4")),
     Row(
         "jvm-5000",
         "ProducerPerformance, 100 B at 5,000 records/s",

@@ -317,9 +317,7 @@ def main(given: Sequence[str] | None = None) -> int:
         help="seconds of measurement without load; with load, twice as long",
     )
     parser.add_argument(
-        "--idle-seconds",
-        type=float,
-        help="seconds of measurement without load, if not --seconds",
+        "--idle-seconds", type=float, help="seconds of measurement without load, if not --seconds"
     )
     parser.add_argument(
         "--usual-jobs", action="store_true", help="run background jobs as often as by default"

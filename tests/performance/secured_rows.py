@@ -35,10 +35,7 @@ class Security:
         self.listener = authority.listener().write_pem(directory / "listener.pem")
 
     def settings(self) -> dict[str, str]:
-        per_listener = {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.listener),
-        }
+        per_listener = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.listener)}
         return {
             **{
                 f"listener.name.{listener.lower()}.{name}": value

@@ -18,13 +18,7 @@ from seqgate.log.format.records import NewRecord, build_batch
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import append_end_marker
 from tests.models.names import NO_PRODUCER
-from tests.properties.history_of_names import (
-    APPLICATIONS,
-    Decided,
-    Item,
-    StoredBatch,
-    StoredItem,
-)
+from tests.properties.history_of_names import APPLICATIONS, Decided, Item, StoredBatch, StoredItem
 from tests.properties.named_log_content import encode
 from tests.properties.names_that_outlive_records import NamesThatOutliveRecords
 

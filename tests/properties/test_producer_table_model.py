@@ -282,10 +282,7 @@ class ProducerTables(RuleBasedStateMachine):
             self.evictions += 1
 
     @rule(
-        table=tables,
-        producer_id=producer_ids,
-        epoch=st.integers(0, 3),
-        coordinator_epoch=st.integers(0, 2),
+        table=tables, producer_id=producer_ids, epoch=st.integers(0, 3), coordinator_epoch=st.integers(0, 2)
     )
     def mark(self, table: int, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         self.now_ms += 1
@@ -313,13 +310,7 @@ class ProducerTables(RuleBasedStateMachine):
         is_transactional=st.booleans(),
     )
     def send_anything(
-        self,
-        table: int,
-        producer_id: int,
-        epoch: int,
-        base_sequence: int,
-        count: int,
-        is_transactional: bool,
+        self, table: int, producer_id: int, epoch: int, base_sequence: int, count: int, is_transactional: bool
     ) -> None:
         batch = Candidate(base_sequence, count, producer_id, epoch, self.now_ms, is_transactional)
         self.offer(table, batch)

@@ -27,10 +27,7 @@ def environment(path: Path | None = None, further: Mapping[str, str] | None = No
 
 
 def run(
-    *command: str | Path,
-    cwd: Path,
-    path: Path | None = None,
-    further: Mapping[str, str] | None = None,
+    *command: str | Path, cwd: Path, path: Path | None = None, further: Mapping[str, str] | None = None
 ) -> str:
     """Return what a command prints on both outputs. Raises AssertionError with the output when the command
     fails.

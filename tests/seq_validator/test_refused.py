@@ -88,11 +88,7 @@ def test_an_unknown_producer_may_begin_with_any_sequence(partition: Partition) -
 
 @pytest.mark.parametrize(
     "other",
-    [
-        Candidate(5, producer_id=8),
-        Candidate(0, producer_epoch=1),
-        Candidate(5, producer_epoch=1),
-    ],
+    [Candidate(5, producer_id=8), Candidate(0, producer_epoch=1), Candidate(5, producer_epoch=1)],
     ids=["another producer", "a newer epoch", "a newer epoch from any sequence"],
 )
 def test_others_do_not_wait(partition: Partition, other: Candidate) -> None:

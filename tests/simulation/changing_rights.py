@@ -130,10 +130,7 @@ def _entry(chance: Random) -> AclEntry:
 
 async def _carry_out(link: Link, entry: AclEntry, *, is_new: bool) -> bool:
     """Create or delete an entry; return whether the gateway has acknowledged it."""
-    common = {
-        "operation": int(entry.operation),
-        "permission_type": int(entry.permission),
-    }
+    common = {"operation": int(entry.operation), "permission_type": int(entry.permission)}
     if is_new:
         creation = {
             "resource_type": int(entry.resource_type),

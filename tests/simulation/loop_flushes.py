@@ -39,11 +39,7 @@ class WatchedDurability(LocalDurability):
             self._is_committing = False
 
     def sync(
-        self,
-        *,
-        data: Iterable[DataFile] = (),
-        paths: Iterable[str] = (),
-        directories: Iterable[str] = (),
+        self, *, data: Iterable[DataFile] = (), paths: Iterable[str] = (), directories: Iterable[str] = ()
     ) -> None:
         data, paths, directories = list(data), list(paths), list(directories)
         if data or paths or directories:

@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from tests.simulation.profiles import (
-    BUCKET_PROFILES,
-    ORDINARY,
-    Profile,
-    bucket_profile_name_of,
-    profile_of,
-)
+from tests.simulation.profiles import BUCKET_PROFILES, ORDINARY, Profile, bucket_profile_name_of, profile_of
 from tests.support.simulated_objects import CALM, Faults
 
 HOST = "gateway"

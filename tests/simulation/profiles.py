@@ -309,10 +309,7 @@ ZOMBIES: Final = replace(
             idempotent_producers=3,
             administrators=2,
             traits=Traits(
-                producer_pauses_s=(0.01, 0.05),
-                padding_bytes=(600,),
-                change_pauses_s=(0.05,),
-                deletions=100,
+                producer_pauses_s=(0.01, 0.05), padding_bytes=(600,), change_pauses_s=(0.05,), deletions=100
             ),
         ),
     ),

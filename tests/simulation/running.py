@@ -81,10 +81,7 @@ def run_in_virtual_time(
     root.handlers = [complaints]
     root.setLevel(logging.WARNING)
     try:
-        with (
-            seeded(Random(f"run {outcome.seed}")),
-            mock.patch.object(slices, "_turns", TurnsOfProcesses()),
-        ):
+        with seeded(Random(f"run {outcome.seed}")), mock.patch.object(slices, "_turns", TurnsOfProcesses()):
             _run_to_the_end(outcome, loop, live, lambda: _bury(complaints, bury))
     finally:
         root.handlers = before[0]

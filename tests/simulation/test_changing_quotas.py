@@ -97,14 +97,7 @@ def counted_by_a_half() -> Any:
 
 @pytest.mark.parametrize(
     "mistake",
-    [
-        followed_later,
-        forgotten_at_the_start,
-        default_first,
-        never_muted,
-        counted_twice,
-        counted_by_a_half,
-    ],
+    [followed_later, forgotten_at_the_start, default_first, never_muted, counted_twice, counted_by_a_half],
 )
 def test_a_mistake_is_found(mistake: Callable[[], Any]) -> None:
     with mistake():

@@ -30,12 +30,7 @@ from seqgate.gateway.runtime.topics.metadata_log import change_batch
 from tests.simulation.checkers import check
 from tests.simulation.checkers.metadata_changes import Change, changes_of, unfit_changes
 from tests.simulation.checkers.sealed import Confirmed, Sealed, SessionName, confirmed_behind_seals
-from tests.simulation.checkers.shortened_metadata import (
-    Taken,
-    first_objects,
-    strange_takes,
-    wrong_snapshots,
-)
+from tests.simulation.checkers.shortened_metadata import Taken, first_objects, strange_takes, wrong_snapshots
 from tests.simulation.events_of_clusters import EpochsRead, LedBy
 from tests.simulation.history import History, OffsetListed
 from tests.simulation.story import P0, P1, Story, rec

@@ -7,12 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.checkers import breaches
-from tests.simulation.history import (
-    Assigned,
-    GatewayCrashed,
-    TransactionEnded,
-    TransactionEnding,
-)
+from tests.simulation.history import Assigned, GatewayCrashed, TransactionEnded, TransactionEnding
 from tests.simulation.story import P0, P1, Story, rec
 
 

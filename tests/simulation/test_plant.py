@@ -74,9 +74,7 @@ def test_every_fault_has_a_kept_seed() -> None:
 
 
 @pytest.mark.parametrize("world", list(World))
-def test_the_kept_seed_comes_first_then_seeds_of_the_profiles_of_the_fault(
-    world: World,
-) -> None:
+def test_the_kept_seed_comes_first_then_seeds_of_the_profiles_of_the_fault(world: World) -> None:
     fault = next(name for name, fault in FAULTS.items() if fault.profiles and fault.world is world)
     seeds = list(islice(seeds_for(fault, 0), 40))
     assert seeds[0] == KEPT[fault]

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.spark_kafka_compat import SparkCompatError
-from seqgate.spark_kafka_compat.databases import (
-    POSTGRESQL,
-    SQLITE,
-    Database,
-    Dialect,
-    insert_statement,
-)
+from seqgate.spark_kafka_compat.databases import POSTGRESQL, SQLITE, Database, Dialect, insert_statement
 
 
 @pytest.mark.parametrize(

@@ -114,11 +114,7 @@ def test_findings_are_bounded_and_counts_are_not() -> None:
     assert len(trail.findings) == FINDINGS_KEPT
 
 
-@given(
-    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
-    start=st.integers(0, LAST),
-    data=st.data(),
-)
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12), start=st.integers(0, LAST), data=st.data())
 def test_counts_equal_those_of_a_naive_model(sizes: list[int], start: int, data: st.DataObject) -> None:
     spans, sequence = [], start
     for size in sizes:

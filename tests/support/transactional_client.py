@@ -91,9 +91,7 @@ class Client:
         """Run the first stage of a Produce, which does not wait; return the offset."""
         key = self.producer, partition
         batch = Batch(
-            (Record(label.encode()),),
-            attributes=TRANSACTIONAL,
-            base_timestamp=self.node.clock.now_ms(),
+            (Record(label.encode()),), attributes=TRANSACTIONAL, base_timestamp=self.node.clock.now_ms()
         ).of(*self.producer, self.sequences[key])
         target = self.node.services.partitions.registry.get(TOPIC, partition)
         if target is None:

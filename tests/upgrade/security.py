@@ -99,10 +99,7 @@ def write_quotas(asking: Asking) -> None:
         }
 
     gone = {"user": "gone"}, {"producer_byte_rate": 1.0}
-    for changes in (
-        [change(*row, remove=False) for row in (*QUOTAS, gone)],
-        [change(*gone, remove=True)],
-    ):
+    for changes in ([change(*row, remove=False) for row in (*QUOTAS, gone)], [change(*gone, remove=True)]):
         answer = asking.call("alter_client_quotas", 1, {"entries": changes, "validate_only": False})
         assert not any(entry["error_code"] for entry in answer["entries"]), answer
 

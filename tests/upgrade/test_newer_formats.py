@@ -213,16 +213,7 @@ def test_a_start_is_refused_in_one_sentence(name: str, current: Path, tmp_path: 
     plant, sentence = STOPS_THE_START[name]
     plant(root)
     before = contents(root)
-    command = [
-        sys.executable,
-        "-m",
-        "seqgate",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        str(root),
-    ]
+    command = [sys.executable, "-m", "seqgate", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(root)]
     ended = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=START_S, check=False
     )

@@ -80,9 +80,7 @@ def bucket_settings(
 
 @app.command("gateways")
 @asks(gateway_or_cluster)
-def gateways(
-    opened: Opened[Asker],
-) -> Output:
+def gateways(opened: Opened[Asker]) -> Output:
     """List the gateways of a cluster: which of them are live, and how many partitions each leads."""
     with opened as client:
         answer = client.ask(GatewaysRequest())
@@ -122,11 +120,7 @@ def move(
 
 @app.command("drain")
 @asks(gateway_or_cluster)
-def drain(
-    opened: Opened[Asker],
-    node_id: NodeId,
-    timeout_s: Timeout = 30,
-) -> Output:
+def drain(opened: Opened[Asker], node_id: NodeId, timeout_s: Timeout = 30) -> Output:
     """Let a gateway hand over all partitions that it leads, and keep new ones away from it.
 
     Asks the gateway that runs on --data-dir, or with --bootstrap a gateway on any machine; it can be any

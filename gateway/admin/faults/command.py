@@ -109,8 +109,7 @@ def advance(
 
 @asks(at_control, first=True)
 def expire_producer(
-    control: Control,
-    producer_id: Annotated[int, typer.Argument(metavar="ID", min=0)],
+    control: Control, producer_id: Annotated[int, typer.Argument(metavar="ID", min=0)]
 ) -> Output:
     """Forget a producer in all partitions."""
     answer = control.ask("POST", f"/producers/{producer_id}/expire")
@@ -126,9 +125,7 @@ def fence(control: Control, transactional_id: Annotated[str, typer.Argument(meta
 
 @asks(at_control, first=True)
 def exactly_once(
-    control: Control,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    as_json: AsJson = False,
+    control: Control, topic: Annotated[str, typer.Argument(metavar="TOPIC")], as_json: AsJson = False
 ) -> Output:
     """Compare a topic with the values on stdin, one a line, in the order in which they were sent. Exits with
     1 if they differ.

@@ -110,10 +110,7 @@ def drain(cluster: Cluster, request: DrainRequest) -> Drained:
     """Order a gateway to hand over all partitions that it leads, by BrokerHeartbeat."""
     node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
     asked = BrokerHeartbeatRequest(
-        broker_id=BrokerId(node_id),
-        current_metadata_offset=i64(-1),
-        want_fence=False,
-        want_shut_down=True,
+        broker_id=BrokerId(node_id), current_metadata_offset=i64(-1), want_fence=False, want_shut_down=True
     )
     _check_drains(cluster)
     while True:

@@ -100,10 +100,7 @@ def list_groups(
 
 @app.command("describe")
 @asks(gateway_or_cluster)
-def describe(
-    opened: Opened[Asker],
-    group: Group,
-) -> Output:
+def describe(opened: Opened[Asker], group: Group) -> Output:
     """Show a group's members and how far the group has read.
 
     \b

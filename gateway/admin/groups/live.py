@@ -92,10 +92,7 @@ class _LiveGroups:
         self._partitions = services.partitions.registry
         self._groups = services.coordinators.groups
         self._latest = LatestOffsets(
-            self._partitions,
-            services.topics.metadata_log.image,
-            services.node.brokers,
-            services.node.peers,
+            self._partitions, services.topics.metadata_log.image, services.node.brokers, services.node.peers
         )
 
     @property
@@ -300,10 +297,7 @@ class _LiveGroups:
     async def commit(self, group: str, changes: Sequence[messages.OffsetChange]) -> None:
         records = [
             OffsetCommitRecord(
-                group,
-                change.topic,
-                change.partition,
-                CommittedOffset(change.new_offset, -1, "", self.now_ms),
+                group, change.topic, change.partition, CommittedOffset(change.new_offset, -1, "", self.now_ms)
             )
             for change in changes
         ]

@@ -416,10 +416,7 @@ def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
     rows = () if topology is None else topology.subtopologies or ()
     return {
         row.subtopology_id: sorted(
-            {
-                *map(str, row.source_topics),
-                *(str(topic.name) for topic in row.repartition_source_topics),
-            }
+            {*map(str, row.source_topics), *(str(topic.name) for topic in row.repartition_source_topics)}
         )
         for row in rows
     }

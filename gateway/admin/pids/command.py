@@ -146,10 +146,7 @@ def claim(
 
 @app.command("owner")
 @asks(store)
-def show_owner(
-    opened: Opened[Client],
-    producer_id: ProducerId,
-) -> Output:
+def show_owner(opened: Opened[Client], producer_id: ProducerId) -> Output:
     """Show who owns a producer id.
 
     That is, who claimed the block of the id, and whether the id is handed out. Exits with 1 when no block
@@ -183,9 +180,7 @@ def move_next(
 
 @app.command("check")
 @asks(store)
-def check(
-    opened: Opened[Client],
-) -> Output:
+def check(opened: Opened[Client]) -> Output:
     """Check that no two blocks overlap.
 
     Exits with 1 when blocks overlap.

@@ -19,11 +19,7 @@ from seqgate.gateway.admin.tables import Block, counted, table
 
 
 @asks(gateway_or_cluster)
-def producers(
-    opened: Opened[Asker],
-    topic: OnlyTopic = None,
-    partition: OnlyPartition = None,
-) -> Output:
+def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPartition = None) -> Output:
     """Show the active producers of each partition.
 
     Lists the producer state of every partition in a running gateway, and counts duplicate and refused batches.

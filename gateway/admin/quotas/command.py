@@ -72,10 +72,7 @@ NamedEntity = Annotated[dict[str, str | None], OptionsOf(_entity)]
 
 @app.command("list")
 @asks(cluster)
-def list_quotas(
-    opened: OpenedCluster,
-    entity: NamedEntity,
-) -> Output:
+def list_quotas(opened: OpenedCluster, entity: NamedEntity) -> Output:
     """List quotas: all of them, or those of the users, client ids and addresses that are named.
 
     \b

@@ -50,8 +50,7 @@ def consume(
         bool, typer.Option("--follow", "-f", help="Wait for further records, until Ctrl-C.")
     ] = False,
     uncommitted: Annotated[
-        bool,
-        typer.Option("--uncommitted", help="Also records of open and aborted transactions."),
+        bool, typer.Option("--uncommitted", help="Also records of open and aborted transactions.")
     ] = False,
     fields: Annotated[
         str,

@@ -25,12 +25,7 @@ LINGER_MS: Final = 5
 
 
 def produce(
-    cluster: Cluster,
-    topic: str,
-    records: Iterable[ProducedRecord],
-    *,
-    compression: str | None,
-    at_once: bool,
+    cluster: Cluster, topic: str, records: Iterable[ProducedRecord], *, compression: str | None, at_once: bool
 ) -> ProducedReport:
     """Send records in order, each stored exactly once, and wait for the acknowledgements; `at_once`: do not
     gather batches.

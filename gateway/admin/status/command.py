@@ -263,7 +263,7 @@ def _cache(cache: CacheState) -> list[tuple[str, str]]:
                 f"{count(cache.local_bytes)} bytes, {limit}; {count(cache.bytes_evicted)} bytes evicted, "
                 f"{fetched}"
             ),
-        ),
+        )
     ]
 
 

@@ -60,10 +60,7 @@ def list_topics(
 
 @app.command("describe")
 @asks(cluster)
-def describe(
-    opened: OpenedCluster,
-    topics: Topics,
-) -> Output:
+def describe(opened: OpenedCluster, topics: Topics) -> Output:
     """Show the partitions of topics, and the configurations that are set on the topics.
 
     \b

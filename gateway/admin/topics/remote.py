@@ -168,12 +168,7 @@ def create_missing(cluster: Cluster, name: str) -> None:
 
 
 def alter(
-    cluster: Cluster,
-    name: str,
-    *,
-    partitions: int | None,
-    settings: Mapping[str, str],
-    unset: Sequence[str],
+    cluster: Cluster, name: str, *, partitions: int | None, settings: Mapping[str, str], unset: Sequence[str]
 ) -> TopicOutcome:
     """Set and unset configurations of a topic, then add partitions.
 

@@ -139,9 +139,7 @@ class TransactionSource(Protocol):
 
 
 def rows_of_ids(
-    transactions: Iterable[tuple[str, Transaction]],
-    request: ListTransactionsRequest,
-    now_ms: int,
+    transactions: Iterable[tuple[str, Transaction]], request: ListTransactionsRequest, now_ms: int
 ) -> tuple[list[TransactionRow], bool]:
     """Return a page of the requested rows in order, and whether these are the last ones."""
     is_wanted = _filter(request, now_ms)

@@ -108,10 +108,7 @@ def list_transactions(
 
 @app.command("describe")
 @asks(gateway_or_cluster)
-def describe(
-    opened: Opened[Asker],
-    name: Name,
-) -> Output:
+def describe(opened: Opened[Asker], name: Name) -> Output:
     """Show a transactional id: its producer, its transaction, and what the transaction holds back.
 
     \b
@@ -132,11 +129,7 @@ def describe(
 
 @app.command("find-hanging")
 @asks(gateway_or_cluster)
-def find_hanging(
-    opened: Opened[Asker],
-    topic: Topic = None,
-    partition: Partition = None,
-) -> Output:
+def find_hanging(opened: Opened[Asker], topic: Topic = None, partition: Partition = None) -> Output:
     """Find open transactions that no coordinator will end. Exits with 1 when there are any.
 
     \b

@@ -101,11 +101,7 @@ def add(
 
 @app.command("remove")
 @asks(gateway_or_cluster)
-def remove(
-    opened: Opened[Asker],
-    user: User,
-    mechanisms: Mechanisms = None,
-) -> Output:
+def remove(opened: Opened[Asker], user: User, mechanisms: Mechanisms = None) -> Output:
     """Remove a user, or the credentials of some mechanisms.
 
     The user can't log in any more; open connections stay until they close or must log in again
@@ -119,9 +115,7 @@ def remove(
 
 @app.command("list")
 @asks(gateway_or_cluster)
-def list_users(
-    opened: Opened[Asker],
-) -> Output:
+def list_users(opened: Opened[Asker]) -> Output:
     """List the users with their mechanisms."""
     with opened as client:
         _, pages = client.ask_or_read_all(ListUsersRequest())

@@ -216,11 +216,7 @@ class Watcher:
     """The watches of this gateway. Call `follow` after each change of the live gateways."""
 
     def __init__(
-        self,
-        objects: ObjectStore,
-        node_id: int,
-        seconds: Callable[[], float],
-        end_session: EndSession,
+        self, objects: ObjectStore, node_id: int, seconds: Callable[[], float], end_session: EndSession
     ) -> None:
         self._objects = objects
         self._node_id = node_id

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
-from seqgate.gateway.cluster.objects.objects import (
-    ObjectStore,
-    Refused,
-)
+from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
 from seqgate.gateway.cluster.objects.s3_errors import is_about_certificates
 from seqgate.gateway.config.cluster import BucketAddress, DirectoryAddress, parse_address
 from seqgate.gateway.config.packages import install

@@ -95,11 +95,7 @@ def answer_in(text: str) -> Answer:
     """Return the store's answer, read from the text of an error."""
     shown = text.split(_DETAILS, 1)[0]
     status, code, message = (pattern.search(shown) for pattern in (_STATUS, _CODE, _MESSAGE))
-    return Answer(
-        int(status[1]) if status else 0,
-        code[1] if code else "",
-        message[1] if message else "",
-    )
+    return Answer(int(status[1]) if status else 0, code[1] if code else "", message[1] if message else "")
 
 
 def meaning(where: str, text: str) -> StoreFailed | Refused:

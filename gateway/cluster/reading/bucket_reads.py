@@ -92,11 +92,7 @@ class BucketReads:
     """The partitions that clients read here although another gateway leads them. Use it in the event loop."""
 
     def __init__(
-        self,
-        objects: ObjectStore,
-        ask_leader: Callable[[PartitionKey], Awaitable[int]],
-        *,
-        cache_bytes: int,
+        self, objects: ObjectStore, ask_leader: Callable[[PartitionKey], Awaitable[int]], *, cache_bytes: int
     ) -> None:
         """`ask_leader` returns the log start offset that the leader of a partition tells, and raises
         NotConfirmed.
@@ -117,13 +113,7 @@ class BucketReads:
     # --- calls by readers
 
     def read(
-        self,
-        key: PartitionKey,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_one_batch: bool,
-        committed_only: bool,
+        self, key: PartitionKey, offset: int, max_bytes: int, *, min_one_batch: bool, committed_only: bool
     ) -> Found | Loading | None:
         """Return the batches from the one with the offset on, or None if the leader must answer. Waits for
         nothing.

@@ -438,10 +438,7 @@ class _Rows:
         if isinstance(row, DataRow):
             self.end_offset = row.end_offset
         elif row.name == LOG_START_OFFSET:
-            self.log_start_offset = max(
-                self.log_start_offset,
-                log_start_in(bytes(in_one_piece(data))),
-            )
+            self.log_start_offset = max(self.log_start_offset, log_start_in(bytes(in_one_piece(data))))
         else:
             self.files_place = row.leader_epoch, session, self.seq
 

@@ -88,12 +88,7 @@ class Limits:
 
 
 def fetch(
-    cluster: Cluster,
-    topic: TopicPlaces,
-    positions: Mapping[int, int],
-    limits: Limits,
-    *,
-    committed: bool,
+    cluster: Cluster, topic: TopicPlaces, positions: Mapping[int, int], limits: Limits, *, committed: bool
 ) -> dict[int, Stretch]:
     """Return what follows `positions`, offsets by partition. Partitions without a leader are left out.
 

@@ -16,14 +16,7 @@ from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
-from seqgate.gateway.console.metrics.listener import (
-    MetricsClient,
-    Sample,
-    buckets,
-    quantile,
-    samples,
-    totals,
-)
+from seqgate.gateway.console.metrics.listener import MetricsClient, Sample, buckets, quantile, samples, totals
 
 DURATION: Final = "seqgate_request_duration_seconds"
 LATENESS: Final = "seqgate_event_loop_delay_seconds"

@@ -162,10 +162,7 @@ def _counted(visit: Visit) -> dict[str, Any]:
         return {"trouble": str(error)}
     waiting = [sample.value for sample in found if sample.name == "seqgate_delayed_records"]
     most = [sample.value for sample in found if sample.labels.get("setting") == LIMIT]
-    return {
-        "waiting": int(sum(waiting)) if waiting else None,
-        "most": int(most[0]) if most else None,
-    }
+    return {"waiting": int(sum(waiting)) if waiting else None, "most": int(most[0]) if most else None}
 
 
 def delayed_figures(visit: Visit) -> Answer:

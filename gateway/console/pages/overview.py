@@ -154,10 +154,7 @@ def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
             problems.append(Problem("The gateway says that it is not ready", words))
         return visit.ask_gateway(StatusRequest()), problems
     except ControlError as error:
-        return None, [
-            *problems,
-            Problem("What only the gateway knows is missing", str(error), is_bad=False),
-        ]
+        return None, [*problems, Problem("What only the gateway knows is missing", str(error), is_bad=False)]
 
 
 def _worst_first(problems: Iterable[Problem]) -> list[Problem]:
@@ -174,8 +171,5 @@ PAGE: Final = Page(
     path="/",
     section=PageGroup.NOW,
     key="o",
-    endpoints=(
-        Get("/", overview, waits_for="the state of the brokers"),
-        Feed("/api/figures", figures),
-    ),
+    endpoints=(Get("/", overview, waits_for="the state of the brokers"), Feed("/api/figures", figures)),
 )

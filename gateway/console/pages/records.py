@@ -507,11 +507,7 @@ def row_of(kept: Kept, forms: Forms) -> RecordRow:
 
 def as_json(row: RecordRow) -> dict[str, Any]:
     """Return a row for an island; numbers of 64 bits as text, because JavaScript rounds them."""
-    return {
-        **row._asdict(),
-        "offset": str(row.offset),
-        "producer_id": str(row.producer_id),
-    }
+    return {**row._asdict(), "offset": str(row.offset), "producer_id": str(row.producer_id)}
 
 
 # The form in which a person gives a schema for the keys or values of a topic.

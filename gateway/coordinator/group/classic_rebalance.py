@@ -140,12 +140,7 @@ def _join_new(
 
 
 def _add(
-    group: ClassicGroup,
-    member_id: str,
-    request: Join,
-    waiter: Waiter,
-    limits: GroupLimits,
-    effects: Effects,
+    group: ClassicGroup, member_id: str, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects
 ) -> None:
     member = Member(
         member_id=member_id,
@@ -167,12 +162,7 @@ def _add(
 
 
 def _join_again(
-    group: ClassicGroup,
-    member: Member,
-    request: Join,
-    waiter: Waiter,
-    limits: GroupLimits,
-    effects: Effects,
+    group: ClassicGroup, member: Member, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects
 ) -> None:
     unchanged = member.protocols == request.protocols
     is_leader = group.leader == member.member_id

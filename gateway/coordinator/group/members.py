@@ -17,11 +17,7 @@ from seqgate.gateway.coordinator.group import classic_rebalance as rebalance
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from seqgate.gateway.coordinator.group.classic_rebalance import Join
 from seqgate.gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup, MemberRecord
-from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    Heartbeat,
-    HeartbeatRefused,
-    HeartbeatReply,
-)
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.events import Before, Effects, JoinReply, SyncReply
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.group.offsets import Committer

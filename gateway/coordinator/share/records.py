@@ -266,10 +266,7 @@ def _restore(found: SharePartition, start_offset: int, batches: Sequence[StateBa
 def stored(found: SharePartition) -> ShareState:
     """Return a delivery state as the log stores it: no member has acquired anything."""
     return ShareState(
-        found.start_offset,
-        tuple(found.stored_batches()),
-        found.state_epoch,
-        leader_epoch=found.leader_epoch,
+        found.start_offset, tuple(found.stored_batches()), found.state_epoch, leader_epoch=found.leader_epoch
     )
 
 

@@ -190,10 +190,7 @@ def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: i
                 "producer_epoch": 0,
                 "last_producer_epoch": last_producer_epoch,
             }
-        return {
-            "producer_epoch": current.producer_epoch + 1,
-            "last_producer_epoch": last_producer_epoch,
-        }
+        return {"producer_epoch": current.producer_epoch + 1, "last_producer_epoch": last_producer_epoch}
     if claimed.producer_epoch == current.last_producer_epoch:
         return {}  # The request is a retry, because the answer was lost.
     raise TransactionRefused(ErrorCode.producer_fenced)

@@ -245,10 +245,7 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
         is_sensitive=entry.is_sensitive,
         synonyms=tuple(
             build(
-                module.DescribeConfigsSynonym,
-                name=synonym.name,
-                value=synonym.value,
-                source=synonym.source,
+                module.DescribeConfigsSynonym, name=synonym.name, value=synonym.value, source=synonym.source
             )
             for synonym in (entry.synonyms if synonyms else ())
         ),

@@ -84,10 +84,7 @@ def _refusal(context: RequestContext[Services], request: Any, kind: int) -> ApiE
 
 
 async def _failed_elections(
-    context: RequestContext[Services],
-    module: ModuleType,
-    kind: int,
-    held: Mapping[tuple[str, int], ApiError],
+    context: RequestContext[Services], module: ModuleType, kind: int, held: Mapping[tuple[str, int], ApiError]
 ) -> tuple[Any, ...]:
     """Return all topics, each with the partitions that were elected, or have no leader."""
     topics = []

@@ -114,10 +114,7 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
         controller_id=-1,
         topics=tuple(
             _topic_error(
-                module,
-                ErrorCode.invalid_request,
-                topic.name or "",
-                getattr(topic, "topic_id", None),
+                module, ErrorCode.invalid_request, topic.name or "", getattr(topic, "topic_id", None)
             )
             for topic in topics
         ),
@@ -231,11 +228,7 @@ def _create_soon(context: RequestContext[Services], name: str) -> None:
 
     def decide(image: MetadataImage) -> Decision[list[TopicResult]]:
         return create_topics(
-            image,
-            [NewTopic(name=name)],
-            fresh_ids=[topic_id],
-            config=node.config,
-            node_id=node.node_id,
+            image, [NewTopic(name=name)], fresh_ids=[topic_id], config=node.config, node_id=node.node_id
         )
 
     def when_durable(results: list[TopicResult]) -> None:

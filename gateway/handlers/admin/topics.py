@@ -194,11 +194,7 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
         context,
         topics,
         lambda image, some: create_partitions(
-            image,
-            some,
-            config=node.config,
-            node_id=node.node_id,
-            validate_only=request.validate_only,
+            image, some, config=node.config, node_id=node.node_id, validate_only=request.validate_only
         ),
         key=lambda topic: topic.name,
         partitions=lambda image, result: _added(image, str(result.name), counts),

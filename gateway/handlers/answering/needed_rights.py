@@ -52,10 +52,7 @@ _MAY_ALTER_CONFIGS: Final = (
 )
 
 NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
-    "Produce": (
-        Right(Operation.WRITE, _TOPIC),
-        Right(Operation.WRITE, _ID, "batches in a transaction"),
-    ),
+    "Produce": (Right(Operation.WRITE, _TOPIC), Right(Operation.WRITE, _ID, "batches in a transaction")),
     "Fetch": (
         Right(Operation.READ, _TOPIC),
         Right(Operation.CLUSTER_ACTION, _CLUSTER, "instead, with a replica id"),

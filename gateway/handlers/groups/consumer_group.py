@@ -56,11 +56,7 @@ async def handle_consumer_group_describe(context: RequestContext[Services], requ
         )
 
     return await describe_each(
-        context,
-        request,
-        context.services.coordinators.groups.find_consumer_group,
-        describe,
-        _topics_of,
+        context, request, context.services.coordinators.groups.find_consumer_group, describe, _topics_of
     )
 
 

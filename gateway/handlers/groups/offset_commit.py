@@ -267,11 +267,7 @@ def _response(context: RequestContext[Services], answered: Iterable[TopicErrors]
             module.OffsetCommitResponseTopic,
             **({"name": key} if isinstance(key, str) else {"topic_id": uuid.UUID(bytes=key)}),
             partitions=tuple(
-                build(
-                    module.OffsetCommitResponsePartition,
-                    partition_index=index,
-                    error_code=ErrorCode(code),
-                )
+                build(module.OffsetCommitResponsePartition, partition_index=index, error_code=ErrorCode(code))
                 for index, code in rows
             ),
         )
@@ -417,11 +413,7 @@ class _Target:
         ]
 
     def answer(
-        self,
-        deferred: Deferred,
-        correlation_id: int,
-        error_code: ErrorCode | None,
-        error: Exception | None,
+        self, deferred: Deferred, correlation_id: int, error_code: ErrorCode | None, error: Exception | None
     ) -> None:
         """Answer a commit that is durable or refused."""
         try:
@@ -459,11 +451,7 @@ class CommitRepeats:
         """
 
     def begin(
-        self,
-        peer: Peer,
-        frame: memoryview,
-        correlation_id: int,
-        client_id_bytes: int,
+        self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
     ) -> Answer | Deferred | NotRepeated | None:
         try:
             end = prefix_end(frame, self._api_version, client_id_bytes)

@@ -38,12 +38,7 @@ from seqgate.gateway.coordinator.streams.request import (
     StreamsReply,
     check,
 )
-from seqgate.gateway.coordinator.streams.task_assignor import (
-    NO_ASSIGNMENT,
-    TaskAssignment,
-    TaskId,
-    Tasks,
-)
+from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId, Tasks
 from seqgate.gateway.coordinator.streams.topology import (
     CopartitionGroup,
     Subtopology,
@@ -440,11 +435,7 @@ def _decide(
         if topic.name not in image.topics_by_name
     ]
     return create_topics(
-        image,
-        topics,
-        fresh_ids=[fresh_topic_id() for _ in topics],
-        config=node.config,
-        node_id=node.node_id,
+        image, topics, fresh_ids=[fresh_topic_id() for _ in topics], config=node.config, node_id=node.node_id
     )
 
 

@@ -388,9 +388,7 @@ def _replicas(
     """Return what serves the fetch beside the leaders; None where only leaders serve."""
     if context.services.replicas is None:
         return None
-    from seqgate.gateway.handlers.records.fetch_replicas import (  # noqa: PLC0415 - only clusters with a selector need it
-        replica_reads,
-    )
+    from seqgate.gateway.handlers.records.fetch_replicas import replica_reads  # noqa: PLC0415 - only clusters with a selector need it
 
     return replica_reads(context, request, read.loading)
 
@@ -503,12 +501,7 @@ def _error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCo
 
 
 def _read_partition(
-    partition: Partition,
-    wanted: FetchPosition,
-    left: int,
-    *,
-    min_one_batch: bool,
-    committed_only: bool,
+    partition: Partition, wanted: FetchPosition, left: int, *, min_one_batch: bool, committed_only: bool
 ) -> FetchRow:
     """Return the row of a partition, with records of at most `left` bytes.
 

@@ -21,13 +21,7 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from seqgate.gateway.handlers.answering.api import (
-    NOT_REPEATED,
-    Answer,
-    Deferred,
-    NotRepeated,
-    Peer,
-)
+from seqgate.gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
@@ -162,11 +156,7 @@ class _Target:
     )
 
     def __init__(
-        self,
-        context: ProduceContext,
-        request: ProduceRequest,
-        key: str | bytes,
-        partition: Partition,
+        self, context: ProduceContext, request: ProduceRequest, key: str | bytes, partition: Partition
     ) -> None:
         self.client_id = context.client_id
         self.key = key

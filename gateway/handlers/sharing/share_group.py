@@ -54,11 +54,7 @@ async def handle_share_group_describe(context: RequestContext[Services], request
         )
 
     return await describe_each(
-        context,
-        request,
-        context.services.coordinators.shares.group,
-        describe,
-        _topics_of,
+        context, request, context.services.coordinators.shares.group, describe, _topics_of
     )
 
 

@@ -50,11 +50,7 @@ def _topic_error(context: RequestContext[Services], topic: str) -> ApiError | No
 
 
 async def _partition(
-    context: RequestContext[Services],
-    module: ModuleType,
-    limit: TimeLimit,
-    topic: str,
-    index: int,
+    context: RequestContext[Services], module: ModuleType, limit: TimeLimit, topic: str, index: int
 ) -> Any:
     error = _topic_error(context, topic)
     partition = context.services.partitions.registry.get(topic, index) if error is None else None

@@ -74,10 +74,7 @@ def _append(context: RequestContext[Services], marker: Any, place: TopicPartitio
         return ErrorCode.invalid_producer_epoch
     try:
         offset = context.services.coordinators.transactions.markers.append(
-            partition,
-            producer,
-            commit=marker.transaction_result,
-            coordinator_epoch=marker.coordinator_epoch,
+            partition, producer, commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch
         )
     except LogError as error:
         return ErrorCode(error.kafka_error_code)

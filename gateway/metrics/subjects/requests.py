@@ -190,14 +190,6 @@ LIMITS_SUBJECT: Final = Subject("Limits", (USED, MOST), _read_limits)
 
 REQUESTS_SUBJECT: Final = Subject(
     "Requests and connections",
-    (
-        REQUESTS,
-        DURATION,
-        CONNECTIONS,
-        REFUSED_CONNECTIONS,
-        FAILED_LOGINS,
-        DROPPED_READERS,
-        EVICTED_SESSIONS,
-    ),
+    (REQUESTS, DURATION, CONNECTIONS, REFUSED_CONNECTIONS, FAILED_LOGINS, DROPPED_READERS, EVICTED_SESSIONS),
     _read,
 )

@@ -222,10 +222,7 @@ class GroupCoordinator:
         return reply
 
     async def sync(
-        self,
-        member: Committer,
-        protocol: tuple[str | None, str | None],
-        assignments: dict[str, bytes],
+        self, member: Committer, protocol: tuple[str | None, str | None], assignments: dict[str, bytes]
     ) -> SyncReply:
         """Carry out SyncGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()

@@ -158,10 +158,7 @@ class Machine:
         """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first
         call. Raises Refused.
         """
-        from seqgate.gateway.cluster.cache.bucket import (  # noqa: PLC0415 - only a gateway with a cluster needs the import
-            TIMEOUT_S,
-            BucketThread,
-        )
+        from seqgate.gateway.cluster.cache.bucket import TIMEOUT_S, BucketThread  # noqa: PLC0415 - only a gateway with a cluster needs the import
 
         timeout_s = max(TIMEOUT_S, config.int("seqgate.cluster.request.timeout.ms") / 1000)
         return BucketThread(_store_opener(config), timeout_s)
@@ -173,10 +170,7 @@ class Machine:
 
 def _store_opener(config: Config) -> Callable[[], ObjectStore]:
     """Return what opens the store of the bucket. Raises Refused."""
-    from seqgate.gateway.cluster.objects.address import (  # noqa: PLC0415 - only a gateway with a cluster needs the imports
-        StoreOptions,
-        store_opener,
-    )
+    from seqgate.gateway.cluster.objects.address import StoreOptions, store_opener  # noqa: PLC0415 - only a gateway with a cluster needs the imports
 
     options = StoreOptions(
         endpoint=config.optional_str("seqgate.cluster.endpoint"),

@@ -254,10 +254,7 @@ class FlushRound:
 
 
 async def wait_until_flushed(
-    flusher: LogFlusher,
-    log: PartitionLog,
-    owner: LogOwner | None,
-    dirty: Mapping[PartitionLog, LogOwner],
+    flusher: LogFlusher, log: PartitionLog, owner: LogOwner | None, dirty: Mapping[PartitionLog, LogOwner]
 ) -> None:
     """Wait until everything that is in the log now is durable. Raises StorageFailed.
 

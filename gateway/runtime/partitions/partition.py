@@ -86,13 +86,7 @@ class Partition:
     )
 
     def __init__(
-        self,
-        log: PartitionLog,
-        flusher: LogFlusher,
-        *,
-        leader_epoch: int,
-        flush_messages: int,
-        flush_ms: int,
+        self, log: PartitionLog, flusher: LogFlusher, *, leader_epoch: int, flush_messages: int, flush_ms: int
     ) -> None:
         self.topic = log.topic
         self.index = log.partition
@@ -192,11 +186,7 @@ class Partition:
         `append` does.
         """
         marker = self.log.end_marker(
-            producer_id,
-            producer_epoch,
-            commit=commit,
-            coordinator_epoch=coordinator_epoch,
-            now_ms=now_ms,
+            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
         )
         return self.append(marker, now_ms, is_client=False)
 

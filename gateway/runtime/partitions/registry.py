@@ -42,15 +42,7 @@ StrictUntil = Callable[[], int]
 class TopicPartitions:
     """The partitions of one topic, dense by index. Each is opened by the first request for it."""
 
-    __slots__ = (
-        "_partitions",
-        "_source",
-        "_strict_until",
-        "failed",
-        "name",
-        "topic_id",
-        "topic_id_bytes",
-    )
+    __slots__ = ("_partitions", "_source", "_strict_until", "failed", "name", "topic_id", "topic_id_bytes")
 
     def __init__(
         self, name: str, topic_id: uuid.UUID, source: PartitionSource, strict_until: StrictUntil

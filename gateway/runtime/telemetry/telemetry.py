@@ -85,11 +85,7 @@ class Telemetry:
     """Answers the two APIs of KIP-714, and keeps what clients pushed."""
 
     def __init__(
-        self,
-        config: Config,
-        machine: Machine,
-        loop: asyncio.AbstractEventLoop,
-        metadata_log: MetadataLog,
+        self, config: Config, machine: Machine, loop: asyncio.AbstractEventLoop, metadata_log: MetadataLog
     ) -> None:
         self._config = config
         self._machine = machine

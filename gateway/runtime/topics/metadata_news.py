@@ -102,9 +102,7 @@ class MetadataNews:
 
     async def _has_heard(self, node_id: int, offset: int) -> bool:
         """Tell another gateway how far the metadata is; return whether it is as far now."""
-        from kio.schema.broker_heartbeat.v0.request import (  # noqa: PLC0415 - only a gateway of several asks
-            BrokerHeartbeatRequest,
-        )
+        from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - only a gateway of several asks
 
         request = BrokerHeartbeatRequest(
             broker_id=BrokerId(self._node_id),

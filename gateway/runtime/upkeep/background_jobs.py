@@ -111,15 +111,9 @@ class BackgroundJobs:
     def _jobs(self) -> tuple[_Job, ...]:
         config = self._config
         return (
+            _Job("retention", config.int("log.retention.check.interval.ms") / 1000, self._apply_retention),
             _Job(
-                "retention",
-                config.int("log.retention.check.interval.ms") / 1000,
-                self._apply_retention,
-            ),
-            _Job(
-                "producer expiry",
-                Interval(config, "producer.id.expiration.check.interval.ms"),
-                self._expire,
+                "producer expiry", Interval(config, "producer.id.expiration.check.interval.ms"), self._expire
             ),
             _Job("flush by time", FLUSH_CHECK_S, self._flush_by_time),
             _Job(

@@ -269,11 +269,7 @@ class KeySource:
     """
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        read: Callable[[], KeySet],
-        origin: str,
-        times: RefreshTimes,
+        self, loop: asyncio.AbstractEventLoop, read: Callable[[], KeySet], origin: str, times: RefreshTimes
     ) -> None:
         self._loop = loop
         self._read = read

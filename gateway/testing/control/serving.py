@@ -23,13 +23,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.listeners import is_loopback, parse_listener
 from seqgate.gateway.console_process import check_installed
 from seqgate.gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer
-from seqgate.gateway.running import (
-    announce,
-    check_listener,
-    console_of,
-    prepare_process,
-    warn_of_readers,
-)
+from seqgate.gateway.running import announce, check_listener, console_of, prepare_process, warn_of_readers
 from seqgate.gateway.stop_signals import signals_taken
 from seqgate.gateway.testing.broker_thread import BrokerThread, NotNow
 from seqgate.gateway.testing.control.orders import Orders

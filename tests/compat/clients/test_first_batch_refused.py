@@ -378,10 +378,7 @@ def _send_behind_a_refusal(
 
     Return the records of the first batch, and the number of requests that the client sent before its answer.
     """
-    with (
-        broker.faults.watch(api="Produce", topic=TOPIC) as watched,
-        _late_refusal(broker, code) as late,
-    ):
+    with broker.faults.watch(api="Produce", topic=TOPIC) as watched, _late_refusal(broker, code) as late:
         first = sender.send(partition, BATCH_RECORDS, LARGE)
         sender.send(partition, 1, LARGE)  # does not fit into the first batch, which is full now
         late.wait_until_struck()

@@ -39,10 +39,7 @@ from tests.system.workers.scene import (
 COUNT = 300
 GENERATIONS = 6
 """Each worker is killed three times: the command ends when one dies a fourth time soon after its start."""
-DONE = {
-    "create": KafkaError.TOPIC_ALREADY_EXISTS,
-    "delete": KafkaError.UNKNOWN_TOPIC_OR_PART,
-}
+DONE = {"create": KafkaError.TOPIC_ALREADY_EXISTS, "delete": KafkaError.UNKNOWN_TOPIC_OR_PART}
 """The error that says that an earlier try, which got no answer, has done it."""
 
 

@@ -28,10 +28,7 @@ def test_quotas_are_set_listed_and_removed(peer: Peer, fresh: Fresh) -> None:
     peer.run("quotas", "set", "consumer_byte_rate=7", "--user", user, "--default-client-id")
     expected = [
         {"entity": {"client-id": None, "user": user}, "quotas": {"consumer_byte_rate": 7.0}},
-        {
-            "entity": {"user": user},
-            "quotas": {"producer_byte_rate": 1048576.0, "request_percentage": 12.5},
-        },
+        {"entity": {"user": user}, "quotas": {"producer_byte_rate": 1048576.0, "request_percentage": 12.5}},
     ]
     eventually(lambda: peer.json("quotas", "list", "--user", user)["entities"] == expected)
     rows = peer.run("quotas", "list", "--user", user).stdout.splitlines()

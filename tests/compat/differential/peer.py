@@ -302,11 +302,7 @@ class Peer:
         return name
 
     def until(
-        self,
-        api: str,
-        version: int,
-        until: Callable[[Plain], bool],
-        request: Plain | Callable[[], Plain],
+        self, api: str, version: int, until: Callable[[Plain], bool], request: Plain | Callable[[], Plain]
     ) -> Plain:
         """Repeat a request until `until` accepts the answer; return that answer. Record nothing."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S

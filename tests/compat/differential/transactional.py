@@ -136,12 +136,7 @@ class TransactionalProducer:
         )
 
     def produce(
-        self,
-        topic: Topic,
-        count: int = 1,
-        partition: int = 0,
-        version: int = ADDS_BY_PRODUCE,
-        **fields: Any,
+        self, topic: Topic, count: int = 1, partition: int = 0, version: int = ADDS_BY_PRODUCE, **fields: Any
     ) -> Plain:
         """Produce the next batch, and advance the sequence if the batch is appended."""
         batch = self.batch(topic, count, partition, **fields)

@@ -67,12 +67,7 @@ class GroupMember:
         self._stderr = stderr
         with stderr.open("ab") as sink:
             self._process = subprocess.Popen(
-                command,
-                cwd=REPOSITORY,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=sink,
-                text=True,
+                command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
             )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

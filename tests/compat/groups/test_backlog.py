@@ -22,10 +22,7 @@ from tests.support.wire import Wire
 
 VALUE = b"x" * 100
 QUOTA_BYTES = 3_000
-EVICT = {
-    "backlog.quota.bytes": str(QUOTA_BYTES),
-    "backlog.quota.policy": "consumer_backlog_eviction",
-}
+EVICT = {"backlog.quota.bytes": str(QUOTA_BYTES), "backlog.quota.policy": "consumer_backlog_eviction"}
 SETTINGS = {
     "seqgate.backlog.check.interval.ms": "20",
     "offsets.topic.num.partitions": "1",

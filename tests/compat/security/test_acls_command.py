@@ -122,10 +122,7 @@ def test_nothing_is_removed_without_a_word(peer: Peer) -> None:
             ("add", "--allow-principal", "User:a", "--topic", "t", "--operation", "fly"),
             "there is no operation fly; choose from ALL, READ",
         ),
-        (
-            ("add", "--allow-principal", "User:a", "--consumer", "--topic", "t"),
-            "--consumer needs --group",
-        ),
+        (("add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "--consumer needs --group"),
         (("add", "--allow-host", "h", "--producer", "--topic", "t"), "--allow-host needs --allow-principal"),
         (("remove",), "name the entries to remove"),
     ],

@@ -121,10 +121,7 @@ def test_a_mistyped_name_hides_its_value(gateway: GatewayProcess) -> None:
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
     name = "ssl.keystore.password.typo"
     wanted = ConfigEntry(
-        name,
-        MISTYPED,
-        ConfigSource.DYNAMIC_BROKER_CONFIG,
-        incremental_operation=AlterConfigOpType.SET,
+        name, MISTYPED, ConfigSource.DYNAMIC_BROKER_CONFIG, incremental_operation=AlterConfigOpType.SET
     )
     altered = admin.incremental_alter_configs(
         [ConfigResource(ResourceType.BROKER, "1", incremental_configs=[wanted])]

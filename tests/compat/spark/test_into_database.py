@@ -372,8 +372,7 @@ def test_timestamps_do_not_depend_on_the_time_zone(
 
     def stamped(records: DataFrame) -> DataFrame:
         return records.selectExpr(
-            "CAST(CAST(value AS STRING) AS INT) AS line",
-            "CASE WHEN line < 2 THEN timestamp END AS moment",
+            "CAST(CAST(value AS STRING) AS INT) AS line", "CASE WHEN line < 2 THEN timestamp END AS moment"
         )
 
     topics.fill(topic, [2])

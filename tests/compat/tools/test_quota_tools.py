@@ -26,11 +26,7 @@ def _configs(gateway: GatewayProcess, *arguments: str) -> str:
             "request_percentage",
             "12.5",
         ),
-        (
-            ("--entity-type", "ips", "--entity-name", "192.0.2.50"),
-            "connection_creation_rate",
-            "500.0",
-        ),
+        (("--entity-type", "ips", "--entity-name", "192.0.2.50"), "connection_creation_rate", "500.0"),
     ],
 )
 def test_kafka_configs_sets_shows_and_removes_a_quota(

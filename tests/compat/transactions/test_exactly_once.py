@@ -14,12 +14,7 @@ import pytest
 from examples.demo.proxy import PRODUCE, LossyProxy
 from tests.compat.topics import fresh_topic
 from tests.compat.transactions.copier import COPIERS, Work, transformed
-from tests.compat.transactions.copying import (
-    Copying,
-    copying,
-    message_copier_command,
-    python_command,
-)
+from tests.compat.transactions.copying import Copying, copying, message_copier_command, python_command
 from tests.faults.kill.load import fixed_port
 from tests.support.gateway_process import GatewayProcess
 from tests.support.seeds import chosen_seed

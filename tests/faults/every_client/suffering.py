@@ -31,11 +31,7 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": "6",
     "group.initial.rebalance.delay.ms": "0",
 }
-KEYS: Final = {
-    "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-    "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-    "AWS_REGION": REGION,
-}
+KEYS: Final = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
 
 
 class _Way:

@@ -52,9 +52,7 @@ PARTS = {
         ("stores killed", "gateways taken over", "disks lost", "faults of the store", "puts applied late"),
     ),
     "gateways": Part(
-        gateways.run,
-        1,
-        ("gateways killed", "disks lost", "gateways taken over", "transactions committed"),
+        gateways.run, 1, ("gateways killed", "disks lost", "gateways taken over", "transactions committed")
     ),
     "transactions in a bucket": Part(
         partial(buckets.run, load=TRANSACTIONAL),

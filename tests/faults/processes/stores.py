@@ -27,11 +27,7 @@ FAULTS = (
     Fault.CUT_ANSWER,
 )
 AWAY = "The store of the cluster has carried out no call"
-REGION_AND_KEYS = {
-    "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-    "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-    "AWS_REGION": REGION,
-}
+REGION_AND_KEYS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
 
 
 class Weather:

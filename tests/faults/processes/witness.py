@@ -79,12 +79,7 @@ class Witness:
             self._producer["producer_id"], self._producer["producer_epoch"], sequence
         )
         rows = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch.encode()}]}]
-        return {
-            "transactional_id": TRANSACTIONAL_ID,
-            "acks": -1,
-            "timeout": 10_000,
-            "topic_data": rows,
-        }
+        return {"transactional_id": TRANSACTIONAL_ID, "acks": -1, "timeout": 10_000, "topic_data": rows}
 
 
 def prepare(bootstrap: str) -> None:

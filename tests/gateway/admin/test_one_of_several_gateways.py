@@ -11,11 +11,7 @@ import pytest
 
 from seqgate.gateway.admin.backlog.messages import BacklogRequest
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.messages import (
-    DescribeGroupRequest,
-    ListGroupsRequest,
-    ResetOffsetsRequest,
-)
+from seqgate.gateway.admin.groups.messages import DescribeGroupRequest, ListGroupsRequest, ResetOffsetsRequest
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.operations import note_on
 from seqgate.gateway.admin.partitions.messages import ReopenRequest

@@ -37,11 +37,7 @@ def stored(*values: bytes | None, partition: int = 0) -> list[StoredRecord]:
             ["doubled 1: 'a' (t-0: 0, 2, t-1: 1)", "reordered 1: 'a' behind 'c' (t-1: 1, 0)"],
         ),
         (stored(b"b", b"a", b"c"), GAVE_UP, ["reordered 1: 'a' behind 'b' (t-0: 1, 0)"]),
-        (
-            stored(b"c", b"x", None),
-            GAVE_UP,
-            ["unexpected 2: 'x' (t-0: 1), null (t-0: 2)"],
-        ),
+        (stored(b"c", b"x", None), GAVE_UP, ["unexpected 2: 'x' (t-0: 1), null (t-0: 2)"]),
     ],
 )
 def test_each_wrong_record_is_found_with_its_offsets(

@@ -54,12 +54,7 @@ def test_json_has_the_places_of_wrong_records(tmp_path: Path) -> None:
         {"value": "b", "places": [{"partition": 0, "offset": 0}, {"partition": 0, "offset": 2}]}
     ]
     assert row["reordered"] == [
-        {
-            "value": "a",
-            "partition": 0,
-            "offset": 1,
-            "behind": {"value": "b", "partition": 0, "offset": 0},
-        }
+        {"value": "a", "partition": 0, "offset": 1, "behind": {"value": "b", "partition": 0, "offset": 0}}
     ]
     assert [each["acknowledged"] for each in report["scripts"]] == [2, 2, 0, 2, 0, 1]
     assert [each["exit_code"] for each in report["scripts"]] == [0, 0, None, 0, 7, 7]

@@ -73,12 +73,7 @@ def test_a_group_that_bob_may_not_describe_hides_no_other(as_bob: ConsoleClient)
     ],
 )
 def test_bob_changes_nothing(
-    as_bob: ConsoleClient,
-    guarded: Guarded,
-    path: str,
-    fields: dict[str, str],
-    error: str,
-    request_name: str,
+    as_bob: ConsoleClient, guarded: Guarded, path: str, fields: dict[str, str], error: str, request_name: str
 ) -> None:
     page = as_bob.send(path, {**fields, "confirmed": "yes"}, status=400)
     assert error in text_of(page)

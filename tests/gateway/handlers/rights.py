@@ -23,20 +23,11 @@ class Rights:
         self.generation += 1
 
     def allows(
-        self,
-        principal: str,
-        host: str,
-        operation: Operation,
-        resource_type: ResourceType,
-        name: str,
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         return (operation, resource_type, name) in self.allowed
 
     def allows_some(
-        self,
-        principal: str,
-        host: str,
-        operation: Operation,
-        resource_type: ResourceType,
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
         return any(found[:2] == (operation, resource_type) for found in self.allowed)

@@ -151,11 +151,7 @@ async def open_node(
             loop, wal=wal, durability=durability, limits=put_limits(config), machine=machine
         )
     directory = LogDirectory.open(
-        path,
-        machine.storage,
-        node_id=config.int("node.id"),
-        now_ms=clock.now_ms,
-        durability=durability,
+        path, machine.storage, node_id=config.int("node.id"), now_ms=clock.now_ms, durability=durability
     )
     flusher.start()
     if journal is None:

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.records import (
-    TopicRecord,
-)
+from seqgate.gateway.metadata.records import TopicRecord
 from tests.gateway.handlers.asking import Asking, answer_to
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.gateway.handlers.two_brokers import (
@@ -43,10 +41,7 @@ async def test_a_partition_that_is_given_away_takes_no_more_records(node: Node) 
     assert (await produce(node, 12, 0))[1]["error_code"] == 0
     await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
     _, row = await produce(node, 12, 0)
-    assert (row["error_code"], row["current_leader"]) == (
-        NOT_LEADER,
-        {"leader_id": OTHER, "leader_epoch": 4},
-    )
+    assert (row["error_code"], row["current_leader"]) == (NOT_LEADER, {"leader_id": OTHER, "leader_epoch": 4})
     assert (await fetch(node, 16, 0))[1]["error_code"] == NOT_LEADER
 
 

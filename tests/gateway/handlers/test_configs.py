@@ -276,9 +276,7 @@ class TestLoggers:
 class TestListResources:
     async def listed(self, node: Node, version: int, *types: int) -> tuple[str, set[tuple[int, str]]]:
         response = await node.ask(
-            LIST_CONFIG_RESOURCES_API,
-            version,
-            lambda module: {"resource_types": types} if version else {},
+            LIST_CONFIG_RESOURCES_API, version, lambda module: {"resource_types": types} if version else {}
         )
         found = {(getattr(one, "resource_type", 16), one.resource_name) for one in response.config_resources}
         return response.error_code.name, found

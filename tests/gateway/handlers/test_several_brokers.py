@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.records import (
-    BrokerRegistrationChangeRecord,
-    TopicRecord,
-    topic_id_text,
-)
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord, topic_id_text
 from seqgate.gateway.protocol.error_answers import with_throttle_time
 from seqgate.gateway.runtime.topics.brokers import Endpoint
 from tests.gateway.handlers.asking import Asking
@@ -147,11 +143,7 @@ class TestRecords:
         asking = Asking(node)
         place = {"partition_index": 1, "current_leader_epoch": -1, "timestamp": -1}
         offsets = await asking.ask(
-            "list_offsets",
-            7,
-            replica_id=-1,
-            isolation_level=0,
-            topics=[{"name": "t", "partitions": [place]}],
+            "list_offsets", 7, replica_id=-1, isolation_level=0, topics=[{"name": "t", "partitions": [place]}]
         )
         assert offsets["topics"][0]["partitions"][0]["error_code"] == NOT_LEADER
         epochs = await asking.ask(

@@ -147,8 +147,7 @@ def test_an_order_to_a_gateway_that_ends_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "expected"),
-    [(7, ErrorCode.preferred_leader_not_available), (None, ErrorCode.election_not_needed)],
+    ("to", "expected"), [(7, ErrorCode.preferred_leader_not_available), (None, ErrorCode.election_not_needed)]
 )
 def test_an_order_that_can_not_be_carried_out_is_refused(to: int | None, expected: ErrorCode) -> None:
     image = cluster([1, 2], [1])

@@ -113,10 +113,7 @@ class TestCreate:
         config = load_config(overrides=["seqgate.max.partitions=5"])
         image = image_with(NewTopic(name="a", num_partitions=3))
         decision = decide_topics(
-            image,
-            NewTopic(name="b", num_partitions=2),
-            NewTopic(name="c", num_partitions=1),
-            config=config,
+            image, NewTopic(name="b", num_partitions=2), NewTopic(name="c", num_partitions=1), config=config
         )
         assert codes(decision.answer) == ["none", "policy_violation"]
 

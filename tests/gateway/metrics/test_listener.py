@@ -227,10 +227,7 @@ class TestViews:
     ) -> None:
         monkeypatch.setattr("seqgate.gateway.metrics.listener.changes_something", lambda _: True)
         reply = await scene.get("/view/status")
-        assert (reply.status, reply.json["error"]) == (
-            409,
-            "status changes something, and a view does not",
-        )
+        assert (reply.status, reply.json["error"]) == (409, "status changes something, and a view does not")
 
     @pytest.mark.parametrize(
         ("target", "said"),

@@ -255,11 +255,7 @@ class TestChanges:
     async def test_a_broker_that_moved_is_asked_at_its_new_address(
         self, peers: Peers, addresses: Addresses
     ) -> None:
-        async with (
-            fake_broker(silent) as before,
-            fake_broker(beaten) as after,
-            asyncio.timeout(PATIENCE_S),
-        ):
+        async with fake_broker(silent) as before, fake_broker(beaten) as after, asyncio.timeout(PATIENCE_S):
             addresses[OTHER] = before.address
             asked = asyncio.create_task(peers.ask(OTHER, heartbeat()))
             await before.got(1)

@@ -77,10 +77,7 @@ def test_an_answer_with_too_many_rows_is_not_made() -> None:
 
 
 def test_users_are_named_once_in_order() -> None:
-    request = {
-        "deletions": [{"name": "b"}, {"name": "a"}],
-        "upsertions": [{"name": "b"}, {"name": "c"}],
-    }
+    request = {"deletions": [{"name": "b"}, {"name": "a"}], "upsertions": [{"name": "b"}, {"name": "c"}]}
     answer = refused("alter_user_scram_credentials", 0, request)
     assert [row["user"] for row in answer["results"]] == ["a", "b", "c"]
 

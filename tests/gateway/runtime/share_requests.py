@@ -16,10 +16,7 @@ from tests.gateway.handlers.support import NOW_MS, Node
 
 TOPIC = "flights"
 GROUP = "readers"
-SETTINGS = (
-    "share.coordinator.state.topic.num.partitions=1",
-    "offsets.topic.num.partitions=1",
-)
+SETTINGS = ("share.coordinator.state.topic.num.partitions=1", "offsets.topic.num.partitions=1")
 
 
 async def begin(node: Node, configs: dict[str, str | None] | None = None) -> uuid.UUID:

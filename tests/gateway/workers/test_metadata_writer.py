@@ -8,14 +8,7 @@ import pytest
 from seqgate.gateway.metadata.records import TopicRecord, decode_record, encode_record
 from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
 from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
-from seqgate.log import (
-    CorruptRecord,
-    DirectoryShare,
-    LocalDurability,
-    LogDirectory,
-    Storage,
-    StorageFailed,
-)
+from seqgate.log import CorruptRecord, DirectoryShare, LocalDurability, LogDirectory, Storage, StorageFailed
 from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from seqgate.log.files.disk import SystemDisk
 from seqgate.log.format.record_batch import whole_batches

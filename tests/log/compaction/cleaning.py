@@ -75,11 +75,7 @@ def run(storage: Storage, cleaning: Cleaning) -> tuple[list[CleanedSegment], Cle
     cleaned: list[CleanedSegment] = []
     job = decode_job(encode_job(cleaning.job))
     finished = clean(
-        storage,
-        job,
-        throttle=Throttle(0, lambda: 0.0, lambda _: None),
-        salt=b"salt",
-        report=cleaned.append,
+        storage, job, throttle=Throttle(0, lambda: 0.0, lambda _: None), salt=b"salt", report=cleaned.append
     )
     return cleaned, finished
 

@@ -31,10 +31,7 @@ class _Unread(Storage):
 
 @pytest.mark.parametrize(
     ("failure", "raised"),
-    [
-        (NotCached((Place("a segment", 0, 1),)), NotCached),
-        (OSError(5, "Input/output error"), StorageFailed),
-    ],
+    [(NotCached((Place("a segment", 0, 1),)), NotCached), (OSError(5, "Input/output error"), StorageFailed)],
 )
 def test_settings_that_are_applied_again(tmp_path: Path, failure: Exception, raised: type[Exception]) -> None:
     before = open_log(tmp_path, CONFIG)

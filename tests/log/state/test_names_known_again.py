@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import PartitionLog, Storage, retention
-from seqgate.log.errors import (
-    NameFenced,
-    NamesNotReady,
-    StorageFailed,
-)
+from seqgate.log.errors import NameFenced, NamesNotReady, StorageFailed
 from seqgate.log.files.file_names import (
     DEDUPLICATION_START,
     LOG_SUFFIX,
@@ -22,17 +18,7 @@ from seqgate.log.files.file_names import (
     offset_name,
     offsets_of,
 )
-from tests.log.deduplicated import (
-    CONFIG,
-    LARGE,
-    LENGTH_POSITION,
-    OFF,
-    again,
-    batch,
-    known,
-    send,
-    values,
-)
+from tests.log.deduplicated import CONFIG, LARGE, LENGTH_POSITION, OFF, again, batch, known, send, values
 from tests.log.support import NOW_MS, delete_records, flush, open_log, persist, remove
 
 

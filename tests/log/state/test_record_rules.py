@@ -12,24 +12,11 @@ import pytest
 
 from seqgate.log import PartitionLog
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.errors import (
-    InvalidRecord,
-    NameFenced,
-    NameLimitReached,
-    NamesNotReady,
-    NameUndecided,
-)
+from seqgate.log.errors import InvalidRecord, NameFenced, NameLimitReached, NamesNotReady, NameUndecided
 from seqgate.log.format.record_batch import parse_header
 from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.log.segments.scan import Appended
-from tests.log.deduplicated import (
-    LARGE,
-    again,
-    batches,
-    known,
-    send,
-    values,
-)
+from tests.log.deduplicated import LARGE, again, batches, known, send, values
 from tests.log.support import NOW_MS, append_end_marker, flush, open_log
 
 

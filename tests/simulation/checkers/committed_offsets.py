@@ -13,12 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.simulation.checkers.facts import NEVER, Facts, TransactionName, place
-from tests.simulation.history import (
-    OffsetsCommitted,
-    OffsetsCommitting,
-    OffsetsFetched,
-    TopicPartition,
-)
+from tests.simulation.history import OffsetsCommitted, OffsetsCommitting, OffsetsFetched, TopicPartition
 
 Cell = tuple[str, TopicPartition]
 

@@ -7,13 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import partial
 
-from tests.simulation.checkers.facts import (
-    Facts,
-    IncarnationName,
-    incarnation_of,
-    place,
-    told,
-)
+from tests.simulation.checkers.facts import Facts, IncarnationName, incarnation_of, place, told
 from tests.simulation.history import GotProducerId, TopicPartition
 
 

@@ -14,14 +14,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.clients.connection import (
-    NO_NODE,
-    Connection,
-    Coordinator,
-    Disconnected,
-    Link,
-    Target,
-)
+from tests.simulation.clients.connection import NO_NODE, Connection, Coordinator, Disconnected, Link, Target
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.events_of_clusters import LedBy
 from tests.simulation.history import TopicPartition

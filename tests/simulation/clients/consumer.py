@@ -41,12 +41,7 @@ class Consumer:
         self._random = random
         self._link = link_of(surroundings, name, random)
         self._fetcher = Fetcher(
-            surroundings,
-            self._link,
-            name,
-            random,
-            read_committed=read_committed,
-            may_read_elsewhere=True,
+            surroundings, self._link, name, random, read_committed=read_committed, may_read_elsewhere=True
         )
         self._curiosity = curiosity or Curiosity()
         self._max_bytes = random.choice(MAX_BYTES[2:])

@@ -69,12 +69,7 @@ class GroupMember:
         self._coordinator = link_of(surroundings, f"{name}-coordinator", random)
         self._link = link_of(surroundings, name, random)
         self._fetcher = Fetcher(
-            surroundings,
-            self._link,
-            name,
-            random,
-            read_committed=read_committed,
-            may_read_elsewhere=True,
+            surroundings, self._link, name, random, read_committed=read_committed, may_read_elsewhere=True
         )
         self._offsets = GroupOffsets(surroundings, self._coordinator, random, group, by_epoch=by_epoch)
         self._transformer = transformer
@@ -127,11 +122,7 @@ class GroupMember:
         if places is not None:
             who = self._membership.who
             event = Assigned(
-                self._surroundings.at_ms(),
-                self._offsets.group,
-                who.label,
-                who.generation,
-                frozenset(places),
+                self._surroundings.at_ms(), self._offsets.group, who.label, who.generation, frozenset(places)
             )
             self._surroundings.history.add(event)
         return places

@@ -130,12 +130,7 @@ class HastyProducer:
         """Send a batch over either connection until it is acknowledged."""
         rows = [{"index": lane.place.partition, "records": batch.encode()}]
         topic = {"name": lane.place.topic, "partition_data": rows}
-        request = {
-            "transactional_id": None,
-            "acks": batch.acks,
-            "timeout": 30_000,
-            "topic_data": [topic],
-        }
+        request = {"transactional_id": None, "acks": batch.acks, "timeout": 30_000, "topic_data": [topic]}
         while True:
             link = self._random.choice(self._links)
             try:

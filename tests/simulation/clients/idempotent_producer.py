@@ -76,13 +76,7 @@ async def get_producer_id(
 
 
 class IdempotentProducer:
-    def __init__(
-        self,
-        surroundings: Surroundings,
-        name: str,
-        random: Random,
-        habits: Habits,
-    ) -> None:
+    def __init__(self, surroundings: Surroundings, name: str, random: Random, habits: Habits) -> None:
         self._surroundings = surroundings
         self._random = random
         self._habits = habits

@@ -15,11 +15,7 @@ from zlib import crc32
 from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import TRANSACTIONAL, ProducerBatch
-from tests.simulation.clients.batch_sender import (
-    PRODUCE_VERSIONS,
-    BatchSender,
-    ErrorJudge,
-)
+from tests.simulation.clients.batch_sender import PRODUCE_VERSIONS, BatchSender, ErrorJudge
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.events_of_names import NO_EPOCH, LineAcknowledged, LineName, LineSent, NameFenced

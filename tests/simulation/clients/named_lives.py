@@ -21,11 +21,7 @@ from tests.simulation.clients.links import link_of
 from tests.simulation.clients.named_lines import Line, LineSender, Source, Writer
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
-from tests.simulation.clients.transactional_producer import (
-    Lost,
-    TransactionalProducer,
-    TransactionHabits,
-)
+from tests.simulation.clients.transactional_producer import Lost, TransactionalProducer, TransactionHabits
 from tests.simulation.history import TopicPartition
 
 IDLE_S = 1.0

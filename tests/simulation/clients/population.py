@@ -125,14 +125,7 @@ def _administrator(name: str, random: Random, traits: Traits, surroundings: Surr
         switched = frozenset()  # no client knows when the last gateway has heard of the change
     surroundings.history.switched |= switched
     return Administrator(
-        surroundings,
-        name,
-        random,
-        pause_s,
-        compacted,
-        retained,
-        switched,
-        deletions=traits.deletions,
+        surroundings, name, random, pause_s, compacted, retained, switched, deletions=traits.deletions
     ).run()
 
 

@@ -9,12 +9,7 @@ from random import Random
 from tests.simulation.checkers.bucket import counts_of, missing_objects
 from tests.simulation.checkers.metadata_changes import changes_of, unfit_changes
 from tests.simulation.checkers.sealed import confirmed_behind_seals, seals_of
-from tests.simulation.checkers.shortened_metadata import (
-    first_objects,
-    strange_takes,
-    takes,
-    wrong_snapshots,
-)
+from tests.simulation.checkers.shortened_metadata import first_objects, strange_takes, takes, wrong_snapshots
 from tests.simulation.clients.mover import Mover
 from tests.simulation.clients.population import Client
 from tests.simulation.clients.surroundings import ClusterOfGateways, Surroundings

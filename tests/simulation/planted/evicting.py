@@ -17,11 +17,7 @@ the run.
 @bucket_fault
 def holes_read_as_zeros() -> list[Change]:
     """absent bytes count as resident, so every read of a hole is answered from the local file with zeros"""
-    return [
-        _ZEROS,
-        (SparseFile, "lacks", lambda *_: False),
-        (SparseFile, "first_absent", lambda *_: None),
-    ]
+    return [_ZEROS, (SparseFile, "lacks", lambda *_: False), (SparseFile, "first_absent", lambda *_: None)]
 
 
 @bucket_fault

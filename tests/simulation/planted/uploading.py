@@ -37,10 +37,7 @@ def manifests_read_before_the_seal() -> list[Change]:
             return before[self.objects][key]
         return await get(self, key)
 
-    return [
-        (bucket_start, "end_earlier", reading_first),
-        (history.PersistentReads, "get", get_known),
-    ]
+    return [(bucket_start, "end_earlier", reading_first), (history.PersistentReads, "get", get_known)]
 
 
 async def _manifest_keys(objects: ObjectStore) -> list[str]:
@@ -77,10 +74,7 @@ def missing_object_taken_for_damage() -> list[Change]:
     async def read_boundary(*_: object) -> int:
         return 0
 
-    return [
-        (history, "read_boundary", read_boundary),
-        (ended, "read_boundary", read_boundary),
-    ]
+    return [(history, "read_boundary", read_boundary), (ended, "read_boundary", read_boundary)]
 
 
 @bucket_fault

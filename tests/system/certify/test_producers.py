@@ -61,8 +61,7 @@ def test_a_right_producer_passes() -> None:
 
 def test_a_producer_without_idempotence_doubles_and_reorders() -> None:
     outcomes = outcomes_of(
-        "unidempotent",
-        ["first-answer-lost", "request-timed-out", "error-amid-requests", "producer-id-lost"],
+        "unidempotent", ["first-answer-lost", "request-timed-out", "error-amid-requests", "producer-id-lost"]
     )
     for name in ("first-answer-lost", "request-timed-out"):
         assert outcomes[name].verdict is Judgement.FAILED

@@ -28,16 +28,7 @@ def store() -> Iterator[MotoServer]:
 
 def end_of(cluster: str, endpoint: str, tmp_path: Path) -> tuple[int, str]:
     """Run a gateway that can't start; return its exit code and its last line on stderr."""
-    command = [
-        sys.executable,
-        "-m",
-        "seqgate",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--cluster",
-        cluster,
-    ]
+    command = [sys.executable, "-m", "seqgate", "serve", "--listen", "127.0.0.1:0", "--cluster", cluster]
     command += ["--data-dir", str(tmp_path / "cache"), "--set", f"seqgate.cluster.endpoint={endpoint}"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=os.environ | KEYS

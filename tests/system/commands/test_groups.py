@@ -467,13 +467,7 @@ class TestAgainstKafkasTool:
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ["list"],
-        ["describe", "g"],
-        ["reset", "g", "--all-topics", "--to-latest"],
-        ["delete", "g"],
-    ],
+    "command", [["list"], ["describe", "g"], ["reset", "g", "--all-topics", "--to-latest"], ["delete", "g"]]
 )
 def test_the_gateway_must_run(tmp_path: Path, command: list[str]) -> None:
     refused = seqgate("groups", *command, "--data-dir", tmp_path, code=1)

@@ -64,10 +64,7 @@ def test_completion_of_subcommands() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (
-            ("serve", "--listen", "127.0.0.1"),
-            "--listen 127.0.0.1: a port is missing, such as 127.0.0.1:9092",
-        ),
+        (("serve", "--listen", "127.0.0.1"), "--listen 127.0.0.1: a port is missing, such as 127.0.0.1:9092"),
         (
             ("serve", "--listen", "127.0.0.1:99999"),
             "--listen 127.0.0.1:99999: port 99999 is not between 0 and 65535",

@@ -21,15 +21,7 @@ TIMEOUT_S = 60
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A gateway with its console."""
-    command = [
-        sys.executable,
-        "-m",
-        "seqgate",
-        "serve",
-        "--console",
-        "--listen",
-        f"127.0.0.1:{free_port()}",
-    ]
+    command = [sys.executable, "-m", "seqgate", "serve", "--console", "--listen", f"127.0.0.1:{free_port()}"]
     with subprocess.Popen(
         [*command, "--data-dir", str(tmp_path / "data")],
         cwd=REPOSITORY,

@@ -24,10 +24,7 @@ WAIT_MS = 10_000
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway with the topic `orders`: ten records in its first partition, none in the second."""
-    settings = {
-        "share.coordinator.state.topic.num.partitions": "4",
-        "offsets.topic.num.partitions": "4",
-    }
+    settings = {"share.coordinator.state.topic.num.partitions": "4", "offsets.topic.num.partitions": "4"}
     with GatewayProcess(tmp_path / "data", settings=settings) as process:
         create_topic(process.bootstrap, "orders", 2)
         set_group_configs(process.bootstrap, "desk", READ_FROM_THE_START)

@@ -40,12 +40,7 @@ class TestVerdicts:
             newest["producer_id"],
             newest["base_sequence"],
             newest["last_sequence"],
-        ) == (
-            "OUT_OF_ORDER_SEQUENCE_NUMBER",
-            7,
-            50,
-            54,
-        )
+        ) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", 7, 50, 54)
         assert newest["message"]
         assert (newest["client_id"], newest["base_offset"]) == ("wire", -1)
         assert (oldest["outcome"], oldest["base_offset"], oldest["number"]) == ("duplicate", 0, 1)

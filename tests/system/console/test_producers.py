@@ -56,9 +56,7 @@ def busy(measured_gateway: GatewayProcess) -> Busy:
     ledger = fresh_topic(found.bootstrap, "ledger", configs=DEDUPLICATED)
     assert send(found.bootstrap, ledger, -1, -1, batch=named(NAUGHTY, 1))[0] == 0
     fresh_topic(
-        found.bootstrap,
-        "tight",
-        configs={"backlog.quota.bytes": "1000", "delivery.delay.header": "due"},
+        found.bootstrap, "tight", configs={"backlog.quota.bytes": "1000", "delivery.delay.header": "due"}
     )
     return found
 

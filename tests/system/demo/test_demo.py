@@ -53,9 +53,7 @@ def test_flights_survive_gateways_that_are_killed() -> None:
     assert "gateway was killed" in done.stdout
 
 
-def test_a_package_that_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "pyspark" else name)
     with pytest.raises(SystemExit, match=r"the package pyspark, .*run: pip install '\.\[demo\]'"):
         command.main([])

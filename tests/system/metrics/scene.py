@@ -132,10 +132,7 @@ def leave_a_transaction_open(wire: Wire, transactional_id: str, topic: str, time
             break
         assert time.monotonic() < deadline_s, found
         wire.call("find_coordinator", 3, key=transactional_id, key_type=1)
-    producer: Plain = {
-        "producer_id": found["producer_id"],
-        "producer_epoch": found["producer_epoch"],
-    }
+    producer: Plain = {"producer_id": found["producer_id"], "producer_epoch": found["producer_epoch"]}
     added = wire.call(
         "add_partitions_to_txn",
         3,

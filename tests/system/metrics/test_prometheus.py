@@ -115,10 +115,7 @@ def test_types_and_docs_arrive_in_both_formats(
     prometheus: Prometheus, metrics_address: str, plain_address: str
 ) -> None:
     for instance in (metrics_address, plain_address):
-        fields = {
-            "match_target": f'{{instance="{instance}"}}',
-            "metric": "seqgate_request_duration_seconds",
-        }
+        fields = {"match_target": f'{{instance="{instance}"}}', "metric": "seqgate_request_duration_seconds"}
         (found,) = prometheus.get("targets/metadata", fields)
         assert found["type"] == "histogram"
         assert found["help"].startswith("Time from the whole request")

@@ -81,10 +81,7 @@ def test_a_failed_login_is_written_without_what_may_be_a_password(tmp_path: Path
 def test_a_certificate_that_is_refused_is_written(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     secured = Secured(
-        tmp_path,
-        ssl_client_auth="required",
-        authorizer_class_name=AUTHORIZER,
-        seqgate_audit_file=str(path),
+        tmp_path, ssl_client_auth="required", authorizer_class_name=AUTHORIZER, seqgate_audit_file=str(path)
     )
     with secured.gateway:
         foreign = Authority("Others").client("ann").write_pem(tmp_path / "foreign.pem")

@@ -119,10 +119,7 @@ def test_requests_at_the_same_time_take_turns(broker: BrokerProcess) -> None:
     broker.reset()
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(ask, broker, *words) for words in 4 * [("POST", "/reset"), ("GET", "/topics")]]
-        assert [each.result() for each in asked] == 4 * [
-            (200, ask(broker, "GET", "/broker")[1]),
-            (200, []),
-        ]
+        assert [each.result() for each in asked] == 4 * [(200, ask(broker, "GET", "/broker")[1]), (200, [])]
 
 
 @pytest.mark.parametrize(

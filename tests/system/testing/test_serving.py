@@ -19,16 +19,7 @@ from seqgate.gateway.testing import BrokerProcess
 from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.support.wire import Wire
 
-SERVE = [
-    sys.executable,
-    "-m",
-    "seqgate",
-    "serve",
-    "--listen",
-    "127.0.0.1:0",
-    "--test-control",
-    "127.0.0.1:0",
-]
+SERVE = [sys.executable, "-m", "seqgate", "serve", "--listen", "127.0.0.1:0", "--test-control", "127.0.0.1:0"]
 LIMIT_S = 60.0
 PARENT = """
 import os, signal, sys

@@ -30,10 +30,7 @@ from tests.system.workers.scene import (
 
 def bucket_workers(directory: Path, count: int, port: int) -> GatewayProcess:
     (directory / "bucket").mkdir(exist_ok=True)
-    settings = {
-        "seqgate.cluster": f"file://{directory / 'bucket'}",
-        "seqgate.cluster.balance.delay.ms": "0",
-    }
+    settings = {"seqgate.cluster": f"file://{directory / 'bucket'}", "seqgate.cluster.balance.delay.ms": "0"}
     return workers(directory / "data", count, port, settings)
 
 

@@ -85,10 +85,7 @@ def kafka_with_logins(directory: Path) -> Iterator[Endpoint]:
 @contextmanager
 def gateway_with_logins(directory: Path) -> Iterator[Endpoint]:
     (users, again), listeners = _listeners()
-    own = {
-        "listener.security.protocol.map": PROTOCOLS,
-        "seqgate.allow.insecure.oauthbearer.tokens": "true",
-    }
+    own = {"listener.security.protocol.map": PROTOCOLS, "seqgate.allow.insecure.oauthbearer.tokens": "true"}
     with GatewayProcess(
         directory / "data", settings={**AS_THE_PEER, **SETTINGS, **own}, also_listen=listeners
     ) as process:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from tests.compat.differential.known_differences import (
-    ANSWERED,
-    DURABLE,
-    ELR,
-    NO_FEATURES,
-    KnownDifference,
-)
+from tests.compat.differential.known_differences import ANSWERED, DURABLE, ELR, NO_FEATURES, KnownDifference
 
 IDS_STAY_HIDDEN = "Kafka tells the id of a topic that the client may not read; here the answer has no id"
 

@@ -302,8 +302,5 @@ def closed(peer: Peer) -> None:
     _ask(peer, client)
     other.close()
     peer.eventually(
-        "get_telemetry_subscriptions",
-        0,
-        lambda answer: not answer["error_code"],
-        client_instance_id=client,
+        "get_telemetry_subscriptions", 0, lambda answer: not answer["error_code"], client_instance_id=client
     )

@@ -237,12 +237,7 @@ def alter_badly(peer: Peer, change: tuple[Parts, str, float]) -> None:
 @scenario_for_each({"infinity": math.inf, "not a number": math.nan, "tiny": 1e-9})
 def strange_numbers(peer: Peer, value: float) -> None:
     user = peer.name("ann")
-    for key in (
-        "request_percentage",
-        "controller_mutation_rate",
-        "producer_byte_rate",
-        "consumer_byte_rate",
-    ):
+    for key in ("request_percentage", "controller_mutation_rate", "producer_byte_rate", "consumer_byte_rate"):
         _alter(peer, _entry([("user", user)], (key, value)), validate_only=True)
 
 

@@ -15,11 +15,7 @@ from tests.support.batches import Batch, Record
 BROKER, SET = 4, 0
 SEGMENT_MS = 600_000
 TIMEOUT_S = 120.0
-CONFIGS = {
-    "cleanup.policy": "compact",
-    "min.cleanable.dirty.ratio": "0.01",
-    "segment.ms": str(SEGMENT_MS),
-}
+CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": str(SEGMENT_MS)}
 
 
 def _eager(peer: Peer) -> None:

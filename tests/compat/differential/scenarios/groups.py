@@ -204,11 +204,7 @@ def sync_refused(peer: Peer, version: int) -> None:
     member.sync(version=version, generation_id=0)
 
 
-ASSIGNMENTS: dict[str, Any] = {
-    "none": {},
-    "of a stranger": {NOBODY: b"x"},
-    "garbage": {"": b"x"},
-}
+ASSIGNMENTS: dict[str, Any] = {"none": {}, "of a stranger": {NOBODY: b"x"}, "garbage": {"": b"x"}}
 
 
 @scenario_for_each(ASSIGNMENTS)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from tests.compat.differential.group_member import (
-    GroupMember,
-    committed,
-    fetch_offsets,
-    subscription,
-)
+from tests.compat.differential.group_member import GroupMember, committed, fetch_offsets, subscription
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.support.wire import Plain

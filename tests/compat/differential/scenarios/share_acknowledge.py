@@ -23,15 +23,7 @@ from tests.compat.differential.share_member import (
 from tests.support.wire import NO_TOPIC_ID, Plain
 
 NOWHERE = "00000000-0000-0000-0000-0000000000ff"
-TYPES = {
-    "gap": GAP,
-    "accept": ACCEPT,
-    "release": RELEASE,
-    "reject": REJECT,
-    "renew": RENEW,
-    "5": 5,
-    "-1": -1,
-}
+TYPES = {"gap": GAP, "accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW, "5": 5, "-1": -1}
 
 
 @scenario_for_each((1, 2))

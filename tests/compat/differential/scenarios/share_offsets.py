@@ -147,10 +147,7 @@ def describe_a_group_without_members(peer: Peer) -> None:
     offsets_of(member)
     all_offsets(peer, member.group_id)
     wanted = [{"topic_name": topic.name, "partitions": [0]}]
-    both = [
-        {"group_id": member.group_id, "topics": wanted},
-        {"group_id": member.group_id, "topics": None},
-    ]
+    both = [{"group_id": member.group_id, "topics": wanted}, {"group_id": member.group_id, "topics": None}]
     peer.call("describe_share_group_offsets", 1, groups=both[:1])
 
 

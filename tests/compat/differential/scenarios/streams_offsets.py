@@ -4,13 +4,7 @@ another kind.
 
 from __future__ import annotations
 
-from tests.compat.differential.group_member import (
-    GroupMember,
-    committed,
-    fetch_offsets,
-    fetched,
-    owning,
-)
+from tests.compat.differential.group_member import GroupMember, committed, fetch_offsets, fetched, owning
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.compat.differential.scenarios.consumer_groups import Member, assignable_topic

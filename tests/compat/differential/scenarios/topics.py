@@ -37,10 +37,7 @@ def create(peer: Peer, version: int) -> None:
 
 @scenario_for_each(range(2, 8))
 def create_with_configs(peer: Peer, version: int) -> None:
-    configs = [
-        {"name": "retention.ms", "value": "12345"},
-        {"name": "segment.bytes", "value": "2000000"},
-    ]
+    configs = [{"name": "retention.ms", "value": "12345"}, {"name": "segment.bytes", "value": "2000000"}]
     _create(peer, _wanted(peer.name(), configs=configs), version=version)
     peer.existing()
 

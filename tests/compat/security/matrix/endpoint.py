@@ -42,10 +42,7 @@ class Way(StrEnum):
     DELEGATION_TOKEN = "delegation token"
 
 
-SCRAM = {
-    Way.SCRAM_SHA_256: ScramMechanism.SCRAM_SHA_256,
-    Way.SCRAM_SHA_512: ScramMechanism.SCRAM_SHA_512,
-}
+SCRAM = {Way.SCRAM_SHA_256: ScramMechanism.SCRAM_SHA_256, Way.SCRAM_SHA_512: ScramMechanism.SCRAM_SHA_512}
 
 
 @dataclass(frozen=True)

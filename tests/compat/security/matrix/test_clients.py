@@ -47,8 +47,7 @@ def worker(endpoint: Endpoint, way: Way) -> Account:
 @pytest.mark.parametrize(
     ("kind", "way"),
     in_tiers(
-        [param.values for param in MATRIX],
-        test=[(ConfluentKafka, Way.SCRAM_SHA_512), (Jvm, Way.CERTIFICATE)],
+        [param.values for param in MATRIX], test=[(ConfluentKafka, Way.SCRAM_SHA_512), (Jvm, Way.CERTIFICATE)]
     ),
     ids=[param.id for param in MATRIX],
 )

@@ -80,10 +80,7 @@ async def test_of_one_topic_or_partition_only(node: Node) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "words"),
-    [
-        (ListProducersRequest("nothing"), "no topic nothing"),
-        (ListProducersRequest("a", 7), "no partition 7"),
-    ],
+    [(ListProducersRequest("nothing"), "no topic nothing"), (ListProducersRequest("a", 7), "no partition 7")],
 )
 async def test_what_is_not_there_is_refused(node: Node, request_: ListProducersRequest, words: str) -> None:
     with pytest.raises(ControlError, match=words):

@@ -119,7 +119,4 @@ def test_what_is_wrong(
 def test_the_other_brokers_are_shown_when_one_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = status(FakeCluster(ports=(1, SILENT)), monkeypatch).brokers
     assert first.error is None
-    assert (second.error, second.log_dirs) == (
-        "the broker at h:9 did not answer: connection refused",
-        [],
-    )
+    assert (second.error, second.log_dirs) == ("the broker at h:9 did not answer: connection refused", [])

@@ -85,10 +85,7 @@ def read(bucket: Bucket, *ranges: tuple[int, int]) -> list[bytes]:
     return asyncio.run(run())
 
 
-@given(
-    st.lists(st.integers(1, 2 * BLOCK_BYTES), min_size=1, max_size=4),
-    st.data(),
-)
+@given(st.lists(st.integers(1, 2 * BLOCK_BYTES), min_size=1, max_size=4), st.data())
 def test_any_range_of_any_parts(lengths: list[int], data: st.DataObject) -> None:
     bucket = Bucket(*lengths)
     position = data.draw(st.integers(0, sum(lengths) - 1))

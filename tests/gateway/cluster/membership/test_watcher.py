@@ -152,9 +152,7 @@ def test_a_place_that_was_used_and_collected_is_no_silence() -> None:
         bucket = cluster.bucket
         other = watched(7, 4)
         watch = Watch(
-            SimulatedObjects(bucket, seed=3, faults=CALM, name="w"),
-            other,
-            asyncio.get_running_loop().time,
+            SimulatedObjects(bucket, seed=3, faults=CALM, name="w"), other, asyncio.get_running_loop().time
         )
         judged = asyncio.create_task(watch.verdict())
         # The session creates and collects its objects between two looks: only its boundary tells.
@@ -270,9 +268,7 @@ def test_a_conviction_without_waiting_would_be_found(monkeypatch: pytest.MonkeyP
     assert [breach for seed in SEEDS for breach in late_lives(seed)]
 
 
-def test_a_taker_that_ignores_a_seal_behind_its_watch_would_be_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_taker_that_ignores_a_seal_behind_its_watch_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def late(objects: ObjectStore, node_id: int, session: int, by: int, reason: str) -> SealedWal:
         # The session lives on for a moment between the verdict and the seal.
         await asyncio.sleep(2 * BEAT_S)

@@ -19,14 +19,7 @@ from seqgate.gateway.cluster.objects.objects import (
 )
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.process import Process
-from tests.support.simulated_objects import (
-    ROUGH,
-    Fate,
-    Faults,
-    SimulatedBucket,
-    SimulatedObjects,
-    outcomes,
-)
+from tests.support.simulated_objects import ROUGH, Fate, Faults, SimulatedBucket, SimulatedObjects, outcomes
 
 T = TypeVar("T")
 

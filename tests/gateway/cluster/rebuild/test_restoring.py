@@ -110,10 +110,7 @@ def test_of_rows_of_two_leaders_those_of_the_later_one_stay(
     """The leader of epoch 0 went on writing after that of epoch 1 had begun at the offset 2."""
     objects, (earlier, later) = SimulatedObjects(), numbers
     early = [[by_leader(0, 0, 2), note(0, b"early")], [by_leader(0, 2, 4), note(0, b"too late")]]
-    ended = [
-        put(objects, earlier, *early),
-        put(objects, later, [by_leader(1, 2, end), note(1, b"last")]),
-    ]
+    ended = [put(objects, earlier, *early), put(objects, later, [by_leader(1, 2, end), note(1, b"last")])]
     found, path = restored(tmp_path, objects, *sorted(ended, key=lambda each: each.session))
     assert not found.failures
     expected = [written_by(0, 0), written_by(0, 1), *(written_by(1, offset) for offset in range(2, end))]

@@ -121,8 +121,7 @@ def test_whatever_segments_the_manifest_has_each_record_follows_on_the_one_befor
     bases = sorted({0, *(roll for roll in rolls if roll <= end_offset)})
     ends_of = [*bases[1:], end_offset]
     ends = begun(
-        end_offset,
-        *((base, (end - base) * RECORD_BYTES) for base, end in zip(bases, ends_of, strict=True)),
+        end_offset, *((base, (end - base) * RECORD_BYTES) for base, end in zip(bases, ends_of, strict=True))
     )
     reached = end_offset
     last = SegmentPlace(bases[-1], (end_offset - bases[-1]) * RECORD_BYTES)

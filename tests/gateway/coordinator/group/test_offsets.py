@@ -55,10 +55,7 @@ class TestSimpleGroup:
         wait(scene, RETENTION_MS)
         scene.records.clear()
         clean_up(scene)
-        assert scene.records == [
-            OffsetCommitRecord(GROUP, "t", 0, None),
-            GroupMetadataRecord(GROUP, None),
-        ]
+        assert scene.records == [OffsetCommitRecord(GROUP, "t", 0, None), GroupMetadataRecord(GROUP, None)]
         assert not scene.shard.groups
 
     def test_a_retention_time_of_its_own(self) -> None:

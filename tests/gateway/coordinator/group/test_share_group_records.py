@@ -96,10 +96,7 @@ def test_as_kafka_writes_them() -> None:
     target = ShareTargetRecord("g", "m", frozenset([(topic_id, 1)]))
     assert encode(target) == (b"\0\x0d\0\1g\0\1m", b"\0\0\2" + place + b"\0")
     current = ShareCurrentRecord("g", "m", ShareCurrentValue(4, 3, frozenset([(topic_id, 1)])))
-    assert encode(current) == (
-        b"\0\x0e\0\1g\0\1m",
-        b"\0\0" + b"\0\0\0\4\0\0\0\3\0" + b"\2" + place + b"\0",
-    )
+    assert encode(current) == (b"\0\x0e\0\1g\0\1m", b"\0\0" + b"\0\0\0\4\0\0\0\3\0" + b"\2" + place + b"\0")
     begun_topic = topic_id.bytes + b"\2t\2\0\0\0\1\0"
     assert encode(ShareBegunRecord("g", (BegunTopic(topic_id, "t", (1,)),))) == (
         b"\0\x0f\0\1g",

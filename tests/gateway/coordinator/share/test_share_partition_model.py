@@ -79,12 +79,7 @@ class SharedReading(RuleBasedStateMachine):
 
     # --- members
 
-    @rule(
-        member_id=MEMBERS,
-        count=st.integers(1, 4),
-        max_records=st.integers(1, 12),
-        is_strict=st.booleans(),
-    )
+    @rule(member_id=MEMBERS, count=st.integers(1, 4), max_records=st.integers(1, 12), is_strict=st.booleans())
     def acquire(self, member_id: str, count: int, max_records: int, is_strict: bool) -> None:
         next_offset = self.real.next_offset()
         batches = [batch for batch in self.log if batch[1] >= next_offset][:count]

@@ -67,11 +67,7 @@ class Coordinator:
         return self.carry_out(read(self.states, KEY, leader_epoch))
 
     def write(
-        self,
-        *batches: StateBatch,
-        state_epoch: int = 0,
-        leader_epoch: int = 0,
-        start_offset: int = 0,
+        self, *batches: StateBatch, state_epoch: int = 0, leader_epoch: int = 0, start_offset: int = 0
     ) -> Any:
         return self.carry_out(
             write(self.states, KEY, Write(state_epoch, leader_epoch, start_offset, batches))

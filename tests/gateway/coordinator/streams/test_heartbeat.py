@@ -167,10 +167,7 @@ class TestTopology:
         scene.join("a", PIPE._replace(epoch=3))
         reply = scene.join("b", PIPE._replace(epoch=2))
         assert [(note.status, note.detail) for note in reply.notes] == [
-            (
-                Status.STALE_TOPOLOGY,
-                "The member's topology epoch 2 is behind the group's topology epoch 3.",
-            )
+            (Status.STALE_TOPOLOGY, "The member's topology epoch 2 is behind the group's topology epoch 3.")
         ]
         assert statuses(scene.stay("b")) == [Status.STALE_TOPOLOGY]
 

@@ -51,10 +51,7 @@ def test_a_missing_source_topic_is_reported() -> None:
 def test_internal_topics_have_the_partitions_of_the_sources() -> None:
     found = configure(COUNT, FakeTopics(lines=4))
     assert missing(found) == {"words": 4, "counts": 4}
-    assert problem(found) == (
-        Status.MISSING_INTERNAL_TOPICS,
-        "Internal topics are missing: counts, words",
-    )
+    assert problem(found) == (Status.MISSING_INTERNAL_TOPICS, "Internal topics are missing: counts, words")
     assert not found.tasks, "no tasks before the topics exist"
 
 

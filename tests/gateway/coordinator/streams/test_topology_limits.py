@@ -139,10 +139,7 @@ class TestExtent:
                 ],
                 "The topology has 10002 copartition groups and topics in them; at most 10000 are allowed.",
             ),
-            (
-                [subtopology("i" * 33, "lines")],
-                "The id of a subtopology can't be longer than 32 bytes.",
-            ),
+            ([subtopology("i" * 33, "lines")], "The id of a subtopology can't be longer than 32 bytes."),
         ],
         ids=["subtopologies", "topics", "copartition groups", "an id"],
     )

@@ -54,9 +54,7 @@ async def test_metadata(node: Node) -> None:
 
 async def describe(node: Node) -> Any:
     return await node.ask(
-        describe_cluster.API,
-        1,
-        lambda _: {"include_cluster_authorized_operations": True, "endpoint_type": 1},
+        describe_cluster.API, 1, lambda _: {"include_cluster_authorized_operations": True, "endpoint_type": 1}
     )
 
 

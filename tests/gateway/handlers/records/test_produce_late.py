@@ -412,10 +412,7 @@ async def test_named_and_delayed_records_are_judged_in_the_new_codec(bench: Benc
     batch = replace(
         Batch(
             tuple(
-                replace(
-                    record,
-                    headers=((b"dedup.name", b"app"), (b"dedup.sequence", b"%d" % number)),
-                )
+                replace(record, headers=((b"dedup.name", b"app"), (b"dedup.sequence", b"%d" % number)))
                 for number, record in enumerate(THREE.records)
             )
         ),

@@ -239,8 +239,7 @@ async def test_without_an_authorizer_security_is_disabled(node: Node) -> None:
 
 async def test_a_client_needs_rights_on_the_cluster(node: Node) -> None:
     await create(
-        node,
-        row(CLUSTER_NAME, resource_type=CLUSTER, principal="User:reader", operation=Operation.DESCRIBE),
+        node, row(CLUSTER_NAME, resource_type=CLUSTER, principal="User:reader", operation=Operation.DESCRIBE)
     )
     node.peer.principal = "User:reader"
     assert await names(node) == [CLUSTER_NAME]

@@ -81,9 +81,7 @@ async def hold(
 
     def request(module: ModuleType) -> dict[str, Any]:
         row = module.TxnOffsetCommitRequestPartition(
-            partition_index=partition,
-            committed_offset=offset,
-            committed_metadata=fields.get("metadata", "m"),
+            partition_index=partition, committed_offset=offset, committed_metadata=fields.get("metadata", "m")
         )
         return {
             "transactional_id": transactional_id,

@@ -179,10 +179,7 @@ async def test_the_log_says_once_that_exports_fail_and_once_that_they_work(
 
 
 async def test_a_mistake_of_the_gateway_is_told_once_and_ends_no_exports(
-    tmp_path: Path,
-    receiver: OtlpReceiver,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing(_: object) -> Iterator[None]:
         yield None

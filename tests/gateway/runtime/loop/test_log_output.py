@@ -44,7 +44,7 @@ def written(line_format: str, path: Path, *records: logging.LogRecord) -> list[s
 
 def test_a_text_line_has_its_time_in_utc_and_says_so(tmp_path: Path) -> None:
     assert written(TEXT, tmp_path / "log", record()) == [
-        "2026-11-22T18:32:32.417Z WARNING gateway.x: refused it",
+        "2026-11-22T18:32:32.417Z WARNING gateway.x: refused it"
     ]
 
 

@@ -11,12 +11,7 @@ import pytest
 
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import LogError, Recovery, StorageFailed
-from seqgate.log.files.file_names import (
-    LOG_SUFFIX,
-    PARTITION_METADATA,
-    TRANSACTION_INDEX_SUFFIX,
-    offset_name,
-)
+from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, TRANSACTION_INDEX_SUFFIX, offset_name
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch

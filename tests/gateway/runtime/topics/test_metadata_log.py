@@ -138,11 +138,7 @@ class TestAtStart:
         async with open_node(tmp_path / "data") as node:
             assert [
                 partition.index for partition in node.services.partitions.registry.by_name["t"].all()
-            ] == [
-                0,
-                1,
-                2,
-            ]
+            ] == [0, 1, 2]
             assert (tmp_path / "data" / "t-1").is_dir()
 
     async def test_a_directory_without_its_topic_is_deleted(self, tmp_path: Path) -> None:

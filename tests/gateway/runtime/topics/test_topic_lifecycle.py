@@ -189,11 +189,7 @@ async def test_records_of_coordinators_are_not_decoded_again(tmp_path: Path, dee
 
 @pytest.mark.parametrize(
     "configs",
-    [
-        {},
-        {"delivery.delay.header": "deliver-after"},
-        {"message.deduplication.enable": "true"},
-    ],
+    [{}, {"delivery.delay.header": "deliver-after"}, {"message.deduplication.enable": "true"}],
     ids=["plain", "delayed", "deduplicated"],
 )
 async def test_the_log_of_a_deleted_topic_is_freed_without_the_garbage_collector(

@@ -42,11 +42,7 @@ async def test_a_replaced_file_counts_for_the_next_login(
 
 @pytest.mark.parametrize(
     ("text", "mode", "reason"),
-    [
-        ("bob:b", 0o640, "run chmod 600"),
-        ("bob", 0o600, "line 1 must have the form"),
-        ("", 0o200, ""),
-    ],
+    [("bob:b", 0o640, "run chmod 600"), ("bob", 0o600, "line 1 must have the form"), ("", 0o200, "")],
 )
 async def test_a_replaced_file_of_no_use_changes_nothing_and_is_logged_once(
     tmp_path: Path, text: str, mode: int, reason: str, caplog: pytest.LogCaptureFixture

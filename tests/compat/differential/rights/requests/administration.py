@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from tests.compat.differential.rights.stage import Stage
-from tests.compat.differential.rights.table import (
-    ALTER_CLUSTER,
-    ALTER_TOPIC,
-    DESCRIBE_CLUSTER,
-    row,
-)
+from tests.compat.differential.rights.table import ALTER_CLUSTER, ALTER_TOPIC, DESCRIBE_CLUSTER, row
 
 
 @row(DESCRIBE_CLUSTER, cases=(1, 3, 5))

@@ -129,9 +129,7 @@ def streams_group_heartbeat(stage: Stage) -> None:
     for group_id in stage.groups:
         for source in (open_, closed, missing, hidden):
             stage.user.call(
-                "streams_group_heartbeat",
-                0,
-                **_streams_beat(group_id, topology=_topology(source)),
+                "streams_group_heartbeat", 0, **_streams_beat(group_id, topology=_topology(source))
             )
 
 

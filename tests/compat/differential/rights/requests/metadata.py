@@ -87,10 +87,5 @@ def describe_topic_partitions(stage: Stage) -> None:
 @row(DESCRIBE_TOPIC, prepare=_both)
 def describe_partitions_of_all_topics(stage: Stage) -> None:
     stage.user.call(
-        "describe_topic_partitions",
-        0,
-        topics=[],
-        response_partition_limit=2_000,
-        cursor=None,
-        only_own=True,
+        "describe_topic_partitions", 0, topics=[], response_partition_limit=2_000, cursor=None, only_own=True
     )

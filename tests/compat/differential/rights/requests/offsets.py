@@ -26,12 +26,7 @@ def _coordinated(stage: Stage) -> None:
 def _commit(stage: Stage, group_id: str, version: int) -> Plain:
     known = {stage.open.name: stage.open.topic_id, stage.closed.name: stage.closed.topic_id}
     partitions = [
-        {
-            "partition_index": 0,
-            "committed_offset": 5,
-            "committed_leader_epoch": -1,
-            "committed_metadata": "",
-        }
+        {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
     ]
     topics = [
         {"name": name, "topic_id": known.get(name, UNKNOWN_ID), "partitions": partitions}

@@ -62,10 +62,7 @@ def share_group_describe(stage: Stage) -> None:
 def _describe_one(stage: Stage) -> None:
     for operations in (False, True):
         stage.user.call(
-            "share_group_describe",
-            1,
-            group_ids=stage.groups[:1],
-            include_authorized_operations=operations,
+            "share_group_describe", 1, group_ids=stage.groups[:1], include_authorized_operations=operations
         )
 
 
@@ -171,12 +168,7 @@ def delete_share_group_offsets(stage: Stage) -> None:
 _STATE_REQUESTS: dict[str, Plain] = {
     "initialize_share_group_state": {"state_epoch": 0, "start_offset": 0},
     "read_share_group_state": {"leader_epoch": 0},
-    "write_share_group_state": {
-        "state_epoch": 0,
-        "leader_epoch": 0,
-        "start_offset": 0,
-        "state_batches": [],
-    },
+    "write_share_group_state": {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": []},
     "delete_share_group_state": {},
     "read_share_group_state_summary": {"leader_epoch": 0},
 }
