@@ -1,0 +1,150 @@
+"""Counts the processor's instructions that one request costs a gateway: `python -m
+tests.performance.instructions`, with other checkouts as arguments to compare.
+
+The gateway runs under valgrind's callgrind, which counts the instructions of all its threads. Each kind of
+request is counted in several rounds, and the cheapest counts, because background jobs only add work. The load
+of the machine changes nothing, so that this compares two checkouts where times can't.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.performance.transactions import PARTITIONS, TransactionalProducer
+from tests.performance.walks import Client
+from tests.support.gateway_cluster import await_true
+from tests.support.gateway_process import REPOSITORY, free_port, module_of
+from tests.support.wire import Wire
+
+ROUNDS: Final = 5
+REQUESTS: Final = 60
+"""The requests of a round."""
+LIMIT_S: Final = 600.0
+PAIRS: Final = "pairs"
+"""The topic of the transactions."""
+
+
+class CountedGateway:
+    """A gateway of a checkout under callgrind, which counts only when it is told to."""
+
+    def __init__(self, checkout: Path, directory: Path) -> None:
+        self.port = free_port()
+        self._dumps = directory / "dump"
+        counter = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--trace-children=yes"]
+        serve = [sys.executable, "-m", module_of(checkout), "serve", "--listen", f"127.0.0.1:{self.port}"]
+        path = os.pathsep.join((str(checkout / "src"), str(checkout)))
+        self._log = (directory / "log").open("w+b")
+        self.process = subprocess.Popen(
+            [*counter, f"--callgrind-out-file={self._dumps}", *serve, "--data-dir", str(directory / "data")],
+            cwd=checkout,
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def await_ready(self) -> None:
+        """Wait until the gateway says that it serves."""
+        log = Path(str(self._log.name))
+        await_true(lambda: b" ready on " in log.read_bytes(), f"gateway ready: {log}", LIMIT_S)
+
+    def counted(self, work: Callable[[], None]) -> float:
+        """Return the thousands of instructions that one call of `work` costs the gateway."""
+        self._control("--instr=on")
+        _, *rounds = [self._round(work) for _ in range(1 + ROUNDS)]
+        self._control("--instr=off")
+        return min(rounds) / REQUESTS / 1000
+
+    def _round(self, work: Callable[[], None]) -> int:
+        before = self._dumped()
+        for _ in range(REQUESTS):
+            work()
+        self._control("--dump")  # and count from zero
+        texts = [Path(name).read_text("utf-8") for name in self._dumped() - before]
+        totals = [re.search(r"^totals: (\d+)", text, re.MULTILINE) for text in texts]
+        return sum(int(total[1]) for total in totals if total)
+
+    def _dumped(self) -> set[str]:
+        return {str(path) for path in self._dumps.parent.glob(f"{self._dumps.name}.*")}
+
+    def _control(self, option: str) -> None:
+        command = ["callgrind_control", option, str(self.process.pid)]
+        subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
+
+    def close(self) -> None:
+        """Kill the gateway."""
+        self.process.kill()
+        self.process.wait(LIMIT_S)
+        self._log.close()
+
+
+@contextmanager
+def counted_gateway(checkout: Path) -> Iterator[CountedGateway]:
+    """Run a gateway of a checkout in a temporary directory."""
+    with tempfile.TemporaryDirectory() as directory:
+        gateway = CountedGateway(checkout, Path(directory))
+        try:
+            gateway.await_ready()
+            yield gateway
+        finally:
+            gateway.close()
+
+
+def measure(checkout: Path) -> dict[str, float]:
+    """Return the thousands of instructions of each kind of request."""
+    with counted_gateway(checkout) as gateway, asyncio.Runner() as runner:
+        client = Client(f"127.0.0.1:{gateway.port}")
+        client.create_topics()
+        with Wire(f"127.0.0.1:{gateway.port}", timeout_s=LIMIT_S) as wire:
+            pairs = {"name": PAIRS, "num_partitions": PARTITIONS, "replication_factor": 1}
+            wire.call("create_topics", 7, topics=[pairs], timeout=60_000)
+        transactional = TransactionalProducer("127.0.0.1", gateway.port, PAIRS, "tx")
+        kinds: dict[str, Callable[[], None]] = {
+            "Produce that repeats the last one": client.produce,
+            "Produce with a new prefix": client.produce_first,
+            "Fetch of one partition": client.fetch,
+            "Metadata of one topic": client.metadata,
+            "OffsetCommit": client.commit,
+        }
+        counts = {kind: gateway.counted(work) for kind, work in kinds.items()}
+        runner.run(transactional.connect())
+        counts["transaction of two records"] = gateway.counted(
+            lambda: assert_one(runner.run(transactional.run(0.0, 1)))
+        )
+        client.close()
+        return counts
+
+
+def assert_one(count: int) -> None:
+    """Check that one transaction was committed."""
+    assert count == 1
+
+
+def table(columns: dict[str, dict[str, float]]) -> str:
+    """Return thousands of instructions a request, a column for each checkout, as a table in Markdown."""
+    lines = [f"| thousand instructions | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
+    for kind in next(iter(columns.values())):
+        cells = [f"{column[kind]:,.0f}" for column in columns.values()]
+        lines += [f"| {kind} | {' | '.join(cells)} |"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table of this checkout and of those that the command names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("checkouts", nargs="*", type=Path, help="other checkouts to compare with this one")
+    checkouts = [REPOSITORY, *(path.resolve() for path in parser.parse_args().checkouts)]
+    sys.stdout.write(table({path.name: measure(path) for path in checkouts}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
