@@ -58,10 +58,14 @@ def told_committed(count: int) -> None:
 def bounded() -> Iterator[None]:
     """End the process if a transaction in this block does not end in time.
 
-    librdkafka's `send_offsets_to_transaction` may wait for a dead connection beyond its own timeout (its
-    issues 5456 and 5511).
+    librdkafka's calls may wait for a dead connection beyond their own timeouts (its issues 5456 and 5511).
     """
-    timer = threading.Timer(TIMEOUT_S, os._exit, (1,))
+
+    def end() -> None:
+        sys.stderr.write("a transaction has not ended in time\n")
+        os._exit(1)
+
+    timer = threading.Timer(TIMEOUT_S, end)
     timer.start()
     try:
         yield
@@ -89,7 +93,8 @@ def confluent(work: Work) -> None:
     chance = random.Random(work.seed)
     shared = {"bootstrap.servers": work.bootstrap, "reconnect.backoff.max.ms": 200, "log_level": 0}
     producer = Producer({**shared, "transactional.id": work.name, "linger.ms": 0})
-    producer.init_transactions(TIMEOUT_S)
+    with bounded():
+        producer.init_transactions(TIMEOUT_S)
     consumer = Consumer(
         {
             **shared,

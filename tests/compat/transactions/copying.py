@@ -221,7 +221,14 @@ class Copying:
 
     def account(self) -> str:
         told = [f"{copier.starts} starts\n{copier.complaints()}" for copier in self.copiers]
-        return "\n".join([f"{self._found.total()} of {self.expected.total()} are copied", *told])
+        seen = [self._seen("groups", "describe", self.work.group), self._seen("transactions", "list")]
+        return "\n".join([f"{self._found.total()} of {self.expected.total()} are copied", *told, *seen])
+
+    def _seen(self, *command: str) -> str:
+        """Return what a command says, which tells a stuck gateway from a stuck client."""
+        whole = [sys.executable, "-m", "seqgate", *command, "--bootstrap", self._bootstrap]
+        done = subprocess.run(whole, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+        return f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
 
     def close(self) -> None:
         for copier in self.copiers:
