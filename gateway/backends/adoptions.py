@@ -233,11 +233,6 @@ class Adoptions:
         """
         return not self._absent
 
-    @property
-    def adopting(self) -> Collection[PartitionKey]:
-        """The partitions that this gateway leads, and whose records have not come yet."""
-        return self._wanted.keys()
-
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
         """Adopt the partitions that a change of the metadata has given to this gateway."""
         assert self._services is not None
@@ -280,8 +275,7 @@ class Adoptions:
 
     def _leads(self, key: PartitionKey) -> bool:
         assert self._services is not None
-        topic = self._services.topics.metadata_log.image.topics_by_id.get(key.topic_id)
-        partition = None if topic is None else topic.partitions.get(key.partition)
+        partition = self._services.topics.metadata_log.image.partition(*key)
         return partition is not None and self._services.node.brokers.leads(partition)
 
     async def _adopt(self, keys: Sequence[PartitionKey], order: int) -> None:

@@ -561,8 +561,7 @@ class _Uploaded:
                     yield PartitionKey(topic.topic_id, index)
 
     def exists(self, partition: PartitionKey) -> bool:
-        topic = self._image.topics_by_id.get(partition.topic_id)
-        return topic is not None and partition.partition in topic.partitions
+        return self._image.partition(*partition) is not None
 
     async def open_log(self, partition: PartitionKey) -> PartitionLog | None:
         topic, index = self._image.topics_by_id.get(partition.topic_id), partition.partition

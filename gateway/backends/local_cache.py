@@ -147,7 +147,6 @@ class BlockCache:
         self._source = source
         self.blocks_fetched = 0
         """The number of blocks fetched since the start."""
-        self.bytes_fetched = 0
         self.when_filled: list[Callable[[int], None]] = []
         """Called with the number of bytes that a block added to the local disk."""
 
@@ -218,7 +217,6 @@ class BlockCache:
             self.sparse.failures[file, number] = error
             raise
         self.blocks_fetched += 1
-        self.bytes_fetched += size_bytes
         for callback in self.when_filled:
             callback(size_bytes)
 

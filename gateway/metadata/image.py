@@ -18,6 +18,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from seqgate.gateway.metadata.acls import StoredAcls, record_of
 from seqgate.gateway.metadata.brokers import CLUSTER_VERSION_FEATURE, StoredBrokers
 from seqgate.gateway.metadata.records import (
@@ -57,28 +59,12 @@ _NO_RESOURCES: Mapping[str, Mapping[str, str]] = {}
 
 
 @dataclass(slots=True)
-class PartitionImage:
-    """The replicas of a partition, its leader and its epochs, and the move that was ordered (see
-    `PartitionRecord`).
-    """
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    next_leader: int = -1
-
-
-@dataclass(slots=True)
 class TopicImage:
-    """A topic; `partitions` has every index from 0 on."""
+    """A topic; `partitions` has the newest record of every index from 0 on."""
 
     name: str
     topic_id: uuid.UUID
-    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
 
 
 class MetadataImage:
@@ -120,6 +106,16 @@ class MetadataImage:
     def resource_types(self) -> Collection[int]:
         """The types of the resources that have, or had, values set."""
         return self._configs.keys()
+
+    def partition(self, topic_id: uuid.UUID, index: int) -> PartitionRecord | None:
+        """Return the newest record of a partition; None for an unknown one."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+    def partition_named(self, topic_name: str, index: int) -> PartitionRecord | None:
+        """Return a partition as `partition` does, by the name of its topic."""
+        topic = self.topics_by_name.get(topic_name)
+        return None if topic is None else topic.partitions.get(index)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """Return the values set on a topic."""
@@ -171,16 +167,8 @@ class MetadataImage:
             return
         if record.partition_id not in topic.partitions:
             self.partition_count += 1
-        topic.partitions[record.partition_id] = PartitionImage(
-            record.replicas,
-            record.isr,
-            record.leader,
-            record.leader_epoch,
-            record.partition_epoch,
-            record.adding_replicas,
-            record.removing_replicas,
-            record.next_leader,
-        )
+        # All partitions of a topic share its id, which takes a hundred bytes.
+        topic.partitions[record.partition_id] = msgspec.structs.replace(record, topic_id=topic.topic_id)
 
     def _replay_removal(self, record: RemoveTopicRecord) -> None:
         topic = self.topics_by_id.pop(record.topic_id, None)
@@ -273,7 +261,8 @@ def records_of(image: MetadataImage, sessions: Collection[int] | None = None) ->
     """
     yield from _brokers(image.brokers, sessions)
     for topic in image.topics_by_name.values():
-        yield from _topic(topic)
+        yield TopicRecord(topic.name, topic.topic_id)
+        yield from topic.partitions.values()
     for resource_type in image.resource_types:
         for name in image.configured(resource_type):
             for key, value in image.configs(resource_type, name).items():
@@ -298,23 +287,6 @@ def records_of(image: MetadataImage, sessions: Collection[int] | None = None) ->
     for entity, quotas in image.client_quotas.items():
         for key, quota in quotas.items():
             yield ClientQuotaRecord(entity, key, quota)
-
-
-def _topic(topic: TopicImage) -> Iterator[MetadataRecord]:
-    yield TopicRecord(topic.name, topic.topic_id)
-    for index, partition in topic.partitions.items():
-        yield PartitionRecord(
-            index,
-            topic.topic_id,
-            partition.replicas,
-            partition.isr,
-            partition.leader,
-            partition.leader_epoch,
-            partition.partition_epoch,
-            partition.adding_replicas,
-            partition.removing_replicas,
-            partition.next_leader,
-        )
 
 
 def _brokers(brokers: StoredBrokers, sessions: Collection[int] | None) -> Iterator[MetadataRecord]:

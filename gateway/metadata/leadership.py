@@ -21,12 +21,13 @@ from __future__ import annotations
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
-from seqgate.gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
+from seqgate.gateway.metadata.image import MetadataImage, TopicImage
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
 from seqgate.gateway.metadata.topics import replicas_error
 
@@ -104,7 +105,7 @@ def failover(
     loads: Loads | None = None
     for topic in image.topics_by_id.values():
         is_counted = False
-        for index, partition in topic.partitions.items():
+        for partition in topic.partitions.values():
             if partition.leader in live:
                 continue
             loads = loads or Loads(image, candidates(live, draining))
@@ -115,7 +116,7 @@ def failover(
             ordered = partition.next_leader if partition.next_leader in live else None
             leader = loads.least(target) if ordered is None else ordered
             loads.move(partition.leader, leader)
-            yield _led(topic.topic_id, index, partition, leader, _with(target, leader), live)
+            yield _led(partition, leader, _with(target, leader), live)
 
 
 def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[PartitionRecord]:
@@ -123,24 +124,16 @@ def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[Partitio
     to a live one of the replicas, or the order is taken back.
     """
     for topic in image.topics_by_id.values():
-        for index, partition in topic.partitions.items():
+        for partition in topic.partitions.values():
             to = partition.next_leader
             if to == NO_MOVE or to in live or partition.leader not in live:
                 continue
             target = reassigned_replicas(partition)
             others = [replica for replica in target if replica in live and replica != partition.leader]
             if others:
-                yield _ordered(
-                    topic.topic_id,
-                    index,
-                    partition,
-                    adding_replicas=partition.adding_replicas,
-                    removing_replicas=partition.removing_replicas,
-                    next_leader=others[0],
-                )
+                yield _changed(partition, next_leader=others[0])
             else:
-                replicas = _with(target, partition.leader)
-                yield _ordered(topic.topic_id, index, partition, replicas=replicas)
+                yield _settled(partition, _with(target, partition.leader), partition.isr)
 
 
 def move(
@@ -151,9 +144,7 @@ def move(
 
     Ends the reassignment in progress. Without one, `to` is the preferred replica from now on.
     """
-    topic = image.topics_by_id.get(topic_id)
-    partition = None if topic is None else topic.partitions.get(index)
-    live = image.brokers.live(leader)
+    partition, live = image.partition(topic_id, index), image.brokers.live(leader)
     if partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch):
         return Decision((), False)
     if to == leader or to not in live:
@@ -161,7 +152,7 @@ def move(
     replicas = reassigned_replicas(partition)
     if not is_reassigned(partition):
         replicas = (to, *(replica for replica in replicas if replica != to))[: len(replicas)]
-    return Decision((_led(topic_id, index, partition, to, _with(replicas, to), live),), True)
+    return Decision((_led(partition, to, _with(replicas, to), live),), True)
 
 
 def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
@@ -187,28 +178,17 @@ def stay_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]
     stays: list[MetadataRecord] = []
     answer = []
     for topic_id, index, leader, leader_epoch, _ in moves:
-        topic = image.topics_by_id.get(topic_id)
-        partition = None if topic is None else topic.partitions.get(index)
+        partition = image.partition(topic_id, index)
         has_moved = partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch)
         answer.append(has_moved)
         if partition is not None and not has_moved:
-            stays.append(
-                _ordered(
-                    topic_id,
-                    index,
-                    partition,
-                    adding_replicas=partition.adding_replicas,
-                    removing_replicas=partition.removing_replicas,
-                    next_leader=partition.next_leader,
-                )
-            )
+            stays.append(_changed(partition))
     return Decision(stays, answer)
 
 
 def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -> Decision[ApiError | None]:
     """Order the leader of a partition to hand the partition over to `to`."""
-    topic = image.topics_by_id.get(topic_id)
-    partition = None if topic is None else topic.partitions.get(index)
+    partition = image.partition(topic_id, index)
     if partition is None:
         return Decision((), ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE))
     if to not in image.brokers.live(to):
@@ -219,15 +199,7 @@ def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -
         return Decision((), ApiError(ErrorCode.election_not_needed, text))
     if partition.next_leader == to:
         return Decision((), None)
-    ordered = _ordered(
-        topic_id,
-        index,
-        partition,
-        adding_replicas=partition.adding_replicas,
-        removing_replicas=partition.removing_replicas,
-        next_leader=to,
-    )
-    return Decision((ordered,), None)
+    return Decision((_changed(partition, next_leader=to),), None)
 
 
 def reassign(
@@ -248,7 +220,7 @@ def reassign(
             (), ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
         )
     if replicas is None:
-        return _cancelled(topic.topic_id, index, partition)
+        return _cancelled(partition)
     live = image.brokers.live(node_id)
     error = replicas_error(replicas, live)
     if error is not None or not image.brokers.by_id:
@@ -257,15 +229,12 @@ def reassign(
     target = tuple(replicas)
     removing = tuple(replica for replica in before if replica not in target)
     if partition.leader in target or partition.leader not in live:
-        changed = _ordered(topic.topic_id, index, partition, replicas=target, isr=target)
+        changed = _settled(partition, target, target)
     else:
         adding = tuple(replica for replica in target if replica not in before)
-        changed = _ordered(
-            topic.topic_id,
-            index,
+        changed = _changed(
             partition,
             replicas=target + removing,
-            isr=partition.isr,
             adding_replicas=adding,
             removing_replicas=removing,
             next_leader=target[0],
@@ -274,12 +243,12 @@ def reassign(
     return Decision(() if is_same else (changed,), None)
 
 
-def is_reassigned(partition: PartitionImage) -> bool:
+def is_reassigned(partition: PartitionRecord) -> bool:
     """Whether a reassignment of the partition is in progress."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
-def reassigned_replicas(partition: PartitionImage) -> tuple[int, ...]:
+def reassigned_replicas(partition: PartitionRecord) -> tuple[int, ...]:
     """Return the replicas that the partition has once the reassignment in progress has ended; its present
     ones without any.
     """
@@ -288,14 +257,14 @@ def reassigned_replicas(partition: PartitionImage) -> tuple[int, ...]:
     return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
 
 
-def _cancelled(topic_id: uuid.UUID, index: int, partition: PartitionImage) -> Decision[ApiError | None]:
+def _cancelled(partition: PartitionRecord) -> Decision[ApiError | None]:
     if not is_reassigned(partition):
         return Decision((), ApiError(ErrorCode.no_reassignment_in_progress))
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     # The leader is first, as it was when the reassignment began or became so since.
     first = tuple(replica for replica in before if replica == partition.leader)
     replicas = first + tuple(replica for replica in before if replica != partition.leader)
-    return Decision((_ordered(topic_id, index, partition, replicas=replicas, isr=replicas),), None)
+    return Decision((_settled(partition, replicas, replicas),), None)
 
 
 def _with(replicas: tuple[int, ...], leader: int) -> tuple[int, ...]:
@@ -305,49 +274,25 @@ def _with(replicas: tuple[int, ...], leader: int) -> tuple[int, ...]:
     return (*replicas[:-1], leader)
 
 
+def _changed(partition: PartitionRecord, **changes: Any) -> PartitionRecord:
+    """Return the next record of a partition, which has these fields in place of the present ones."""
+    return msgspec.structs.replace(partition, partition_epoch=partition.partition_epoch + 1, **changes)
+
+
+def _settled(
+    partition: PartitionRecord, replicas: tuple[int, ...], isr: tuple[int, ...], **changes: Any
+) -> PartitionRecord:
+    """Return the next record of a partition without a reassignment, and without a move that was ordered."""
+    none: tuple[int, ...] = ()
+    changes |= {"adding_replicas": none, "removing_replicas": none, "next_leader": NO_MOVE}
+    return _changed(partition, replicas=replicas, isr=isr, **changes)
+
+
 def _led(
-    topic_id: uuid.UUID,
-    index: int,
-    partition: PartitionImage,
-    leader: int,
-    replicas: tuple[int, ...],
-    live: Collection[int],
+    partition: PartitionRecord, leader: int, replicas: tuple[int, ...], live: Collection[int]
 ) -> PartitionRecord:
-    return PartitionRecord(
-        index,
-        topic_id,
-        replicas,
-        tuple(replica for replica in replicas if replica in live),
-        leader,
-        partition.leader_epoch + 1,
-        partition.partition_epoch + 1,
-    )
-
-
-def _ordered(
-    topic_id: uuid.UUID,
-    index: int,
-    partition: PartitionImage,
-    *,
-    replicas: tuple[int, ...] | None = None,
-    isr: tuple[int, ...] | None = None,
-    adding_replicas: tuple[int, ...] = (),
-    removing_replicas: tuple[int, ...] = (),
-    next_leader: int = NO_MOVE,
-) -> PartitionRecord:
-    """Return the record of a partition that keeps its leader, with a move that is ordered, or without one."""
-    return PartitionRecord(
-        index,
-        topic_id,
-        partition.replicas if replicas is None else replicas,
-        partition.isr if isr is None else isr,
-        partition.leader,
-        partition.leader_epoch,
-        partition.partition_epoch + 1,
-        adding_replicas,
-        removing_replicas,
-        next_leader,
-    )
+    isr = tuple(replica for replica in replicas if replica in live)
+    return _settled(partition, replicas, isr, leader=leader, leader_epoch=partition.leader_epoch + 1)
 
 
 PLANNED_AT_ONCE: Final = 1_000

@@ -14,13 +14,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import failover, move_all, spread_moves
 from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     MetadataRecord,
-    PartitionRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -83,26 +84,15 @@ def serves(image: MetadataImage, broker: RegisterBrokerRecord) -> Iterator[Metad
     if known is None or not known.fenced:
         return
     for topic in image.topics_by_id.values():
-        for index, partition in topic.partitions.items():
+        for partition in topic.partitions.values():
             if partition.leader == broker.broker_id:
-                yield PartitionRecord(
-                    index,
-                    topic.topic_id,
-                    partition.replicas,
-                    partition.isr,
-                    partition.leader,
-                    partition.leader_epoch + 1,
-                    partition.partition_epoch + 1,
-                    partition.adding_replicas,
-                    partition.removing_replicas,
-                    partition.next_leader,
-                )
+                leader_epoch, partition_epoch = partition.leader_epoch + 1, partition.partition_epoch + 1
+                yield replace(partition, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
 
 
 def leader_of(image: MetadataImage, topic: str, partition: int) -> int | None:
     """Return the node id of a partition's leader; None for an unknown partition."""
-    found = image.topics_by_name.get(topic)
-    known = None if found is None else found.partitions.get(partition)
+    known = image.partition_named(topic, partition)
     return None if known is None else known.leader
 
 

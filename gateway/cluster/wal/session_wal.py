@@ -188,17 +188,6 @@ class SessionFenced(Exception):
     """Another gateway ended the session; the message says who. Nothing more is ever confirmed."""
 
 
-@dataclass(slots=True)
-class WalCounters:
-    """What the session did, for the status of the gateway."""
-
-    confirmed_objects: int = 0
-    confirmed_bytes: int = 0
-    failed_calls: int = 0
-    lost_answers: int = 0
-    """Objects whose creates all failed, and that the store had nevertheless."""
-
-
 @dataclass(slots=True, eq=False)
 class _Pending:
     """An object that is not confirmed."""
@@ -251,7 +240,6 @@ class SessionWal:
         """The bytes of all objects that were put and are not confirmed, sent or not; they are in memory."""
         self.last_confirmed_sent_s = NEVER_S
         """When the last confirmed object was sent for the first time; no other session was in force then."""
-        self.counters = WalCounters()
 
     @property
     def in_flight(self) -> int:
@@ -368,10 +356,7 @@ class SessionWal:
         creates, looks = Backoff(self._chance), Backoff(self._chance)
         step = Step.CREATE
         while step is not Step.REST:
-            if step is Step.CREATE:
-                outcome, sentence = await self._create(pending)
-            else:
-                outcome, sentence = await self._look(pending)
+            outcome, sentence = await self._call(pending, step)
             if self.is_fenced:
                 return
             step = self._rules.after(pending.seq, outcome)
@@ -384,50 +369,32 @@ class SessionWal:
             self._fence(sentence)
         else:
             pending.content = ()  # The object is the session's own, so its bytes are not sent again.
-            self.counters.lost_answers += outcome is Outcome.OURS
             self._confirm()
 
-    async def _create(self, pending: _Pending) -> tuple[Outcome, str]:
+    async def _call(self, pending: _Pending, step: Step) -> tuple[Outcome, str]:
+        """Create an object, or look at it; return how that ended, and a sentence as `judge` does."""
         try:
             async with asyncio.timeout(self._call_limit_s):
-                await self._objects.create(pending.key, pending.content)
+                if step is Step.CREATE:
+                    await self._objects.create(pending.key, pending.content)
+                    found = Outcome.CREATED, ""
+                else:
+                    end = await self._objects.get_end(pending.key, END_BYTES)
+                    found = judge(end, pending.footer, pending.key)
         except AlreadyThere:
-            outcome = Outcome.TAKEN
-        except _EXPECTED as error:
-            self._failed(error)
-            return Outcome.UNKNOWN, ""
-        except Exception as error:
-            logger.exception("the store failed in an unexpected way to create %s", pending.key)
-            self._failed(error)
-            return Outcome.UNKNOWN, ""
-        else:
-            outcome = Outcome.CREATED
-        self._outage.succeeded()
-        return outcome, ""
-
-    async def _look(self, pending: _Pending) -> tuple[Outcome, str]:
-        try:
-            async with asyncio.timeout(self._call_limit_s):
-                end = await self._objects.get_end(pending.key, END_BYTES)
+            found = Outcome.TAKEN, ""
         except Missing:
             found = Outcome.MISSING, ""
-        except _EXPECTED as error:
-            self._failed(error)
-            return Outcome.UNREAD, ""
-        except Exception as error:
-            logger.exception("the store failed in an unexpected way to read %s", pending.key)
-            self._failed(error)
-            return Outcome.UNREAD, ""
-        else:
-            found = judge(end, pending.footer, pending.key)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the call is made again
+            self._failed(pending, error)
+            return Outcome.UNKNOWN if step is Step.CREATE else Outcome.UNREAD, ""
         self._outage.succeeded()
         return found
 
-    def _failed(self, error: Exception) -> None:
-        """Note a failed call. Whatever the error was, the state of the store is unknown, and the call is made
-        again.
-        """
-        self.counters.failed_calls += 1
+    def _failed(self, pending: _Pending, error: Exception) -> None:
+        """Note a failed call. The state of the store is unknown then."""
+        if not isinstance(error, _EXPECTED):
+            logger.error("the store failed in an unexpected way at %s", pending.key, exc_info=error)
         waiting = f"{len(self._pending)} objects with {self.unconfirmed_bytes} bytes wait to become durable"
         self._outage.failed(error, waiting)
 
@@ -436,8 +403,6 @@ class SessionWal:
             pending = self._pending.pop(seq)
             self.unconfirmed_bytes -= pending.size_bytes
             self.last_confirmed_sent_s = pending.sent_s
-            self.counters.confirmed_objects += 1
-            self.counters.confirmed_bytes += pending.size_bytes
             try:
                 pending.confirmed()
             except Exception:

@@ -199,8 +199,7 @@ def _asked(image: MetadataImage, request: Any) -> list[Place]:
 
 def _leads(image: MetadataImage, place: Place, node_id: int) -> bool:
     """Whether the node leads the partition by now; True, too, if the topic was deleted meanwhile."""
-    topic = image.topics_by_name.get(place[0])
-    partition = None if topic is None else topic.partitions.get(place[1])
+    partition = image.partition_named(*place)
     return partition is None or partition.leader == node_id
 
 

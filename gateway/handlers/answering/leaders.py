@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering.api import RequestContext
-from seqgate.gateway.metadata.image import PartitionImage
+from seqgate.gateway.metadata.records import PartitionRecord
 from seqgate.gateway.protocol.fetch_codec import FetchRow
 from seqgate.gateway.protocol.primitives import NodeEndpoint
 from seqgate.gateway.protocol.produce_codec import ProduceRow
@@ -33,7 +33,7 @@ class PartitionState(NamedTuple):
 
 
 def partition_state(
-    context: RequestContext[Any], image: PartitionImage, topic: TopicPartitions | None, index: int
+    context: RequestContext[Any], image: PartitionRecord, topic: TopicPartitions | None, index: int
 ) -> PartitionState:
     """Return the state of a partition; one without a usable log has no leader, as with Kafka's failed disks."""
     brokers = context.node.brokers

@@ -155,8 +155,7 @@ class TransactionMarkers:
 
     def _leader_of(self, place: TopicPartition) -> int | None:
         """Return the node id of a partition's leader, or NO_LEADER; None for a partition that does not exist."""
-        topic = self._image.topics_by_name.get(place[0])
-        partition = None if topic is None else topic.partitions.get(place[1])
+        partition = self._image.partition_named(*place)
         return None if partition is None else self._brokers.leader_of(partition)
 
     def _append_unless_ended(

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.metadata.image import MetadataImage, PartitionImage
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.records import PartitionRecord
 from seqgate.gateway.peer.peers import PeerAddress
 
 NO_LEADER: Final = -1
@@ -135,7 +136,7 @@ class Brokers:
         found = self.find_live(node_id, listener_name)
         return None if found is None else PeerAddress(found.host, found.port)
 
-    def leader_of(self, partition: PartitionImage) -> int:
+    def leader_of(self, partition: PartitionRecord) -> int:
         """Return the node id of the partition's leader; -1 while its gateway is fenced."""
         if self.is_alone:
             return self._node_id
@@ -148,30 +149,29 @@ class Brokers:
         None for an unknown partition.
         """
         if isinstance(topic_key, bytes):
-            topic = self._image.topics_by_id.get(uuid.UUID(bytes=topic_key))
+            partition = self._image.partition(uuid.UUID(bytes=topic_key), index)
         else:
-            topic = self._image.topics_by_name.get(topic_key)
-        partition = None if topic is None else topic.partitions.get(index)
+            partition = self._image.partition_named(topic_key, index)
         return None if partition is None else (self.leader_of(partition), partition.leader_epoch)
 
-    def leads(self, partition: PartitionImage) -> bool:
+    def leads(self, partition: PartitionRecord) -> bool:
         """Return whether this gateway leads the partition."""
         return self.is_alone or partition.leader == self._node_id
 
-    def serves(self, topic: str, index: int, partition: PartitionImage) -> bool:
+    def serves(self, topic: str, index: int, partition: PartitionRecord) -> bool:
         """Return whether this gateway leads the partition, and is not handing it over."""
         return (topic, index) not in self.withheld and self.leads(partition)
 
-    def replicas_of(self, partition: PartitionImage) -> tuple[int, ...]:
+    def replicas_of(self, partition: PartitionRecord) -> tuple[int, ...]:
         """Return the node ids of the partition's replicas: the gateways that are chosen first to lead it."""
         return (self._node_id,) if self.is_alone else partition.replicas
 
-    def isr_of(self, partition: PartitionImage) -> tuple[int, ...]:
+    def isr_of(self, partition: PartitionRecord) -> tuple[int, ...]:
         """Return the replicas that are live. They are in sync, because all gateways share the records."""
         fenced = self.fenced_replicas_of(partition)
         return tuple(replica for replica in self.replicas_of(partition) if replica not in fenced)
 
-    def fenced_replicas_of(self, partition: PartitionImage) -> tuple[int, ...]:
+    def fenced_replicas_of(self, partition: PartitionRecord) -> tuple[int, ...]:
         """Return the replicas that are fenced or no longer registered."""
         if self.is_alone:
             return ()

@@ -61,8 +61,7 @@ class LatestOffsets:
         return found
 
     def _leader_elsewhere(self, place: TopicPartition) -> int | None:
-        topic = self._image.topics_by_name.get(place[0])
-        partition = None if topic is None else topic.partitions.get(place[1])
+        partition = self._image.partition_named(*place)
         if partition is None or self._brokers.leads(partition):
             return None
         leader = self._brokers.leader_of(partition)

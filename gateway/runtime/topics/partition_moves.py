@@ -168,15 +168,11 @@ class PartitionMoves:
         return topic is not None and self._partitions.is_awaited(topic.name, move.partition)
 
     def _is_wanted(self, move: Move) -> bool:
+        topic_id, index, *led, to = move
         image = self._metadata_log.image
-        topic = image.topics_by_id.get(move.topic_id)
-        partition = None if topic is None else topic.partitions.get(move.partition)
-        if partition is None or (partition.leader, partition.leader_epoch) != (
-            move.leader,
-            move.leader_epoch,
-        ):
-            return False
-        return move.to in image.brokers.live(self._node_id)
+        partition = image.partition(topic_id, index)
+        is_led = partition is not None and [partition.leader, partition.leader_epoch] == led
+        return is_led and to in image.brokers.live(self._node_id)
 
     async def hand_over(self, moves: Sequence[Move]) -> int:
         """Hand partitions over that this gateway leads; return how many have moved."""

@@ -113,8 +113,7 @@ class ReadReplicas:
 
     def _choose(self, key: PartitionKey, reader: Reader) -> int | None:
         """Return the gateway that the selector chooses, which may be this one; None where it has no choice."""
-        topic = self._image.topics_by_id.get(key.topic_id)
-        partition = None if topic is None else topic.partitions.get(key.partition)
+        partition = self._image.partition(*key)
         if partition is None:
             return None
         live = self._brokers.live_ids

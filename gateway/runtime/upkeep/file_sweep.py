@@ -193,10 +193,7 @@ class FileSweep:
 
 def is_partition(image: MetadataImage, topic: str, index: int) -> bool:
     """Return whether the metadata has such a partition."""
-    if topic == METADATA_TOPIC:
-        return index == 0
-    found = image.topics_by_name.get(topic)
-    return found is not None and index in found.partitions
+    return index == 0 if topic == METADATA_TOPIC else image.partition_named(topic, index) is not None
 
 
 def is_chosen(leak: FileLeak, *, unknown: bool) -> bool:
@@ -352,8 +349,7 @@ class StateSweep:
                 await self._shares.forget_topic(group_id, key.topic_id)
 
     def _share_exists(self, key: SharePartitionKey) -> bool:
-        topic = self._image.topics_by_id.get(key.topic_id)
-        return topic is not None and key.partition in topic.partitions
+        return self._image.partition(key.topic_id, key.partition) is not None
 
     async def _forget_offsets(self, group_id: str, leaks: list[StateLeak]) -> None:
         places = [(leak.topic, leak.partition) for leak in leaks]

@@ -111,14 +111,6 @@ class NameKeeping:
                 return False
         return not any(is_behind(partition.log) for partition in topic.opened())
 
-    def _partition_of(self, log: PartitionLog) -> Partition | None:
-        """Return the partition that serves a log; None for a log that is not in use."""
-        topic = self._partitions.by_name.get(log.topic)
-        partition = None if topic is None else topic.peek(log.partition)
-        if partition is None or partition.log is not log or partition.closed or log.offline:
-            return None
-        return partition
-
     async def _read_on(self, behind: list[Partition]) -> None:
         """Replay a slice of each log in turn for a while, so that no log waits for the longest one.
 

@@ -75,7 +75,7 @@ class TestFailover:
         await cluster.end(first)
         await second.adoptions.stop()
         await cluster.change(led(FLIGHTS, 0, 2, 1))
-        assert not second.adoptions.adopting
+        assert not second.adoptions._wanted
         assert not second.adoptions._tasks
 
     async def test_until_then_no_leader_is_named(self, cluster: Members) -> None:

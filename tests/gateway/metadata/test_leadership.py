@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.metadata.decision import ApiError
-from seqgate.gateway.metadata.image import MetadataImage, PartitionImage
+from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import (
     Move,
     is_reassigned,
@@ -19,12 +18,13 @@ from seqgate.gateway.metadata.leadership import (
     stay_all,
 )
 from seqgate.gateway.metadata.membership import end_session, register_broker
+from seqgate.gateway.metadata.records import PartitionRecord
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
 NAME = "t1"
 
 
-def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
+def partition(image: MetadataImage, index: int = 0) -> PartitionRecord:
     return image.topics_by_name[NAME].partitions[index]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from seqgate.gateway.metadata.image import PartitionImage, TopicImage
+from seqgate.gateway.metadata.image import TopicImage
+from seqgate.gateway.metadata.records import PartitionRecord
 from seqgate.gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -12,7 +13,8 @@ TOPIC_ID = uuid.UUID(int=7)
 
 def topic(*leaders: int) -> TopicImage:
     partitions = {
-        index: PartitionImage((leader,), (leader,), leader, 0, 0) for index, leader in enumerate(leaders)
+        index: PartitionRecord(index, TOPIC_ID, (leader,), (leader,), leader, 0)
+        for index, leader in enumerate(leaders)
     }
     return TopicImage("t", TOPIC_ID, partitions)
 
