@@ -31,9 +31,8 @@ from seqgate.gateway.cluster.parts.manifest import (
     PartitionKey,
     PartRef,
     SegmentRef,
-    decode_manifest,
-    manifest_key,
     part_key,
+    read_manifest,
 )
 from seqgate.gateway.cluster.parts.part_object import (
     BLOCK_BYTES,
@@ -110,10 +109,8 @@ class BucketSource:
         """
         manifest = _newest(self._manifests.get(partition), self._restored.get(partition))
         if manifest is None or is_new_wanted or manifest.generation < key.generation:
-            path = manifest_key(partition)
-            try:
-                manifest = decode_manifest(await self._reads.get(path), path)
-            except Missing:
+            manifest = await read_manifest(self._reads, partition)
+            if manifest is None:
                 self._manifests.pop(partition, None)
                 return None
             self._manifests[partition] = manifest

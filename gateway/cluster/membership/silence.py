@@ -44,6 +44,7 @@ from seqgate.gateway.cluster.wal.wal_object import (
     identify,
     object_key,
 )
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat, StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -243,9 +244,7 @@ class Watcher:
         """End all watches."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
 
     async def _watch(self, watched: Watched) -> None:
         verdict = await Watch(self._objects, watched, self._seconds).verdict()

@@ -16,8 +16,8 @@ import struct
 from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.wal.sessions import CHANGE_MAGIC
-from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES, registration_key
-from seqgate.log import CorruptRecord, IncompatibleFormat
+from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES, check_version, registration_key
+from seqgate.log import CorruptRecord
 from seqgate.log.format.record_batch import BatchHeader, crc_matches, parse_header
 from seqgate.seq_validator.checksum import crc32c
 
@@ -80,11 +80,7 @@ def decode_change(content: bytes, seq: int) -> StoredChange:
     version, kind, node_id, session, stored_seq, nonce, base_offset, size = _FIELDS.unpack_from(
         content, _HEAD.size
     )
-    if version > VERSION:
-        raise IncompatibleFormat(
-            f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote "
-            "it."
-        )
+    check_version(key, version, VERSION)
     if crc32c(memoryview(content)[_HEAD.size :]) != crc:
         raise CorruptChange(f"{key} is damaged: its CRC-32C does not fit.")
     change = StoredChange(kind, node_id, session, stored_seq, nonce, base_offset, content[begin:])
@@ -106,10 +102,11 @@ def _fault_of(change: StoredChange) -> str | None:
         header = parse_header(change.batch)
     except CorruptRecord as error:
         return f"its record batch is damaged: {error}"
-    if not _is_whole(header, change.batch) or header.base_offset != change.base_offset:
+    if not is_whole(header, change.batch) or header.base_offset != change.base_offset:
         return f"its record batch is damaged, or not at the offset {change.base_offset}"
     return None
 
 
-def _is_whole(header: BatchHeader, batch: bytes) -> bool:
+def is_whole(header: BatchHeader, batch: bytes) -> bool:
+    """Return whether a record batch has its size and its CRC."""
     return header.is_plausible and header.size_bytes == len(batch) and crc_matches(header, memoryview(batch))

@@ -143,7 +143,8 @@ class SharedLog:
         began_s = self.seconds()
         seqs = range(self.next_seq, self.next_seq + min(at_once, MOST_LOOKS))
         entries: list[Entry] = []
-        for seq, content in zip(seqs, await asyncio.gather(*map(self._get, seqs)), strict=True):
+        contents = await asyncio.gather(*(self._reads.find(registration_key(seq)) for seq in seqs))
+        for seq, content in zip(seqs, contents, strict=True):
             if content is None:
                 break
             entries.append(decode_entry(content, seq))
@@ -195,12 +196,6 @@ class SharedLog:
         the log.
         """
         return began_s - self._looked_s > self.kept_s / 2
-
-    async def _get(self, seq: int) -> bytes | None:
-        try:
-            return await self._reads.get(registration_key(seq))
-        except Missing:
-            return None
 
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -346,10 +341,8 @@ async def snapshot_seqs(reads: PersistentReads) -> Sequence[int]:
 
 async def read_snapshot(reads: PersistentReads, seq: int) -> Snapshot | None:
     """Return one snapshot; None if it is missing. Raises CorruptSnapshot, IncompatibleFormat, Refused."""
-    try:
-        return decode_snapshot(await reads.get(snapshot_key(seq)), seq)
-    except Missing:
-        return None
+    content = await reads.find(snapshot_key(seq))
+    return None if content is None else decode_snapshot(content, seq)
 
 
 def metadata_batches(content: SharedLogContent) -> Iterator[bytes]:

@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 
-from seqgate.gateway.cluster.metadata.change import placed_batch
+from seqgate.gateway.cluster.metadata.change import is_whole, placed_batch
 from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Snapshot
-from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES, snapshot_key
-from seqgate.log import CorruptRecord, IncompatibleFormat
-from seqgate.log.format.record_batch import BatchHeader, crc_matches, parse_header
+from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES, check_version, snapshot_key
+from seqgate.log import CorruptRecord
+from seqgate.log.format.record_batch import parse_header
 from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.seq_validator.checksum import crc32c
 
@@ -92,19 +92,11 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     wrong = _fault_of(snapshot)
     if wrong is not None:
         raise ValueError(f"the snapshot {snapshot.seq} of the metadata can't be stored: {wrong}")
+    seq, next_offset, cluster_id, kept_end, registered, batches = snapshot
     sessions = [
-        _StoredSession(
-            each.session,
-            each.node_id,
-            each.nonce.hex(),
-            each.cluster_version,
-            each.registered_ms,
-            each.host,
-            each.release,
-        )
-        for each in snapshot.sessions
+        _StoredSession(number, node_id, nonce.hex(), version, registered_ms, host, release)
+        for number, node_id, nonce, _, version, registered_ms, host, release in registered
     ]
-    seq, next_offset, cluster_id, kept_end, _, batches = snapshot
     head = msgspec.json.encode(_StoredHead(seq, next_offset, cluster_id, kept_end, sessions))
     body = b"".join((_FIELDS.pack(VERSION, len(head)), head, *batches))
     return _HEAD.pack(MAGIC, crc32c(body)) + body
@@ -120,18 +112,17 @@ def decode_snapshot(content: bytes, seq: int) -> Snapshot:
         )
     _, crc = _HEAD.unpack_from(content)
     version, head_bytes = _FIELDS.unpack_from(content, _HEAD.size)
-    if version > VERSION:
-        raise IncompatibleFormat(
-            f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote "
-            "it."
-        )
+    check_version(key, version, VERSION)
     if crc32c(memoryview(content)[_HEAD.size :]) != crc:
         raise CorruptSnapshot(f"{key} is damaged: its CRC-32C does not fit.")
     if version < 1 or not 0 <= head_bytes <= len(content) - begin:
         raise CorruptSnapshot(f"{key} is damaged: version {version}, a head of {head_bytes} bytes.")
     try:
         head = msgspec.json.decode(content[begin : begin + head_bytes], type=_StoredHead)
-        sessions = tuple(_session(each, head.cluster_id) for each in head.sessions)
+        sessions = tuple(
+            RegisteredSession(session, node_id, bytes.fromhex(nonce), head.cluster_id, *others)
+            for session, node_id, nonce, *others in map(msgspec.structs.astuple, head.sessions)
+        )
         batches = tuple(_batches(content, begin + head_bytes))
     except (msgspec.DecodeError, ValueError, CorruptRecord) as error:
         raise CorruptSnapshot(f"{key} is damaged: {error}.") from error
@@ -142,20 +133,6 @@ def decode_snapshot(content: bytes, seq: int) -> Snapshot:
     if wrong is not None:
         raise CorruptSnapshot(f"{key} is damaged: {wrong}.")
     return snapshot
-
-
-def _session(stored: _StoredSession, cluster_id: str) -> RegisteredSession:
-    """Raises ValueError."""
-    return RegisteredSession(
-        stored.session,
-        stored.node_id,
-        bytes.fromhex(stored.nonce),
-        cluster_id,
-        stored.cluster_version,
-        stored.registered_ms,
-        stored.host,
-        stored.release,
-    )
 
 
 def _batches(content: bytes, position: int) -> Iterator[bytes]:
@@ -188,13 +165,9 @@ def _fault_of_batches(batches: Sequence[bytes], next_offset: int) -> str | None:
             header = parse_header(batch)
         except CorruptRecord as error:
             return f"a record batch is damaged: {error}"
-        if not _is_whole(header, batch):
+        if not is_whole(header, batch):
             return f"the record batch at the offset {header.base_offset} is damaged"
         if header.base_offset < 0 or end_offset not in {None, header.base_offset}:
             return f"no record batch begins at the offset {end_offset}"
         end_offset = header.last_offset + 1
     return None if end_offset == next_offset else f"its records end at {end_offset}, not at {next_offset}"
-
-
-def _is_whole(header: BatchHeader, batch: bytes) -> bool:
-    return header.is_plausible and header.size_bytes == len(batch) and crc_matches(header, memoryview(batch))

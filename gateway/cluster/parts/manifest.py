@@ -31,7 +31,7 @@ import msgspec
 from seqgate.gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
-from seqgate.log import IncompatibleFormat
+from seqgate.gateway.cluster.wal.wal_object import check_version
 from seqgate.seq_validator.checksum import crc32c
 
 VERSION: Final = 1
@@ -150,11 +150,7 @@ def decode_manifest(content: bytes, key: str) -> Manifest:
     """Return the manifest. Raises CorruptPart, IncompatibleFormat; `key` is for the messages."""
     try:
         version = msgspec.json.decode(content, type=_Version).version
-        if version > VERSION:
-            raise IncompatibleFormat(
-                f"{key} has version {version}; this program reads version {VERSION}. Run the release that "
-                "wrote it."
-            )
+        check_version(key, version, VERSION)
         stored = msgspec.json.decode(content, type=_Stored)
         if crc32c(stored.manifest) != stored.crc32c:
             raise CorruptPart(f"{key} is damaged: its CRC-32C does not fit.")
@@ -230,6 +226,16 @@ def partition_of(key: str) -> tuple[PartitionKey, str | None] | None:
         return None
     name = found[3] if found.re is _PART else None
     return PartitionKey(UUID(hex=found[1]), int(found[2])), name
+
+
+async def read_manifest(reads: PersistentReads, partition: PartitionKey) -> Manifest | None:
+    """Return the manifest that the bucket has now; None without one. Waits until the store answers.
+
+    Raises CorruptPart, IncompatibleFormat, Refused.
+    """
+    key = manifest_key(partition)
+    content = await reads.find(key)
+    return None if content is None else decode_manifest(content, key)
 
 
 class Overtaken(Exception):

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from seqgate.gateway.cluster.objects.objects import Buffer
-from seqgate.log import IncompatibleFormat
+from seqgate.gateway.cluster.wal.wal_object import check_version
 from seqgate.seq_validator.checksum import crc32c
 
 VERSION: Final = 1
@@ -162,11 +162,7 @@ def _decode_footer(footer: bytes, key: str) -> tuple[PartHead, int]:
     crc, topic_id, *numbers, index_crc, version, magic = _FOOTER.unpack(footer)
     if magic != _MAGIC:
         raise CorruptPart(f"{key} is no part of a segment, or cut short: its magic is missing.")
-    if version > VERSION:
-        raise IncompatibleFormat(
-            f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote "
-            "it."
-        )
+    check_version(key, version, VERSION)
     if version < 1 or crc != crc32c(footer[_CRC.size :]):
         raise CorruptPart(f"{key} is damaged: the CRC-32C of its footer does not fit.")
     head = PartHead(UUID(bytes=topic_id), *numbers)

@@ -24,12 +24,13 @@ from seqgate.gateway.cluster.parts.manifest import (
     Manifest,
     PartitionKey,
     PartRef,
-    decode_manifest,
     manifest_key,
     part_key,
+    read_manifest,
 )
 from seqgate.gateway.cluster.parts.part_object import BLOCK_BYTES, CorruptPart
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat
 from seqgate.log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from seqgate.log.uploading import TransactionIndex, aborts_name
@@ -160,10 +161,7 @@ class BucketReads:
     async def stop(self) -> None:
         """End all fetches; no callback runs any more."""
         self._waiting.clear()
-        loads = list(self._loads.values())
-        for load in loads:
-            load.cancel()
-        await asyncio.gather(*loads, return_exceptions=True)
+        await end_tasks(*self._loads.values())
 
     # --- records in memory
 
@@ -317,10 +315,8 @@ class BucketReads:
             raise NotConfirmed("the leader's answer came too late")
 
     async def _read_manifest(self, key: PartitionKey, known: Known) -> None:
-        path = manifest_key(key)
-        try:
-            manifest = decode_manifest(await self._reads.get(path), path)
-        except Missing:
+        manifest = await read_manifest(self._reads, key)
+        if manifest is None:
             manifest = Manifest(*key, "", 0, 0, 0, 0, (), ())  # Nothing is uploaded yet.
         before = {} if known.contents is None else known.contents.indexes
         indexes = {

@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.metadata.change import CorruptChange, StoredChange
-from seqgate.gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
+from seqgate.gateway.cluster.objects.objects import Buffer, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import (
     FileRef,
     Manifest,
@@ -61,6 +61,7 @@ from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import Snapshot, read_boundary
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import CorruptRecord, IncompatibleFormat
 from seqgate.log.format.record_batch import parse_header
 from seqgate.log.rebuilding import RebuiltDirectory, StagedPartitions
@@ -137,7 +138,7 @@ class History:
 
         async def one(partition: PartitionKey) -> None:
             async with turns:
-                content = await self._manifest_content(partition)
+                content = await self._reads.find(manifest_key(partition))
             self._manifests[partition] = None
             if content is None:
                 return
@@ -157,12 +158,6 @@ class History:
                     task.cancel()
             await asyncio.gather(*restoring, return_exceptions=True)
             raise
-
-    async def _manifest_content(self, partition: PartitionKey) -> bytes | None:
-        try:
-            return await self._reads.get(manifest_key(partition))
-        except Missing:
-            return None
 
     async def _restore(self, partition: PartitionKey, content: bytes) -> None:
         key = manifest_key(partition)
@@ -343,9 +338,7 @@ class History:
                 first = ahead.popleft()
                 yield first[0], first[1], await first[2]
         finally:
-            for _, _, reading in ahead:
-                reading.cancel()
-            await asyncio.gather(*(reading for _, _, reading in ahead), return_exceptions=True)
+            await end_tasks(*(reading for _, _, reading in ahead))
 
     async def _read(self, manifest: Manifest, segment: SegmentRef, part: PartRef) -> memoryview:
         key = part_key(manifest.key, part.name)
@@ -365,13 +358,13 @@ class History:
         return content
 
     async def _get(self, key: str) -> bytes:
-        try:
-            return await self._reads.get(key)
-        except Missing as error:
+        content = await self._reads.find(key)
+        if content is None:
             raise CorruptPart(
                 f"{key} is missing, and a manifest names it. Records are lost unless a backup of the bucket "
                 "has the object."
-            ) from error
+            )
+        return content
 
 
 async def _rows_of(

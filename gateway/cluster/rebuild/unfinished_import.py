@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from seqgate.gateway.cluster.objects.objects import AlreadyThere, Missing
+from seqgate.gateway.cluster.objects.objects import AlreadyThere
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
-from seqgate.log import IncompatibleFormat
+from seqgate.gateway.cluster.wal.wal_object import check_version
 
 KEY: Final = "import"
 _VERSION: Final = 1
@@ -35,19 +35,14 @@ async def read_import(reads: PersistentReads) -> UnfinishedImport | None:
     """Return the import that is not finished; None without one. Raises CorruptRegistration,
     IncompatibleFormat, Refused.
     """
-    try:
-        content = await reads.get(KEY)
-    except Missing:
+    content = await reads.find(KEY)
+    if content is None:
         return None
     try:
         found = msgspec.json.decode(content, type=UnfinishedImport)
     except msgspec.MsgspecError as error:
         raise CorruptRegistration(f"{KEY} is damaged: {error}.") from error
-    if found.version > _VERSION:
-        raise IncompatibleFormat(
-            f"{KEY} has version {found.version}; this program reads version {_VERSION}. Run the release that "
-            "wrote it."
-        )
+    check_version(KEY, found.version, _VERSION)
     return found
 
 

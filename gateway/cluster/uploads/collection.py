@@ -27,11 +27,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from collections.abc import Collection as AbcCollection
-from collections.abc import Collection as AbcCollection_
-from collections.abc import Collection as AbcCollection__
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, ObjectStore, StoreFailed
 from seqgate.gateway.cluster.parts.manifest import (
@@ -43,6 +41,7 @@ from seqgate.gateway.cluster.parts.manifest import (
     partition_of,
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.uploads.partition_uploads import Partitions
 from seqgate.gateway.cluster.wal.ended import (
     Collected,
     EndedRows,
@@ -66,6 +65,7 @@ from seqgate.gateway.cluster.wal.wal_object import (
     in_one_piece,
     object_key,
 )
+from seqgate.gateway.tasks import all_of, end_tasks
 from seqgate.log import IncompatibleFormat
 from seqgate.log.uploading import LOG_START_OFFSET, log_start_in
 
@@ -116,14 +116,7 @@ class Collection:
                 await self._reads.answered(partial(self._objects.delete, key))
 
         # A log may have millions of objects, so each task deletes many.
-        deleting = [asyncio.create_task(some()) for _ in range(DELETED_AT_ONCE)]
-        try:
-            await asyncio.gather(*deleting)
-        except (Exception, asyncio.CancelledError):
-            for task in deleting:
-                task.cancel()
-            await asyncio.gather(*deleting, return_exceptions=True)
-            raise
+        await all_of([asyncio.create_task(some()) for _ in range(DELETED_AT_ONCE)])
 
     async def move_boundary(self, key: str, boundary: int) -> int:
         """Raise the boundary at this key to `boundary`, by a conditional replacement; return the previous
@@ -258,12 +251,7 @@ class EndedLogs:
         for log in self._logs.values():
             for partition in log.coverage.partitions():
                 of_partition.setdefault(partition, []).append(log)
-        judging = [asyncio.create_task(judge(*each)) for each in of_partition.items()]
-        try:
-            await asyncio.gather(*judging)
-        finally:
-            for task in judging:
-                task.cancel()
+        await all_of([asyncio.create_task(judge(*each)) for each in of_partition.items()])
 
     async def _manifest(self, partition: PartitionKey) -> Manifest | None:
         try:
@@ -301,29 +289,11 @@ class EndedLogs:
                 log.coverage.put(seq, [each.row for each in placed], data)
             log.known_end = seqs.stop
         except (Exception, asyncio.CancelledError):
-            for task in reading:
-                task.cancel()
-            await asyncio.gather(*reading, return_exceptions=True)
+            await end_tasks(*reading)
             raise
 
 
 _LOGGED: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
-
-
-class LedPartitions(Protocol):
-    """The port to the partitions of the metadata."""
-
-    @property
-    def all(self) -> Callable[[], Iterable[PartitionKey]]:
-        """Returns all partitions that this gateway leads."""
-
-    @property
-    def exists(self) -> Callable[[PartitionKey], bool]:
-        """Returns whether the metadata has a partition, as far as the metadata is known here."""
-
-    @property
-    def catch_up(self) -> Callable[[], Awaitable[None]]:
-        """Reads what the metadata log has and the metadata lacks."""
 
 
 class Orphans(NamedTuple):
@@ -336,10 +306,10 @@ class Orphans(NamedTuple):
 
 async def search(
     objects: ObjectStore,
-    partitions: LedPartitions,
+    partitions: Partitions,
     manifests: Manifests,
     counted: Callable[[PartitionKey], Manifest | None],
-    upload: Callable[[AbcCollection_[PartitionKey]], None],
+    upload: Callable[[AbcCollection[PartitionKey]], None],
     created_before_ms: int,
     *,
     running: tuple[int, int],
@@ -359,7 +329,7 @@ async def search(
 
 async def find_orphans(
     objects: ObjectStore,
-    partitions: LedPartitions,
+    partitions: Partitions,
     counted: Callable[[PartitionKey], Manifest | None],
     created_before_ms: int,
 ) -> Orphans:
@@ -503,7 +473,7 @@ class Coverage:
         """Return whether the log has rows of the partition that no manifest covers."""
         return partition in self._rows
 
-    def partitions(self) -> AbcCollection__[PartitionKey]:
+    def partitions(self) -> AbcCollection[PartitionKey]:
         """Return the partitions with rows that no manifest covers."""
         return list(self._rows)
 

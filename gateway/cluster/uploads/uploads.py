@@ -38,6 +38,7 @@ from seqgate.gateway.cluster.uploads.partition_uploads import (
 from seqgate.gateway.cluster.uploads.progress import Rounds, UploadProgress
 from seqgate.gateway.cluster.wal.ended import EndedSessions
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage, StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -131,9 +132,7 @@ class Uploads:
 
     async def stop(self) -> None:
         """End the rounds. What is unfinished is left to the next session."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         begun_s = self._seconds()

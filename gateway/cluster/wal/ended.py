@@ -56,6 +56,7 @@ from seqgate.gateway.cluster.wal.wal_object import (
     index_bytes,
     object_key,
 )
+from seqgate.gateway.tasks import all_of, end_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -280,14 +281,8 @@ async def seal_all(
     reads = PersistentReads(objects, "the gateway waits to learn which sessions are over", chance)
     done = await read_sessions_boundary(reads)
     wanted = [each for each in earlier if each.session >= done]
-    sealing = [asyncio.create_task(sealed(each)) for each in wanted]
-    try:
-        return [(each, await log) for each, log in zip(wanted, sealing, strict=True)]
-    except (Exception, asyncio.CancelledError):
-        for log in sealing:
-            log.cancel()
-        await asyncio.gather(*sealing, return_exceptions=True)
-        raise
+    logs = await all_of([asyncio.create_task(sealed(each)) for each in wanted])
+    return list(zip(wanted, logs, strict=True))
 
 
 async def sealed_at(objects: ObjectStore, node_id: int, session: int, seq: int) -> bool:
@@ -456,10 +451,7 @@ class EndedRows:
                     return
                 yield await ahead.popleft()
         finally:
-            tasks = [*ahead, *(indexed.read for indexed in indexes)]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(*ahead, *(indexed.read for indexed in indexes))
 
     async def index(self, wal: WalRange, seq: int) -> tuple[Index, bytes]:
         """Return the index of an object, and the end of the object that was read for it. Raises as `read`."""

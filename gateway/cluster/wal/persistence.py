@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from seqgate.gateway.cluster.objects.objects import ObjectStore, StoreFailed
+from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore, StoreFailed
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,13 @@ class PersistentReads:
     async def get(self, key: str) -> bytes:
         """Return the whole object. Raises Missing, Refused."""
         return await self.answered(lambda: self.objects.get(key))
+
+    async def find(self, key: str) -> bytes | None:
+        """Return the whole object; None without one. Raises Refused."""
+        try:
+            return await self.get(key)
+        except Missing:
+            return None
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
         """Return the last bytes of the object. Raises Missing, Refused."""

@@ -59,6 +59,7 @@ from seqgate.gateway.cluster.wal.wal_object import (
     identify,
     object_key,
 )
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat
 
 logger = logging.getLogger(__name__)
@@ -316,10 +317,7 @@ class SessionWal:
     async def close(self) -> None:
         """Stop all calls. What is not confirmed stays undecided: the store may have it or not."""
         self._is_ending = self._is_closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         self._wake()
 
     async def _emptied(self) -> None:

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from seqgate.gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.wal_object import (
     NONCE_BYTES,
@@ -285,17 +285,9 @@ async def read_shared_log(objects: ObjectStore, *, chance: random.Random | None 
 
 def encode_registration(registered: RegisteredSession) -> bytes:
     """Return the content of the registration."""
-    stored = _Stored(
-        _VERSION,
-        registered.cluster_version,
-        registered.cluster_id,
-        registered.node_id,
-        registered.nonce.hex(),
-        registered.registered_ms,
-        registered.host,
-        registered.release,
-    )
-    return msgspec.json.encode(stored)
+    _, node_id, nonce, cluster_id, version, registered_ms, host, release = registered
+    facts = (registered_ms, host, release)
+    return msgspec.json.encode(_Stored(_VERSION, version, cluster_id, node_id, nonce.hex(), *facts))
 
 
 def decode_registration(content: bytes, session: int) -> RegisteredSession:
@@ -315,16 +307,8 @@ def decode_registration(content: bytes, session: int) -> RegisteredSession:
         raise CorruptRegistration(f"{key} is damaged: {error}.") from error
     if len(nonce) != NONCE_BYTES or stored.node_id < 0 or min(versions.version, versions.cluster_version) < 1:
         raise CorruptRegistration(f"{key} is damaged: it has impossible values: {stored}.")
-    return RegisteredSession(
-        session,
-        stored.node_id,
-        nonce,
-        stored.cluster_id,
-        stored.cluster_version,
-        stored.registered_ms,
-        stored.host,
-        stored.release,
-    )
+    _, cluster_version, cluster_id, node_id, _, *others = msgspec.structs.astuple(stored)
+    return RegisteredSession(session, node_id, nonce, cluster_id, cluster_version, *others)
 
 
 async def create_or_read(
@@ -344,7 +328,7 @@ async def create_or_read(
         else:
             if not is_read_back:
                 return content
-        found = await _get(reads, key)
+        found = await reads.find(key)
         if found is not None:
             return found
         if failure is not None:
@@ -381,7 +365,7 @@ async def _read_on(reads: PersistentReads, content: SharedLogContent, begin: int
     while True:
         first = content.end_seq
         numbers = range(first, max(first + 1, min(known, first + READ_AT_ONCE)))
-        for found in await asyncio.gather(*(_get(reads, registration_key(number)) for number in numbers)):
+        for found in await asyncio.gather(*(reads.find(registration_key(number)) for number in numbers)):
             if found is not None:
                 content.add(found)
             elif content.end_seq < known:
@@ -403,13 +387,6 @@ async def _listed_end(objects: ObjectStore, first: int) -> int:
         if match is not None:
             end = max(end, int(match[1]) + 1)
     return end
-
-
-async def _get(reads: PersistentReads, key: str) -> bytes | None:
-    try:
-        return await reads.get(key)
-    except Missing:
-        return None
 
 
 VERSION: Final = 1
@@ -456,7 +433,5 @@ async def read_shortened(reads: PersistentReads) -> int:
 
 
 async def _read(reads: PersistentReads, key: str) -> int:
-    try:
-        return decode_boundary(await reads.get(key), key)
-    except Missing:
-        return 0
+    content = await reads.find(key)
+    return 0 if content is None else decode_boundary(content, key)

@@ -57,6 +57,14 @@ END_BYTES: Final = _SEAL_HEAD.size + MAX_REASON_BYTES + FOOTER_BYTES
 """The bytes at the end of an object with which `identify` and a whole seal can be read."""
 
 
+def check_version(key: str, version: int, newest: int) -> None:
+    """Check that this release can read an object of this version. Raises IncompatibleFormat."""
+    if version > newest:
+        raise IncompatibleFormat(
+            f"{key} has version {version}; this program reads version {newest}. Run the release that wrote it."
+        )
+
+
 class CorruptWalObject(Exception):
     """The bytes are no sound object of a write-ahead log. The message names the object and what does not fit."""
 
@@ -319,11 +327,7 @@ def _checked_footer(end: bytes, key: str) -> _Footer:
         raise CorruptWalObject(
             f"{key} is no object of a write-ahead log, or cut short: its magic is missing."
         )
-    if footer.version > VERSION:
-        raise IncompatibleFormat(
-            f"{key} has version {footer.version}; this program reads version {VERSION}. Run the release that "
-            "wrote it."
-        )
+    check_version(key, footer.version, VERSION)
     if footer.crc != crc32c(last[_CRC_BYTES:]):
         raise CorruptWalObject(f"{key} is damaged: the CRC-32C of its footer does not fit.")
     sizes = (footer.node_id, footer.session, footer.seq, footer.data_bytes, footer.index_bytes)
