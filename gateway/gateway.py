@@ -21,7 +21,7 @@ from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.process import open_files_limit
-from seqgate.gateway.runtime.composition import Surroundings, compose, start_coordinators, stop_coordinators
+from seqgate.gateway.runtime.composition import compose, start_coordinators, stop_coordinators
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.services import Services
@@ -136,21 +136,18 @@ class Gateway:
         """Create all parts from the replayed metadata. The parts do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
-        backend = self.backend
         metadata_log = await self._open_metadata()
         shows_metrics = any(
             config.optional_str(name) is not None for name in (METRICS_LISTENER, OTLP_ENDPOINT)
         )
-        around = Surroundings(
-            backend.fetcher,
-            backend.readiness,
-            backend.lease,
-            backend.hold,
-            backend.has_whole_directory,
-            lambda: backend.uploads,
-        )
         services = await compose(
-            config, self.machine, log_directory, flusher, metadata_log, around, shows_metrics=shows_metrics
+            config,
+            self.machine,
+            log_directory,
+            flusher,
+            metadata_log,
+            self.backend.surroundings(),
+            shows_metrics=shows_metrics,
         )
         dispatcher = Dispatcher(APIS, services)
         self.server = Server(

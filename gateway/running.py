@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import Coroutine
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import uvloop
 
@@ -218,22 +218,7 @@ def print_guide(address: str) -> None:
 # The start of a gateway, which SIGTERM may come in between.
 
 
-class Startable(Protocol):
-    """A gateway as its start needs it."""
-
-    has_entered: bool
-    """Whether the backend is prepared; until then a start may be cancelled."""
-
-    async def start(self) -> None:
-        """Start the gateway. Raises StartFailed."""
-
-    def limit_waiting(self) -> asyncio.TimerHandle:
-        """Give up the records that wait for a bucket after a while; cancel the timer if they need not wait
-        any more.
-        """
-
-
-async def start_until(stopped: asyncio.Future[Any], gateway: Startable) -> bool:
+async def start_until(stopped: asyncio.Future[Any], gateway: Gateway) -> bool:
     """Start the gateway; return False if `stopped` was done before the gateway ran. Raises StartFailed.
 
     Later the start finishes, and the caller stops the gateway. A start waits for a bucket, for its first

@@ -21,7 +21,7 @@ from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused, StoreF
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.cluster.rebuild.history import Restored, restore
 from seqgate.gateway.cluster.uploads.uploads import Uploads
-from seqgate.gateway.cluster.wal.ended import EndedSessions
+from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
@@ -32,6 +32,7 @@ from seqgate.gateway.metadata.records import (
     RemoveTopicRecord,
 )
 from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage
 from seqgate.log.rebuilding import StagedPartitions
 
@@ -93,7 +94,7 @@ class Adoptions:
         self._services: Services | None = None
         self._objects: ObjectStore
         self._storage: Storage
-        self._sessions: EndedSessions
+        self._sessions: StoredSessions
         self._uploads: Uploads
 
     # --- what is here
@@ -188,7 +189,7 @@ class Adoptions:
         services: Services,
         objects: ObjectStore,
         storage: Storage,
-        sessions: EndedSessions,
+        sessions: StoredSessions,
         uploads: Uploads,
     ) -> None:
         """Adopt what this gateway leads and lacks, now and after each change of the metadata."""
@@ -221,10 +222,7 @@ class Adoptions:
         discarded.
         """
         self._is_stopped = True
-        tasks = [*self._tasks, *self._closing.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks, *self._closing.values())
 
     @property
     def has_all(self) -> bool:

@@ -15,14 +15,11 @@ from seqgate.gateway.cluster.rebuild.local_session import read_local_session
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import TopicImage
 from seqgate.gateway.metadata.records import UnknownRecordError
-from seqgate.gateway.runtime.composition import open_metadata
+from seqgate.gateway.runtime.composition import Surroundings, open_metadata
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
 from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
-from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
-from seqgate.gateway.runtime.upkeep.compaction import Hold
 from seqgate.gateway.workers.link import Left, Ready, SupervisorLink, WorkerJournal
 from seqgate.gateway.workers.seating import Seat
 from seqgate.log import (
@@ -39,7 +36,6 @@ from seqgate.log.sharing import is_shared
 
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.cache.cache_state import CacheState
-    from seqgate.gateway.cluster.membership.silence import Lease
     from seqgate.gateway.cluster.objects.objects import Counts
     from seqgate.gateway.cluster.uploads.uploads import Uploads
 
@@ -82,36 +78,9 @@ class Backend:
         """The uploads into the bucket; None without a bucket, and before the gateway serves."""
         return None
 
-    @property
-    def has_whole_directory(self) -> bool:
-        """Whether the data directory is this process's alone, and has all records."""
-        return False
-
-    @property
-    def fetcher(self) -> Fetcher | None:
-        """The fetcher of blocks that the local disk lacks; None where the disk has all blocks. Call after
-        `enter`.
-        """
-        return None
-
-    @property
-    def readiness(self) -> Readiness:
-        """Tells of which partitions the records are here. Call after `enter`."""
-        return ALWAYS_READY
-
-    @property
-    def hold(self) -> Hold | None:
-        """Keeps whole segment files on the local disk while another process reads them; None where the disk
-        always has whole files. Call after `enter`.
-        """
-        return None
-
-    @property
-    def lease(self) -> Lease | None:
-        """The lease of this gateway; None where no other gateway can take its partitions over. Call after
-        `enter`.
-        """
-        return None
+    def surroundings(self) -> Surroundings:
+        """Return what the backend adds to the parts of its gateway. Call after `enter`."""
+        return Surroundings(has_whole_directory=False)
 
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""
@@ -160,9 +129,8 @@ class Backend:
 class DiskBackend(Backend):
     """The local disk: the data directory is all there is."""
 
-    @property
-    def has_whole_directory(self) -> bool:
-        return True
+    def surroundings(self) -> Surroundings:
+        return Surroundings(has_whole_directory=True)
 
     async def enter(self) -> None:
         """Refuse the cache of a bucket, and make a directory whole that several workers had last. Raises

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -59,16 +59,17 @@ from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.cluster import LEADER_SELECTOR
 from seqgate.gateway.metadata.records import UnknownRecordError
+from seqgate.gateway.runtime.composition import Surroundings
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.cold_reads import Fetcher
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.follow_settings import put_limits
+from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.read_replicas import LeaderStarts, ReadReplicas
 from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
-from seqgate.gateway.runtime.upkeep.compaction import Hold
 from seqgate.gateway.server.server import RECEIVE_BUFFER_BYTES
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import (
     CachedDurability,
     DirectoryLocked,
@@ -89,8 +90,10 @@ logger = logging.getLogger(__name__)
 STOPPED: Final = "the gateway stopped"
 STOP_TIMEOUT_S = 30.0
 """How long a stop waits for the store to take the last records and the seal."""
-
-
+UPLOADED_WITHIN_S: Final = 10.0
+"""How long a gateway that is told to stop serves on while it uploads. What is unfinished is read by who takes
+over.
+"""
 CALL_LIMIT_MARGIN_S = 30.0
 """How much longer than a request may take the session waits for a call: the store's client gives up first."""
 
@@ -132,7 +135,7 @@ class BucketBackend(Backend):
         self._started: Started
         self._flusher: ObjectFlusher
         self._journal: SharedJournal | None = None
-        self._tail: MetadataTail | None = None
+        self._tail: asyncio.Task[None] | None = None
         self._snapshots: MetadataSnapshots | None = None
 
     @property
@@ -147,23 +150,16 @@ class BucketBackend(Backend):
     def uploads(self) -> Uploads | None:
         return self._uploads
 
-    @property
-    def readiness(self) -> Adoptions:
-        return self._adoptions
-
-    @property
-    def lease(self) -> Lease:
-        return Lease(
-            self.wal, self._config.int("seqgate.cluster.lease.ms") / 1000, self._machine.boot_seconds
+    def surroundings(self) -> Surroundings:
+        lease_s = self._config.int("seqgate.cluster.lease.ms") / 1000
+        return Surroundings(
+            self._cache.blocks,
+            self._adoptions,
+            Lease(self.wal, lease_s, self._machine.boot_seconds),
+            self._cache.blocks.held,
+            has_whole_directory=False,
+            find_uploads=lambda: self._uploads,
         )
-
-    @property
-    def fetcher(self) -> Fetcher:
-        return self._cache.blocks
-
-    @property
-    def hold(self) -> Hold:
-        return self._cache.blocks.held
 
     async def enter(self) -> None:
         """Begin a session, and make the data directory what the bucket has. Raises StartFailed."""
@@ -292,12 +288,8 @@ class BucketBackend(Backend):
         self._uploads.start()
         self._adoptions.start(services, self._objects, self._machine.storage, sessions, self._uploads)
         self._cache.serve(services.partitions.log_directory)
-        if self._journal is None:
-            self._adoptions.joined()
-            return
-        has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
-        self._tail = MetadataTail(has_more, catch_up, self._poll_s)
-        self._tail.start()
+        following = self._follow_metadata(services.topics.metadata_log)
+        self._tail = services.node.loop.create_task(following, name="tail of the metadata")
         self._snapshots = MetadataSnapshots(
             self._objects,
             shared,
@@ -312,15 +304,28 @@ class BucketBackend(Backend):
         )
         await self._membership.join(replaces=self._started.replaces)
         self._adoptions.joined()
-        self._reading = replica_reading(self._config, services, self._objects, self._uploads)
+        if self._config.optional_str("replica.selector.class") not in {None, LEADER_SELECTOR}:
+            self._reading = ReplicaReading(self._config, services, self._objects, self._uploads)
 
     async def prepare_stop(self) -> None:
-        """Upload what only the write-ahead log has: who takes over reads the rest of that log, and nobody
-        serves meanwhile.
+        """Upload what only the write-ahead log has, as far as possible in UPLOADED_WITHIN_S: who takes over
+        reads the rest of that log, and nobody serves meanwhile. A failure is logged: the stop goes on.
         """
         if self._uploads is None or self._membership is None or not self._membership.has_others:
             return
-        await upload_before_stop(self._uploads)
+        logger.info(
+            "uploads what only the write-ahead log has, for %.0f s at most, and serves meanwhile",
+            UPLOADED_WITHIN_S,
+        )
+        try:
+            async with asyncio.timeout(UPLOADED_WITHIN_S):
+                await self._uploads.round()
+        except TimeoutError:
+            logger.info("the last upload did not end within %.0f s", UPLOADED_WITHIN_S)
+        except (SessionFenced, Overtaken, Refused, StoreFailed, StorageFailed) as error:
+            logger.warning("the last upload ended early: %s", error)
+        except Exception:
+            logger.exception("the last upload failed in an unexpected way")
 
     async def rest(self) -> None:
         if self._reading is not None:
@@ -330,8 +335,7 @@ class BucketBackend(Backend):
         await self._adoptions.stop()
         if self._snapshots is not None:
             await self._snapshots.stop()
-        if self._tail is not None:
-            await self._tail.stop()
+        await end_tasks(self._tail)
         await self._cache.stop()
         if self._uploads is not None:
             await self._uploads.stop()
@@ -348,8 +352,23 @@ class BucketBackend(Backend):
         else:
             await self._membership.resign()
 
-    def _poll_s(self) -> float:
-        return self._config.int("seqgate.cluster.metadata.poll.ms") / 1000
+    async def _follow_metadata(self, metadata_log: MetadataLog) -> None:
+        """Fold in what other gateways have changed, soon after they did. Take the turn of a change only when
+        there is something to fold in.
+        """
+        assert self._journal is not None
+        while True:
+            await asyncio.sleep(self._config.int("seqgate.cluster.metadata.poll.ms") / 1000)
+            try:
+                if await self._journal.has_more():
+                    await metadata_log.catch_up()
+            except (StoreFailed, Refused) as error:
+                logger.debug("no look at the metadata of the cluster now: %s", error)
+            except LogError as error:
+                logger.info("the metadata of the cluster is not followed any more: %s", error)
+                return
+            except Exception:
+                logger.exception("a change of the metadata can't be folded in")
 
     async def _beat_while_idle(self) -> None:
         """Create an empty object when nothing else was created for a while: an idle gateway learns so that
@@ -426,29 +445,6 @@ class BucketBackend(Backend):
         durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
 
 
-UPLOADED_WITHIN_S: Final = 10.0
-"""How long a gateway that is told to stop serves on while it uploads. What is unfinished is read by who takes
-over.
-"""
-
-
-async def upload_before_stop(uploads: Uploads) -> None:
-    """Upload as far as possible in UPLOADED_WITHIN_S. A failure is logged: the stop goes on."""
-    logger.info(
-        "uploads what only the write-ahead log has, for %.0f s at most, and serves meanwhile",
-        UPLOADED_WITHIN_S,
-    )
-    try:
-        async with asyncio.timeout(UPLOADED_WITHIN_S):
-            await uploads.round()
-    except TimeoutError:
-        logger.info("the last upload did not end within %.0f s", UPLOADED_WITHIN_S)
-    except (SessionFenced, Overtaken, Refused, StoreFailed, StorageFailed) as error:
-        logger.warning("the last upload ended early: %s", error)
-    except Exception:
-        logger.exception("the last upload failed in an unexpected way")
-
-
 # The reads of uploaded records at other gateways than the leader, as `replica.selector.class` says (KIP-392).
 
 
@@ -478,60 +474,6 @@ class ReplicaReading:
         self._partitions.let_replicas_serve(None, None)
         await self._reads.stop()
         await self._starts.stop()
-
-
-def replica_reading(
-    config: Config, services: Services, objects: ObjectStore, uploads: Uploads
-) -> ReplicaReading | None:
-    """Begin the reads; None where only leaders serve."""
-    selector = config.optional_str("replica.selector.class")
-    if selector is None or selector == LEADER_SELECTOR:
-        return None
-    return ReplicaReading(config, services, objects, uploads)
-
-
-# Follows the shared metadata log: folds in what other gateways have changed, soon after they did.
-
-
-class MetadataTail:
-    """The task that looks for changes of others. It takes the turn of a change only when there is something
-    to fold in.
-    """
-
-    def __init__(
-        self,
-        has_more: Callable[[], Awaitable[bool]],
-        catch_up: Callable[[], Awaitable[None]],
-        interval_s: Callable[[], float],
-    ) -> None:
-        self._has_more = has_more
-        self._catch_up = catch_up
-        self._interval_s = interval_s
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="tail of the metadata")
-
-    async def stop(self) -> None:
-        """End the looks. A change that is being folded in is finished."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_s())
-            try:
-                if await self._has_more():
-                    await self._catch_up()
-            except (StoreFailed, Refused) as error:
-                logger.debug("no look at the metadata of the cluster now: %s", error)
-            except LogError as error:
-                logger.info("the metadata of the cluster is not followed any more: %s", error)
-                return
-            except Exception:
-                logger.exception("a change of the metadata can't be folded in")
 
 
 # The partitions of a gateway, as the uploads into its bucket see them.

@@ -17,7 +17,7 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from seqgate.gateway.cluster.cache.bucket import BucketSource, WaitingSource
 from seqgate.gateway.cluster.cache.cache_state import CacheState
@@ -25,15 +25,9 @@ from seqgate.gateway.cluster.objects.objects import Counts, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.tasks import all_of
 from seqgate.log import LocalDurability, LogDirectory, Place, Storage
-from seqgate.log.sparse import (
-    BLOCK_BYTES,
-    SegmentKey,
-    SparseDisk,
-    SparseFile,
-    restore_residency,
-    save_residency,
-)
+from seqgate.log.sparse import BLOCK_BYTES, SparseDisk, SparseFile, restore_residency, save_residency
 
 logger = logging.getLogger(__name__)
 
@@ -130,19 +124,10 @@ HELD_AT_ONCE: Final = 8
 """Blocks that are fetched at the same time for a user who needs whole files."""
 
 
-class BlockSource(Protocol):
-    """The port that reads segments from the bucket."""
-
-    async def read(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
-        """Return bytes of a segment file, checked; wait while the store does not answer. Raises OSError: they
-        are lost.
-        """
-
-
 class BlockCache:
     """The segments in the bucket whose blocks the local disk lacks or has. Use it in the event loop."""
 
-    def __init__(self, sparse: SparseDisk, source: BlockSource) -> None:
+    def __init__(self, sparse: SparseDisk, source: BucketSource) -> None:
         self.sparse = sparse
         self._source = source
         self.blocks_fetched = 0
@@ -198,12 +183,7 @@ class BlockCache:
 
         for file in files:
             absent = [number for number in range(file.absent.bit_length()) if file.absent >> number & 1]
-            fetches = [asyncio.ensure_future(fetch(file, number)) for number in absent]
-            try:
-                await asyncio.gather(*fetches)
-            finally:
-                for one in fetches:
-                    one.cancel()
+            await all_of([asyncio.ensure_future(fetch(file, number)) for number in absent])
 
     async def _fetch(self, file: SparseFile, number: int) -> None:
         key = file.key

@@ -37,6 +37,7 @@ from seqgate.gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_k
 from seqgate.gateway.metadata.image import MetadataImage, records_of
 from seqgate.gateway.metadata.records import encode_record
 from seqgate.gateway.runtime.topics.stored_image import image_of
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat
 
 logger = logging.getLogger(__name__)
@@ -82,9 +83,7 @@ class MetadataSnapshots:
 
     async def stop(self) -> None:
         """End the work. What is unfinished is left to the next gateway."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         pause_s = 0.0

@@ -13,7 +13,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -162,23 +162,10 @@ def _clamped(config: Config, entry: GroupConfig, value: SettingValue) -> Setting
 
 
 LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
-_NAMES: Final = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
-
-
-class LevelChange(Protocol):
-    """One change of one logger; the value is the level."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def value(self) -> str | None: ...
-    @property
-    def operation(self) -> int: ...
 
 
 def logger_error(
-    node: str, node_id: int, changes: Iterable[LevelChange], loggers: Collection[str]
+    node: str, node_id: int, changes: Iterable[ConfigChange], loggers: Collection[str]
 ) -> ApiError | None:
     """Return why these levels can't be set on these loggers; None when they can."""
     wanted = node_id_of(node)
@@ -194,15 +181,16 @@ def logger_error(
     return None
 
 
-def _change_error(change: LevelChange, loggers: Collection[str]) -> ApiError | None:
-    if change.operation in _NAMES:
-        text = f"{_NAMES[change.operation]} operation is not allowed for the BROKER_LOGGER resource"
+def _change_error(change: ConfigChange, loggers: Collection[str]) -> ApiError | None:
+    if change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        operation = ConfigOperation(change.operation).name
+        text = f"{operation} operation is not allowed for the BROKER_LOGGER resource"
         return ApiError(ErrorCode.invalid_request, text)
-    if change.operation not in (_SET, _DELETE):
+    if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         return ApiError(ErrorCode.invalid_request, f"Unknown operations type {change.operation}")
     if change.name not in loggers:
         return ApiError(ErrorCode.invalid_config, f"Logger {change.name} does not exist!")
-    if change.operation == _SET and change.value not in LEVELS:
+    if change.operation == ConfigOperation.SET and change.value not in LEVELS:
         text = (
             f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log "
             f"level. Valid log levels are {', '.join(LEVELS)}"

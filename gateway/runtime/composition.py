@@ -125,7 +125,7 @@ async def compose(
     peers = Peers(config, node_id, partial(brokers.peer_address, inter_broker_listener(config)))
     metadata_log.add_listener(peers.metadata_changed)
     news = MetadataNews(node_id, brokers, peers, lambda: metadata_log.last_offset)
-    metadata_log.when_committed(news.changed)
+    metadata_log.when_committed.append(news.changed)
     lease = around.lease
     strict_until = (lambda: 0) if lease is None else (lambda: machine.clock.now_ms() + STRICT_MS)
     partitions = Partitions(lease, strict_until)

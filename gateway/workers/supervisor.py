@@ -19,7 +19,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import FrameType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from seqgate.gateway.stop_signals import STOPPING, ignore_stop_signals
 from seqgate.gateway.workers.link import Failed, FromWorker, Ready
@@ -288,17 +288,10 @@ def _how(worker: WorkerProcess, code: int) -> str:
 # Starts a worker as a copy of the process that supervises it.
 
 
-class Closable(Protocol):
-    """What a worker inherits, and must close: a worker learns of its supervisor's death by the end of a
-    stream that nobody else has.
-    """
-
-    def close(self) -> None: ...
-
-
-def fork_worker(run: Callable[[], int], inherited: Iterable[Closable]) -> int:
+def fork_worker(run: Callable[[], int], inherited: Iterable[socket.socket]) -> int:
     """Return the pid of a new process that calls `run`, and exits with what it returns. This process must
-    have one thread.
+    have one thread. The new one closes what it has `inherited`: a worker learns of its supervisor's death by
+    the end of a stream that nobody else has.
 
     SIGTERM and SIGINT wait in the new process until `run` unblocks them: it has the handlers of this process
     first, which would lose a signal, and then none, so that a signal would kill it. Raises OSError when the

@@ -32,10 +32,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed
 from seqgate.gateway.cluster.wal.ended import SealedWal, seal, seal_all
+from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Session, decode_boundary
 from seqgate.gateway.cluster.wal.wal_object import (
     FOOTER_BYTES,
@@ -323,17 +324,10 @@ def conviction_s(lease_s: float) -> float:
     return lease_s * (1 + DRIFT)
 
 
-class ConfirmedLog(Protocol):
-    """The write-ahead log of the gateway's own session."""
-
-    last_confirmed_sent_s: float
-    """When the last confirmed object was sent for the first time."""
-
-
 class Lease:
     """The lease of this gateway. `seconds` is the clock that the log uses, too."""
 
-    def __init__(self, wal: ConfirmedLog, lease_s: float, seconds: Callable[[], float]) -> None:
+    def __init__(self, wal: SessionWal, lease_s: float, seconds: Callable[[], float]) -> None:
         self._wal = wal
         self._lease_s = lease_s
         self._seconds = seconds

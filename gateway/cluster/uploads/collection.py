@@ -46,8 +46,8 @@ from seqgate.gateway.cluster.wal.ended import (
     Collected,
     EndedRows,
     EndedSession,
-    EndedSessions,
     RowAt,
+    StoredSessions,
     WalRange,
 )
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
@@ -167,7 +167,7 @@ class EndedLogs:
     def __init__(
         self,
         objects: ObjectStore,
-        sessions: EndedSessions,
+        sessions: StoredSessions,
         present: Callable[[PartitionKey], Awaitable[Manifest | None]],
         exists: Callable[[PartitionKey], bool],
         catch_up: Callable[[], Awaitable[None]],

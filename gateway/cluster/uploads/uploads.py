@@ -36,7 +36,7 @@ from seqgate.gateway.cluster.uploads.partition_uploads import (
     UploadPorts,
 )
 from seqgate.gateway.cluster.uploads.progress import Rounds, UploadProgress
-from seqgate.gateway.cluster.wal.ended import EndedSessions
+from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage, StorageFailed
@@ -62,7 +62,7 @@ class Uploads:
         storage: Storage,
         wal: SessionWal,
         coverage: Coverage,
-        sessions: EndedSessions,
+        sessions: StoredSessions,
         partitions: Partitions,
         limits: UploadLimits,
         seconds: Callable[[], float],

@@ -29,7 +29,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
@@ -87,25 +87,6 @@ class WalRange(NamedTuple):
     """The place of the seal (exclusive)."""
 
 
-class EndedSessions(Protocol):
-    """The port to the sessions of the cluster."""
-
-    async def ended(self) -> Sequence[EndedSession]:
-        """Return all sessions that have ended, ascending, from the boundary of sessions on. Waits until the
-        store answers.
-
-        Raises CorruptWalObject, CorruptRegistration, IncompatibleFormat, Refused.
-        """
-
-    async def first_running(self) -> int:
-        """Return the number below which all sessions have ended. Raises as `ended`."""
-
-    def collects(self) -> bool:
-        """Return whether this gateway collects the logs of ended sessions: one does, and two at once do no
-        harm.
-        """
-
-
 class SessionState(enum.Enum):
     """The state of a session, as the metadata has it."""
 
@@ -130,8 +111,9 @@ class StoredSessions:
         now_ms: Callable[[], int],
         passed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`registered` returns all sessions, ascending. `state` says what the metadata knows of one. `passed`
-        is called with the boundary of sessions: nobody asks for those below it any more.
+        """`registered` returns all sessions, ascending. `state` says what the metadata knows of one.
+        `collects` says whether this gateway collects the logs of ended sessions: one does, and two at once do
+        no harm. `passed` is called with the boundary of sessions: nobody asks for those below it any more.
         """
         self._objects = objects
         self._reads = PersistentReads(objects, "the gateway waits to learn which sessions are over")
@@ -147,8 +129,10 @@ class StoredSessions:
         """
 
     async def ended(self) -> Sequence[EndedSession]:
-        """Return all sessions that have ended; seal those that were abandoned. Raises as
-        `EndedSessions.ended`.
+        """Return all sessions that have ended, ascending, from the boundary of sessions on; seal those that
+        were abandoned. Waits until the store answers.
+
+        Raises CorruptWalObject, CorruptRegistration, IncompatibleFormat, Refused.
         """
         return (await self._look())[0]
 

@@ -1,9 +1,8 @@
 """The metadata log: every change of topics, configurations and producer-id blocks is durable before it takes
 effect.
 
-`DurableFirst` carries a change out: it is decided on the image, written to the log of `__cluster_metadata` as
-one batch, and made durable. Only then is it replayed into the image and passed to the listeners. The start
-builds the image by the same replay. Recovery cuts off a batch that a crash tore, so a change is stored
+A change is decided on the image, written to the log of `__cluster_metadata` as one batch, and made durable.
+Only then is it replayed into the image and passed to the listeners. The start builds the image by the same replay. Recovery cuts off a batch that a crash tore, so a change is stored
 completely or not at all.
 
 A journal knows the image, how far it is in the log, and how a change becomes durable: `LocalJournal` appends
@@ -16,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from seqgate.gateway.metadata.decision import Decision
@@ -80,14 +79,32 @@ def _why_it_is_lost(directory: LogDirectory) -> str | None:
 
 
 class MetadataLog:
-    """The metadata image, and the only way to change it."""
+    """The metadata image, and the only way to change it.
+
+    Changes are made one at a time, each durable before it is folded in. A change continues when its caller is
+    cancelled, because its records may be in the log already.
+
+    A look at the log serves all changes that waited when it began: where the log is slow, clients that ask
+    again and again would otherwise queue up more looks than are ever made. A commit is a look, too.
+    """
 
     def __init__(self, journal: MetadataJournal) -> None:
+        self._journal = journal
         self._folded = journal.folded
         self.image = journal.folded.image
-        self._operations = DurableFirst(journal)
+        self.when_committed: list[Callable[[], None]] = []
+        """Called after each change that this gateway has made, once the change is folded in."""
+        self._lock = asyncio.Lock()
+        self._begun = 0
+        """The number of the newest look at the log."""
+        self._seen = 0
+        """The number of the newest look that has ended: the image has all that was in the log when it began.
+        """
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._next_look: tuple[int, asyncio.Task[None]] | None = None
+        """The newest look without a change, and the number of the newest look that had begun before it."""
         self._under_way: set[Hashable] = set()
-        self._looks: set[asyncio.Task[None]] = set()
+        """The keys of the background changes in progress."""
 
     def replay(self) -> None:
         """Build the image from the local log, once and before anything else. Raises UnknownRecordError,
@@ -102,17 +119,20 @@ class MetadataLog:
         )
 
     async def catch_up(self) -> None:
-        """Fold in everything that is in the log by now, also what others wrote. Raises LogError."""
-        await self._operations.look()
+        """Fold in everything that is in the log by now, also what others wrote. Callers share looks, however
+        many they are. Raises LogError.
+        """
+        known = self._next_look
+        if known is None or known[0] != self._begun or known[1].done():
+            known = self._next_look = self._begun, self._start(lambda _: Decision((), None))
+        await asyncio.shield(known[1])
 
     def look_soon(self) -> None:
         """Begin to fold in everything that is in the log by now; an error is the next caller's."""
-        looking = asyncio.get_running_loop().create_task(self._operations.look())
-        self._looks.add(looking)
-        looking.add_done_callback(self._looked)
+        self._keep(self.catch_up()).add_done_callback(self._looked)
 
-    def _looked(self, looking: asyncio.Task[None]) -> None:
-        self._looks.discard(looking)
+    @staticmethod
+    def _looked(looking: asyncio.Task[None]) -> None:
         if not looking.cancelled() and (error := looking.exception()) is not None:
             logger.debug("no look at the metadata of the cluster now: %s", error)
 
@@ -124,7 +144,7 @@ class MetadataLog:
     @property
     def is_changing(self) -> bool:
         """Whether a change is in progress, so that listeners may not have carried it out yet."""
-        return self._operations.is_running
+        return self._lock.locked()
 
     @property
     def log(self) -> PartitionLog:
@@ -138,10 +158,6 @@ class MetadataLog:
         """Return whether this is the local log that stores the metadata."""
         return log is self._folded.log
 
-    def when_committed(self, call: Callable[[], None]) -> None:
-        """Call `call` after each change that this gateway has made, once the change is folded in."""
-        self._operations.when_committed.append(call)
-
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""
         self._folded.listeners.append(listener)
@@ -152,12 +168,10 @@ class MetadataLog:
         `decide` runs again, on the newer image, when another gateway changed the metadata meanwhile. It must
         change nothing.
 
-        The change continues when the caller is cancelled, because it may be in the log already.
-
         Raises:
             StorageFailed: the change could not be made durable and is not in the image.
         """
-        return await self._operations.run(lambda: decide(self.image))
+        return await asyncio.shield(self._start(decide))
 
     def commit_soon(self, key: Hashable, decide: Decide[T], when_durable: Callable[[T], None]) -> None:
         """Carry out a decision in the background, unless one with this key is in progress or too many are.
@@ -167,8 +181,7 @@ class MetadataLog:
         if key in self._under_way or len(self._under_way) >= MOST_UNDER_WAY:
             return
         self._under_way.add(key)
-        task = self._operations.start(lambda: decide(self.image))
-        task.add_done_callback(lambda done: self._finish_background(key, done, when_durable))
+        self._start(decide).add_done_callback(lambda done: self._finish_background(key, done, when_durable))
 
     def _finish_background(
         self, key: Hashable, task: asyncio.Task[T], when_durable: Callable[[T], None]
@@ -182,110 +195,26 @@ class MetadataLog:
         else:
             logger.error("metadata change %s failed: %s", key, error)
 
-    async def close(self) -> None:
-        """Wait for the changes in progress."""
-        await self._operations.finish()
+    def _start(self, decide: Decide[T]) -> asyncio.Task[T]:
+        """Carry out a decision after those before it. The task raises LogError, and what `decide` raises."""
+        task = self._keep(self._carry_out(decide))
+        # The error of a change whose caller was cancelled has nobody left to take it.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
-
-# Operations one at a time, each durable before it is folded in.
-
-
-class Journal(Protocol):
-    """The log of a state whose changes are durable before they are folded in. Others may write the log, too."""
-
-    async def catch_up(self) -> None:
-        """Fold in all records that are in the log and not in the state. Raises LogError."""
-
-    async def commit(self, records: Sequence[Any]) -> bool:
-        """Write the records right behind those of the state, and fold them in once they are durable.
-
-        Return False where another writer was first: its records are folded in, and these are not written.
-        Raises LogError.
-        """
-
-
-A_co = TypeVar("A_co", covariant=True)
-
-
-class Decided(Protocol[A_co]):
-    """Records that carry out a change, all or none, and the answer that is true once they are durable."""
-
-    @property
-    def records(self) -> Sequence[Any]: ...
-
-    @property
-    def answer(self) -> A_co: ...
-
-
-class _Look:
-    """The operation that changes nothing."""
-
-    records: Final = ()
-    answer: Final = None
-
-
-class DurableFirst:
-    """Runs operations one at a time, each durable before it is folded in.
-
-    An operation continues when its caller is cancelled, because its records may be in the log already.
-    `judge` is called again when another writer of the log was first, so it must change nothing.
-
-    A look at the log serves all operations that waited when it began: where the log is slow, clients that ask
-    again and again would otherwise queue up more looks than are ever made. A commit is a look, too.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._lock = asyncio.Lock()
-        self._begun = 0
-        """The number of the newest look at the log."""
-        self._seen = 0
-        """The number of the newest look that has ended: the state has all that was in the log when it began.
-        """
-        self.when_committed: list[Callable[[], None]] = []
-        """Called after each operation of this process whose records are durable and folded in."""
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._next_look: tuple[int, asyncio.Task[None]] | None = None
-        """The newest look without an operation, and the number of the newest look that had begun before it.
-        """
-
-    @property
-    def is_running(self) -> bool:
-        """Whether an operation is in progress."""
-        return self._lock.locked()
-
-    def start(self, judge: Callable[[], Decided[T]]) -> asyncio.Task[T]:
-        """Carry out an operation after those before it. The task raises LogError, and what `judge` raises."""
-        task = asyncio.get_running_loop().create_task(self._run(judge))
+    def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def run(self, judge: Callable[[], Decided[T]]) -> T:
-        """Carry out an operation as `start` does; returns its answer once it is durable and folded in."""
-        task = self.start(judge)
-        # The error of an operation whose caller was cancelled has nobody left to take it.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(task)
-
-    async def look(self) -> None:
-        """Fold in everything that is in the log by now. Callers share looks, however many they are. Raises
-        LogError.
-        """
-        known = self._next_look
-        if known is None or known[0] != self._begun or known[1].done():
-            task = self.start(_Look)
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            known = self._next_look = self._begun, task
-        await asyncio.shield(known[1])
-
-    async def _run(self, judge: Callable[[], Decided[T]]) -> T:
+    async def _carry_out(self, decide: Decide[T]) -> T:
         before = self._begun
         async with self._lock:
             if self._seen <= before:
                 await self._look(self._journal.catch_up())
             while True:
-                change = judge()
+                change = decide(self.image)
                 if not change.records:
                     return change.answer
                 if await self._look(self._journal.commit(change.records)):
@@ -299,8 +228,8 @@ class DurableFirst:
         self._seen = self._begun
         return found
 
-    async def finish(self) -> None:
-        """Wait for the operations in progress."""
+    async def close(self) -> None:
+        """Wait for the changes in progress."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             # Since Python 3.12 a gather of ended tasks does not yield, and `_tasks` would never lose them.
@@ -368,12 +297,22 @@ class FoldedImage:
             await listener(records)
 
 
-class MetadataJournal(Journal, Protocol):
-    """The journal of a metadata image."""
+class MetadataJournal(Protocol):
+    """The log of the metadata, whose changes are durable before they are folded in. Others may write it, too."""
 
     @property
     def folded(self) -> FoldedImage:
         """The image with all changes that were committed or caught up with."""
+
+    async def catch_up(self) -> None:
+        """Fold in all records that are in the log and not in the image. Raises LogError."""
+
+    async def commit(self, records: Sequence[MetadataRecord]) -> bool:
+        """Write the records right behind those of the image, and fold them in once they are durable.
+
+        Return False where another writer was first: its records are folded in, and these are not written.
+        Raises LogError.
+        """
 
 
 class LocalJournal:

@@ -35,6 +35,7 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -93,9 +94,7 @@ class PartitionMoves:
 
     async def stop(self) -> None:
         """Stop planning; moves in progress end or are given up."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _changed(self, records: Sequence[MetadataRecord]) -> None:
         for record in records:

@@ -27,6 +27,7 @@ from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build, request_module, request_type
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
+from seqgate.gateway.tasks import end_tasks
 
 LEAST_BYTES: Final = 1 << 20
 """Uploaded bytes that a consumer must have before it. For fewer, a way to another gateway and back costs more
@@ -200,10 +201,7 @@ class LeaderStarts:
 
     async def stop(self) -> None:
         """Ask no more."""
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._asking.values())
 
     async def _ask_all(self, leader: int) -> None:
         """Ask a gateway until nobody waits for it."""

@@ -45,6 +45,7 @@ from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
 from seqgate.gateway.runtime.upkeep.name_keeping import NameKeeping
 from seqgate.gateway.runtime.upkeep.retention import Retention
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import DeletionTicket, LogDirectory, PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -101,9 +102,7 @@ class BackgroundJobs:
             self._tasks.append(asyncio.create_task(self._repeat(job), name=job.name))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         self._tasks.clear()
         await self.retention.stop()
         self._file_deletion.stop()

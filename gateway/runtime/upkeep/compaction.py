@@ -28,6 +28,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition, persist_files, write_checkpoint
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import LogDirectory, LogError, PartitionLog, Storage, StorageFailed
 from seqgate.log.cleaning import (
     Cleaning,
@@ -127,9 +128,7 @@ class Compaction:
         """Kill the processes, and finish a flush or swap that has begun."""
         for worker in self._workers:
             worker.kill()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         await asyncio.gather(*self._begun, return_exceptions=True)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
