@@ -19,6 +19,8 @@ from seqgate.gateway.config.listeners import parse_listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 USAGE_ERROR: Final = 2
+_NUMBERS: Final = ("--workers", "--exit-with")
+_WITH_VALUE: Final = (*_NUMBERS, "--listen", "--set", "--data-dir", "--cluster", "--config", "--test-control")
 _NO_CONSOLE: Final = "--console shows one process; with --workers start `seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
 
 
@@ -49,16 +51,7 @@ def parse(words: Sequence[str]) -> Options | None:
     """Return the options that follow `serve`, or None when typer must look: for `--help`, and for whatever
     may be wrong.
     """
-    given: dict[str, list[str]] = {
-        "--listen": [],
-        "--data-dir": [],
-        "--cluster": [],
-        "--workers": [],
-        "--set": [],
-        "--config": [],
-        "--test-control": [],
-        "--exit-with": [],
-    }
+    given: dict[str, list[str]] = {name: [] for name in _WITH_VALUE}
     flags = {"--guide": False, "--console": False}
     rest = iter(words)
     for word in rest:
@@ -74,21 +67,20 @@ def parse(words: Sequence[str]) -> Options | None:
     files = [Path(value) for value in given["--config"][-1:]]
     if not all(os.access(file, os.R_OK) and file.is_file() for file in files):
         return None
-    numbers = given["--workers"] + given["--exit-with"]
-    if not all(value.isascii() and value.isdecimal() for value in numbers):
+    if not all(value.isascii() and value.isdecimal() for name in _NUMBERS for value in given[name]):
         return None
-    directories = [Path(value) for value in given["--data-dir"]]
+    last = {name: values[-1] for name, values in given.items() if values}
     return Options(
         listen=given["--listen"],
-        data_dir=directories[-1] if directories else None,
+        data_dir=Path(last["--data-dir"]) if "--data-dir" in last else None,
         settings=given["--set"],
         config_file=files[-1] if files else None,
         guide=flags["--guide"],
         console=flags["--console"],
-        cluster=given["--cluster"][-1] if given["--cluster"] else None,
-        workers=int(given["--workers"][-1]) if given["--workers"] else None,
-        test_control=given["--test-control"][-1] if given["--test-control"] else None,
-        exit_with=int(given["--exit-with"][-1]) if given["--exit-with"] else None,
+        cluster=last.get("--cluster"),
+        workers=int(last["--workers"]) if "--workers" in last else None,
+        test_control=last.get("--test-control"),
+        exit_with=int(last["--exit-with"]) if "--exit-with" in last else None,
     )
 
 

@@ -72,33 +72,19 @@ def group_config_error(config: Config, group_id: str, values: Mapping[str, str])
     if len(group_id.encode()) > MAX_NAME_BYTES:
         text = f"Group id can't be longer than {MAX_NAME_BYTES} bytes, and this one has {len(group_id.encode())}."
         return ApiError(ErrorCode.invalid_request, text)
-    complaint = _name_complaint(values) or _group_value_complaint(values) or _bounds_complaint(config, values)
+    unknown = filter(None, (_unknown("group config name", name, BY_GROUP_NAME) for name in values))
+    complaint = next(unknown, None) or _group_value_complaint(values) or _bounds_complaint(config, values)
     if complaint:
         return ApiError(ErrorCode.invalid_config, complaint)
     return None
 
 
-def group_limit_error(image: MetadataImage, config: Config, new_groups: int) -> ApiError | None:
-    """Return why one more group can't have configurations, or None.
-
-    The request already gives configurations to `new_groups` other groups.
-    """
-    if len(image.configured(GROUP_RESOURCE)) + new_groups < config.int("seqgate.group.configs.max"):
+def _unknown(what: str, name: str, known: Collection[str]) -> str | None:
+    """Return that no configuration has this name, with the nearest one; None for a known name."""
+    if name in known:
         return None
-    text = (
-        f"{config.int('seqgate.group.configs.max')} groups have configurations, as many as "
-        "seqgate.group.configs.max allows."
-    )
-    return ApiError(ErrorCode.policy_violation, text)
-
-
-def _name_complaint(values: Mapping[str, str]) -> str | None:
-    for name in values:
-        if name not in BY_GROUP_NAME:
-            near = nearest(name, BY_GROUP_NAME)
-            hint = f" (the nearest valid name is {near})" if near else ""
-            return f"Unknown group config name: {name}{hint}"
-    return None
+    near = nearest(name, known)
+    return f"Unknown {what}: {name}{f' (the nearest valid name is {near})' if near else ''}"
 
 
 def _group_value_complaint(values: Mapping[str, str]) -> str | None:
@@ -218,28 +204,11 @@ def client_metrics_config_error(name: str, values: Mapping[str, str]) -> ApiErro
     if len(name.encode()) > MAX_NAME_BYTES:
         text = f"Subscription name can't be longer than {MAX_NAME_BYTES} bytes, and this one has {len(name.encode())}."
         return ApiError(ErrorCode.invalid_request, text)
-    return _unknown_name(values) or _values_error_client_metrics(values)
-
-
-def subscription_limit_error(image: MetadataImage, config: Config, new_subscriptions: int) -> ApiError | None:
-    """Return why one more subscription can't exist, or None.
-
-    The request already makes `new_subscriptions` others.
-    """
-    most = config.int("seqgate.telemetry.subscriptions.max")
-    if len(image.configured(CLIENT_METRICS_RESOURCE)) + new_subscriptions < most:
-        return None
-    text = f"{most} subscriptions of client metrics exist, as many as seqgate.telemetry.subscriptions.max allows."
-    return ApiError(ErrorCode.policy_violation, text)
-
-
-def _unknown_name(values: Mapping[str, str]) -> ApiError | None:
-    for name in values:
-        if name not in BY_CLIENT_METRICS_NAME:
-            near = nearest(name, BY_CLIENT_METRICS_NAME)
-            hint = f" (the nearest valid name is {near})" if near else ""
-            return ApiError(ErrorCode.invalid_request, f"Unknown client metrics configuration: {name}{hint}")
-    return None
+    for each in values:
+        unknown = _unknown("client metrics configuration", each, BY_CLIENT_METRICS_NAME)
+        if unknown:
+            return ApiError(ErrorCode.invalid_request, unknown)
+    return _values_error_client_metrics(values)
 
 
 def _values_error_client_metrics(values: Mapping[str, str]) -> ApiError | None:
@@ -277,11 +246,22 @@ def _parsed(name: str, text: str) -> SettingValue | ApiError:
         return ApiError(ErrorCode.invalid_config, f"Invalid value {text} for configuration {name}: {error}")
 
 
-_LIMITS: Final[Mapping[int, Callable[[MetadataImage, Config, int], ApiError | None]]] = {
-    GROUP_RESOURCE: group_limit_error,
-    CLIENT_METRICS_RESOURCE: subscription_limit_error,
+_LIMITS: Final = {
+    GROUP_RESOURCE: ("seqgate.group.configs.max", "groups have configurations"),
+    CLIENT_METRICS_RESOURCE: ("seqgate.telemetry.subscriptions.max", "subscriptions of client metrics exist"),
 }
-"""The limits on the number of configured resources, by resource type."""
+"""The settings that limit the number of configured resources, by resource type, and what they limit."""
+
+
+def _limit_error(
+    image: MetadataImage, config: Config, resource_type: int, new_resources: int
+) -> ApiError | None:
+    """Return why one more resource can't be configured, or None. The request configures others already."""
+    setting, what = _LIMITS[resource_type]
+    most = config.int(setting)
+    if len(image.configured(resource_type)) + new_resources < most:
+        return None
+    return ApiError(ErrorCode.policy_violation, f"{most} {what}, as many as {setting} allows.")
 
 
 class ConfigOperation(enum.IntEnum):
@@ -349,7 +329,7 @@ def alter_configs(
             outcome = _alter(image, alteration, config, node_id)
         resource_type = alteration.resource_type
         if not isinstance(outcome, ApiError) and _is_added(image, alteration, outcome):
-            outcome = _LIMITS[resource_type](image, config, added[resource_type]) or outcome
+            outcome = _limit_error(image, config, resource_type, added[resource_type]) or outcome
             added[resource_type] += 1
         if isinstance(outcome, ApiError):
             errors.append(outcome)
@@ -566,10 +546,9 @@ def topic_config_error(config: Config, values: Mapping[str, str]) -> ApiError | 
 
 def _topic_name_complaint(values: Mapping[str, str]) -> str | None:
     for name, text in values.items():
-        if name not in BY_TOPIC_NAME:
-            near = nearest(name, BY_TOPIC_NAME)
-            hint = f" (the nearest valid name is {near})" if near else ""
-            return f"Unknown topic config name: {name}{hint}"
+        unknown = _unknown("topic config name", name, BY_TOPIC_NAME)
+        if unknown:
+            return unknown
         size = len(text.encode())
         if size > MAX_CONFIG_BYTES:
             return f"The value of {name} has {size} bytes; at most {MAX_CONFIG_BYTES} are allowed."

@@ -299,10 +299,13 @@ PLANNED_AT_ONCE: Final = 1_000
 """Moves in one plan; the next plan has the rest."""
 
 
-def planned_moves(image: MetadataImage, node_id: int, *, is_balanced: bool = True) -> list[Move]:
+def planned_moves(
+    image: MetadataImage, node_id: int, *, is_balanced: bool = True, most: int | None = PLANNED_AT_ONCE
+) -> list[Move]:
     """Return the next moves of the partitions that `node_id` leads, those that were ordered first.
 
-    Without `is_balanced` only ordered moves and those of a drained broker are planned.
+    Without `is_balanced` only ordered moves and those of a drained broker are planned. After all moves of all
+    brokers (`most` None) leaders are spread.
     """
     if len(image.brokers.live(node_id)) < 2:
         return []
@@ -312,19 +315,7 @@ def planned_moves(image: MetadataImage, node_id: int, *, is_balanced: bool = Tru
         plan.prefer()
         plan.spread_topics()
         plan.spread_all()
-    return plan.moves_of(node_id)[:PLANNED_AT_ONCE]
-
-
-def spread_moves(image: MetadataImage, node_id: int) -> list[Move]:
-    """Return all moves of the partitions that `node_id` leads after which leaders are spread, however many
-    these are.
-    """
-    plan = _Plan(image)
-    plan.follow_orders()
-    plan.prefer()
-    plan.spread_topics()
-    plan.spread_all()
-    return plan.moves_of(node_id)
+    return plan.moves_of(node_id)[:most]
 
 
 class _Plan:

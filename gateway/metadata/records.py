@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import uuid
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -229,25 +230,12 @@ MetadataRecord = (
     | FeatureLevelRecord
 )
 
-_TYPE_NAMES: dict[type[Any], str] = {
-    TopicRecord: "TOPIC_RECORD",
-    PartitionRecord: "PARTITION_RECORD",
-    RemoveTopicRecord: "REMOVE_TOPIC_RECORD",
-    ConfigRecord: "CONFIG_RECORD",
-    ProducerIdsRecord: "PRODUCER_IDS_RECORD",
-    AccessControlEntryRecord: "ACCESS_CONTROL_ENTRY_RECORD",
-    RemoveAccessControlEntryRecord: "REMOVE_ACCESS_CONTROL_ENTRY_RECORD",
-    ClientQuotaRecord: "CLIENT_QUOTA_RECORD",
-    UserScramCredentialRecord: "USER_SCRAM_CREDENTIAL_RECORD",
-    RemoveUserScramCredentialRecord: "REMOVE_USER_SCRAM_CREDENTIAL_RECORD",
-    DelegationTokenRecord: "DELEGATION_TOKEN_RECORD",
-    RemoveDelegationTokenRecord: "REMOVE_DELEGATION_TOKEN_RECORD",
-    RegisterBrokerRecord: "REGISTER_BROKER_RECORD",
-    BrokerRegistrationChangeRecord: "BROKER_REGISTRATION_CHANGE_RECORD",
-    UnregisterBrokerRecord: "UNREGISTER_BROKER_RECORD",
-    FeatureLevelRecord: "FEATURE_LEVEL_RECORD",
+_TYPES: dict[str, type[Any]] = {
+    re.sub(r"\B(?=[A-Z])", "_", record_type.__name__).upper(): record_type
+    for record_type in get_args(MetadataRecord)
 }
-_TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
+"""The record types by their stored names, such as TOPIC_RECORD."""
+_TYPE_NAMES: dict[type[Any], str] = {record_type: name for name, record_type in _TYPES.items()}
 _ID_FIELDS: dict[type[Any], tuple[str, ...]] = {
     record_type: tuple(
         field.encode_name for field in msgspec.structs.fields(record_type) if field.type is uuid.UUID

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import failover, move_all, spread_moves
+from seqgate.gateway.metadata.leadership import failover, move_all, planned_moves
 from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -56,7 +56,7 @@ def spread(image: MetadataImage, node_ids: Collection[int]) -> Iterator[Metadata
     records of `seats`.
     """
     for node_id in node_ids:
-        yield from move_all(image, spread_moves(image, node_id)).records
+        yield from move_all(image, planned_moves(image, node_id, most=None)).records
 
 
 def unregistered(image: MetadataImage, besides: Collection[int] = ()) -> Iterator[UnregisterBrokerRecord]:

@@ -33,7 +33,7 @@ from seqgate.gateway.workers.link import Change, Commit, FromWorker, Left, Ready
 from seqgate.gateway.workers.metadata_writer import MetadataWriter
 from seqgate.gateway.workers.seating import Seat, died, registration, serves
 from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
-from seqgate.gateway.workers.worker_process import Ending, WorkerProcess
+from seqgate.gateway.workers.worker_process import Charge, Ending, WorkerProcess
 from seqgate.log import IncompatibleFormat, LogError
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ RunWorker = Callable[[Config, Seat], int]
 """Runs a worker in its own process; returns the exit code."""
 
 
-class SharedCharge:
+class SharedCharge(Charge):
     """The data directory of the workers, and their registrations in its metadata."""
 
     def __init__(self, configs: Mapping[int, Config], shared: SharedDirectory, run_worker: RunWorker) -> None:

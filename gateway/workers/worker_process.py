@@ -8,9 +8,10 @@ import contextlib
 import os
 import signal
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.cache.worker_caches import begin_caches
 from seqgate.gateway.config import Config
@@ -137,8 +138,66 @@ class WorkerProcess:
         self.connection.close()
 
 
-# Workers that share a bucket: each is a gateway with a cache of its own, and the gateways do the rest among
-# themselves.
+# How a supervisor cares for what its workers share, beside running them.
+
+
+class Ending(NamedTuple):
+    """The judgement of a charge about a process that has ended."""
+
+    is_wanted: bool
+    """Whether the worker ended because the charge had it stopped, and is started again later."""
+    start: Collection[int]
+    """The workers that are started again now."""
+
+
+class Charge(ABC):
+    """A data directory, or a bucket, that all workers of one supervisor share."""
+
+    @abstractmethod
+    def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
+        """Prepare the first start; return the workers that start together, each group once the groups before
+        it serve.
+
+        `workers` are those whose processes live, by number, from now on. Raises LogError, OSError.
+        """
+
+    def node_id(self, number: int) -> int:
+        """Return the node id of a worker; its number where nobody here needs the id."""
+        return number
+
+    @abstractmethod
+    def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
+        """Return what the process of a worker runs; it has this end of the stream to the supervisor.
+        `is_again`: all have served before.
+        """
+
+    def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:  # noqa: B027 - a choice
+        """Take a message that is not about the process itself."""
+
+    def register(self, worker: WorkerProcess) -> bool:  # noqa: ARG002 - a gateway in a cluster registers itself
+        """Send clients to a worker that serves; return whether that is done. It is tried again otherwise."""
+        return True
+
+    def to_stop(self, now_s: float) -> Collection[int]:  # noqa: ARG002 - none by default, as below
+        """Return the workers that must stop, and are started again later. Call this only while all workers
+        serve.
+        """
+        return ()
+
+    def late(self, now_s: float) -> Collection[int]:  # noqa: ARG002
+        """Return the workers of `to_stop` that should have ended, and are killed."""
+        return ()
+
+    def ended(self, worker: WorkerProcess, now_s: float, *, is_clean: bool) -> Ending:  # noqa: ARG002
+        """Note the end of a process while the supervisor does not stop."""
+        return Ending(is_wanted=False, start=())
+
+    def died(self, worker: WorkerProcess) -> None:  # noqa: B027 - a choice
+        """Note that a worker is dead, and will be started again."""
+
+    def look(self, now_s: float) -> None:  # noqa: B027 - a choice
+        """Do what is due, after anything has happened."""
+
 
 RunGateway = Callable[[Config, int, socket.socket], int]
 """Runs the gateway of a worker in its own process, with its number and its stream to the supervisor; returns
@@ -146,9 +205,9 @@ the exit code.
 """
 
 
-class BucketCharge:
-    """Nothing but the directories of the caches: gateways register, watch and replace each other in the
-    bucket.
+class BucketCharge(Charge):
+    """Nothing but the directories of the caches: each worker is a gateway with a cache of its own, and these
+    register, watch and replace each other in the bucket.
     """
 
     def __init__(self, root: Path, configs: Mapping[int, Config], run_gateway: RunGateway) -> None:
@@ -162,84 +221,5 @@ class BucketCharge:
         # One after the other: so their node ids have the order of their numbers in a new bucket.
         return [[number] for number in self._configs]
 
-    def node_id(self, number: int) -> int:
-        """Return the number: the node id may be chosen by the gateway, and nobody here needs it."""
-        return number
-
     def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:  # noqa: ARG002 - each start is alike
         return lambda: self._run_gateway(self._configs[number], number, connection)
-
-    def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:
-        pass
-
-    def register(self, worker: WorkerProcess) -> bool:  # noqa: ARG002 - the gateway has done that
-        return True
-
-    def to_stop(self, now_s: float) -> Collection[int]:  # noqa: ARG002 - partitions move while gateways run
-        return ()
-
-    def late(self, now_s: float) -> Collection[int]:  # noqa: ARG002 - none was to stop
-        return ()
-
-    def ended(self, worker: WorkerProcess, now_s: float, *, is_clean: bool) -> Ending:  # noqa: ARG002 - none was to stop
-        return Ending(is_wanted=False, start=())
-
-    def died(self, worker: WorkerProcess) -> None:
-        pass
-
-    def look(self, now_s: float) -> None:
-        pass
-
-
-# The port through which a supervisor cares for what its workers share, beside running them.
-
-
-class Ending(NamedTuple):
-    """The judgement of a charge about a process that has ended."""
-
-    is_wanted: bool
-    """Whether the worker ended because the charge had it stopped, and is started again later."""
-    start: Collection[int]
-    """The workers that are started again now."""
-
-
-class Charge(Protocol):
-    """The port to a data directory, or a bucket, that all workers of one supervisor share."""
-
-    def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
-        """Prepare the first start; return the workers that start together, each group once the groups before
-        it serve.
-
-        `workers` are those whose processes live, by number, from now on. Raises LogError, OSError.
-        """
-
-    def node_id(self, number: int) -> int:
-        """Return the node id of a worker."""
-
-    def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
-        """Return what the process of a worker runs; it has this end of the stream to the supervisor.
-        `is_again`: all have served before.
-        """
-
-    def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:
-        """Take a message that is not about the process itself."""
-
-    def register(self, worker: WorkerProcess) -> bool:
-        """Send clients to a worker that serves; return whether that is done. It is tried again otherwise."""
-
-    def to_stop(self, now_s: float) -> Collection[int]:
-        """Return the workers that must stop, and are started again later. Call this only while all workers
-        serve.
-        """
-
-    def late(self, now_s: float) -> Collection[int]:
-        """Return the workers of `to_stop` that should have ended, and are killed."""
-
-    def ended(self, worker: WorkerProcess, now_s: float, *, is_clean: bool) -> Ending:
-        """Note the end of a process while the supervisor does not stop."""
-
-    def died(self, worker: WorkerProcess) -> None:
-        """Note that a worker is dead, and will be started again."""
-
-    def look(self, now_s: float) -> None:
-        """Do what is due, after anything has happened."""

@@ -69,7 +69,8 @@ class LatestOffsets:
 
     async def _ask(self, leader: int, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         try:
-            answer = await self._peers.ask(leader, _request(places), timeout_s=ASK_TIMEOUT_S)
+            request = list_offsets_request(((place, -1) for place in places), _LATEST)
+            answer = await self._peers.ask(leader, request, timeout_s=ASK_TIMEOUT_S)
         except PeerUnavailable as error:
             logger.warning("the ends of %d partitions are unknown: %s", len(places), error)
             return {}
@@ -81,12 +82,16 @@ class LatestOffsets:
         }
 
 
-def _request(places: Iterable[TopicPartition]) -> Any:
+def list_offsets_request(places: Iterable[tuple[TopicPartition, int]], timestamp: int) -> Any:
+    """Return a ListOffsets for partitions, each with the leader epoch that its leader must have (-1: any)."""
     module = request_module(_LIST_OFFSETS, _VERSION)
     by_topic: dict[str, list[Any]] = {}
-    for name, index in places:
+    for (name, index), leader_epoch in places:
         row = build(
-            module.ListOffsetsPartition, partition_index=index, current_leader_epoch=-1, timestamp=_LATEST
+            module.ListOffsetsPartition,
+            partition_index=index,
+            current_leader_epoch=leader_epoch,
+            timestamp=timestamp,
         )
         by_topic.setdefault(name, []).append(row)
     topics = tuple(

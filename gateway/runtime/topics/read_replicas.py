@@ -17,16 +17,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.cluster.reading.bucket_reads import NotConfirmed, left_bytes
 from seqgate.gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
-from seqgate.gateway.protocol.messages import build, request_module, request_type
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
+from seqgate.gateway.runtime.topics.latest_offsets import list_offsets_request
 from seqgate.gateway.tasks import end_tasks
 
 LEAST_BYTES: Final = 1 << 20
@@ -146,8 +146,6 @@ def candidates_of(selector: str, replicas: Sequence[Replica], leader: int, rack:
     return []
 
 
-LIST_OFFSETS: Final = 2
-VERSION: Final = 7
 EARLIEST: Final = -2
 ASK_FOR_S: Final = 3.0
 """Time that a leader has for its answer. It is short, because readers wait."""
@@ -216,7 +214,9 @@ class LeaderStarts:
     async def _ask_some(self, leader: int, some: Mapping[_Place, _Asked]) -> None:
         failure = f"broker {leader} did not tell its log start offset"
         try:
-            answer = await self._peers.ask(leader, _request(some), timeout_s=ASK_FOR_S)
+            places = ((place, asked.leader_epoch) for place, asked in some.items())
+            request = list_offsets_request(places, EARLIEST)
+            answer = await self._peers.ask(leader, request, timeout_s=ASK_FOR_S)
             for topic in answer.topics:
                 for row in topic.partitions:
                     asked = some.get((topic.name, row.partition_index))
@@ -229,20 +229,3 @@ class LeaderStarts:
                 if not asked.answer.done():
                     asked.answer.set_exception(NotConfirmed(failure))
                     asked.answer.exception()  # Those who asked may be gone.
-
-
-def _request(some: Mapping[_Place, _Asked]) -> Any:
-    module = request_module(LIST_OFFSETS, VERSION)
-    by_topic: dict[str, list[Any]] = {}
-    for (name, index), asked in some.items():
-        row = build(
-            module.ListOffsetsPartition,
-            partition_index=index,
-            current_leader_epoch=asked.leader_epoch,
-            timestamp=EARLIEST,
-        )
-        by_topic.setdefault(name, []).append(row)
-    topics = tuple(
-        build(module.ListOffsetsTopic, name=name, partitions=tuple(rows)) for name, rows in by_topic.items()
-    )
-    return build(request_type(LIST_OFFSETS, VERSION), replica_id=-1, isolation_level=0, topics=topics)

@@ -316,30 +316,27 @@ class Compaction:
 
         Raises _GivenUp, StorageFailed, OSError.
         """
-        await self._to_the_end(self._swap(partition, cleaning, cleaned))
+        await self._to_the_end(self._swap(partition.log, cleaning, cleaned))
 
-    async def _swap(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
+    async def _swap(self, log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
         async with self.swapping:
-            await self._swap_alone(partition.log, cleaning, cleaned)
-
-    async def _swap_alone(self, log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
-        ticket = begin_swap(log, cleaning, cleaned) if log.config.compact else None
-        if ticket is None:
-            raise _GivenUp
-        try:
-            await asyncio.to_thread(ticket.read_and_run)
-        except OSError:
-            abandon_swap(log, ticket)
-            raise
-        if not replace_sources(log, ticket, self._clock.now_ms()):
-            raise _GivenUp
-        try:
-            await asyncio.to_thread(ticket.run)
-        except OSError as error:
-            fail_swap(log, ticket, error)
-            raise
-        if not finish_swap(log, ticket):
-            raise _GivenUp
+            ticket = begin_swap(log, cleaning, cleaned) if log.config.compact else None
+            if ticket is None:
+                raise _GivenUp
+            try:
+                await asyncio.to_thread(ticket.read_and_run)
+            except OSError:
+                abandon_swap(log, ticket)
+                raise
+            if not replace_sources(log, ticket, self._clock.now_ms()):
+                raise _GivenUp
+            try:
+                await asyncio.to_thread(ticket.run)
+            except OSError as error:
+                fail_swap(log, ticket, error)
+                raise
+            if not finish_swap(log, ticket):
+                raise _GivenUp
 
     def _delete_cleaned(self, directory: str, token: str) -> None:
         try:
