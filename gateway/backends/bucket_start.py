@@ -21,8 +21,14 @@ from seqgate import __version__
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.local_cache import LocalCache
 from seqgate.gateway.cluster.membership.silence import end_earlier
-from seqgate.gateway.cluster.metadata.change import decode_change
-from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied, read_metadata
+from seqgate.gateway.cluster.metadata.shared_log import (
+    SharedLog,
+    copy_log,
+    end_offset_of,
+    is_copied,
+    metadata_batches,
+    read_metadata,
+)
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
 from seqgate.gateway.cluster.rebuild.history import (
@@ -38,7 +44,7 @@ from seqgate.gateway.cluster.rebuild.local_session import (
     read_local_session,
 )
 from seqgate.gateway.cluster.rebuild.unfinished_import import read_import
-from seqgate.gateway.cluster.wal.ended import SealedWal, SessionState, WalRange, seal_all, sealed_at
+from seqgate.gateway.cluster.wal.ended import EndedSession, SealedWal, SessionState, seal_all, sealed_at
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import (
     CLUSTER_VERSION,
@@ -352,22 +358,17 @@ async def rebuild_directory(
     shared log, before anything else is written. Raises CorruptChange and as `rebuild`.
     """
     begun_s = time.monotonic()
-    ranges = [
-        WalRange(ended.node_id, ended.session, ended.nonce, log.first_seq, log.end_seq)
-        for ended, log in sealed
-    ]
-    changes = [decode_change(content, seq) for seq, content in known.changes]
+    ended = [EndedSession(each.node_id, each.session, each.nonce, log.end_seq) for each, log in sealed]
+    batches = list(metadata_batches(known))
     directory = RebuiltDirectory.begin(storage, path, local_session)
     try:
         is_whole = is_copied(known)
-        end_offset = write_metadata(directory, METADATA, changes, known.base) if is_whole else 0
-        rebuilt = await rebuild(objects, ranges, directory, METADATA, partial(_read_topics, storage), wanted)
+        end_offset = write_metadata(directory, METADATA, batches) if is_whole else end_offset_of(known)
+        rebuilt = await rebuild(objects, ended, directory, METADATA, partial(_read_topics, storage), wanted)
         directory.finish(durability, session.cluster_id, session.node_id)
     except BaseException:
         directory.abandon()
         raise
-    if not is_whole:
-        end_offset = changes[-1].end_offset if changes else 0
     shared = shared_log(known.end_seq, end_offset)
     if not is_whole:
         logger.info("the metadata of the cluster, which an older release has written, is copied to meta/")
@@ -376,7 +377,7 @@ async def rebuild_directory(
     logger.info(
         "%s: rebuilt from the bucket: sessions %d, objects %d, bytes %d, partitions %d, in %.2f s",
         path,
-        len(ranges),
+        len(ended),
         *rebuilt[:3],
         time.monotonic() - begun_s,
     )

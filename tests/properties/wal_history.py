@@ -19,7 +19,6 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from seqgate.gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, StoreFailed
-from seqgate.gateway.cluster.wal.ended import seal_earlier
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import (
     Session,
@@ -30,6 +29,7 @@ from seqgate.gateway.cluster.wal.sessions import (
 )
 from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, boundary_key, decode, object_key
 from tests.simulation.loop import SimulatedLoop
+from tests.support.sealing import seal_earlier
 from tests.support.simulated_objects import CALM, ROUGH, Faults, SimulatedBucket, SimulatedObjects
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ from seqgate.gateway.cluster.rebuild.unfinished_import import (
     read_import,
 )
 from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from seqgate.gateway.cluster.wal.ended import seal_earlier
+from seqgate.gateway.cluster.wal.ended import seal_all
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import (
@@ -138,9 +138,8 @@ class _Import:
         """Return the session of this import; those of imports that ended early can't go on."""
         facts = SessionFacts(self._directory.cluster_id, now_ms, platform.node(), "import")
         session = await register(self._objects, node_id, facts, known=self._known)
-        await seal_earlier(
-            self._objects, session, "the import began again", known=self._known.before(session.session)
-        )
+        earlier = self._known.before(session.session)
+        await seal_all(self._objects, session, earlier, "the import began again")
         return session
 
     async def run(self, session: Session) -> Imported:

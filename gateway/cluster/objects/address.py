@@ -41,25 +41,16 @@ class _Authorities(NamedTuple):
     pem: bytes
 
 
-def open_objects(address: str, options: StoreOptions, environment: Mapping[str, str]) -> ObjectStore:
-    """Return the store at an address that `seqgate.gateway.config` has checked. Nothing is sent before the
-    first call.
-
-    `environment` gives what is not set, and the credentials. obstore itself reads the other AWS_ variables,
-    such as those of a role, from the environment of the process.
-
-    Raises:
-        Refused: the package for buckets is not installed, a variable has a value that it does not know, or
-        the file of the authorities
-            can't be used.
-    """
-    return store_opener(address, options, environment)()
-
-
 def store_opener(
     address: str, options: StoreOptions, environment: Mapping[str, str]
 ) -> Callable[[], ObjectStore]:
-    """Return what opens the store, now or later; the file of the authorities is read now. Raises Refused."""
+    """Return what opens the store at an address that `seqgate.gateway.config` has checked, now or later. The
+    file of the authorities is read now, and nothing is sent before the first call.
+
+    `environment` gives what is not set, and the credentials. obstore itself reads the other AWS_ variables,
+    such as those of a role, from the environment of the process. Both raise Refused: the package for buckets
+    is not installed, a variable has a value that it does not know, or the authorities can't be used.
+    """
     place = parse_address(address)
     if isinstance(place, DirectoryAddress):
         path = Path(place.path)

@@ -27,23 +27,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from seqgate.gateway.cluster.metadata.change import CorruptChange, StoredChange
 from seqgate.gateway.cluster.objects.objects import Buffer, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import (
     FileRef,
@@ -59,7 +49,7 @@ from seqgate.gateway.cluster.parts.manifest import (
 from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, WalRange
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
-from seqgate.gateway.cluster.wal.sessions import Snapshot, read_boundary
+from seqgate.gateway.cluster.wal.sessions import read_boundary
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import CorruptRecord, IncompatibleFormat
@@ -636,7 +626,7 @@ class Rebuilt(NamedTuple):
 
 async def rebuild(
     objects: ObjectStore,
-    ranges: Sequence[WalRange],
+    ended: Sequence[EndedSession],
     directory: RebuiltDirectory,
     metadata: MetadataPlace,
     read_topics: ReadTopics,
@@ -651,7 +641,6 @@ async def rebuild(
     Refused, OSError, and what `read_topics` raises.
     """
     own = PartitionKey(metadata.topic_id, 0)
-    ended = [EndedSession(wal.node_id, wal.session, wal.nonce, wal.end_seq) for wal in ranges]
     if tuple(own) in directory.staged:
         manifests: dict[PartitionKey, Manifest] = {}
         size_bytes = 0
@@ -686,40 +675,17 @@ def _raise_first(restored: Restored) -> None:
         raise error
 
 
-def write_metadata(
-    directory: RebuiltDirectory,
-    metadata: MetadataPlace,
-    changes: Iterable[StoredChange],
-    snapshot: Snapshot | None = None,
-) -> int:
-    """Stage the metadata log of a snapshot and these changes; without a snapshot, the first change begins the
-    log. Return its end offset.
-
-    With a snapshot the log begins at the offset of the snapshot's first record. Raises CorruptChange if a
-    change does not follow on what is before it, OSError.
+def write_metadata(directory: RebuiltDirectory, metadata: MetadataPlace, batches: Sequence[bytes]) -> int:
+    """Stage the metadata log of these batches, which follow each other; return its end offset. The log begins
+    at the offset of the first record. Raises OSError.
     """
     directory.partitions.stage(metadata.topic_id, 0)
-    end_offset = 0 if snapshot is None else parse_header(snapshot.batches[0]).base_offset
-    base, position = end_offset, 0
-    for batch, seq in _metadata_batches(changes, snapshot):
-        header = parse_header(batch)
-        if header.base_offset != end_offset:
-            raise CorruptChange(
-                f"change {seq} of the metadata begins at the offset {header.base_offset}, and the changes "
-                f"before it end at {end_offset}."
-            )
+    base = end_offset = parse_header(batches[0]).base_offset if batches else 0
+    position = 0
+    for batch in batches:
         if position and position + len(batch) > SEGMENT_BYTES:
             base, position = end_offset, 0
         directory.partitions.write(metadata.topic_id, 0, base, position, batch)
         position += len(batch)
-        end_offset = header.last_offset + 1
+        end_offset = parse_header(batch).last_offset + 1
     return end_offset
-
-
-def _metadata_batches(
-    changes: Iterable[StoredChange], snapshot: Snapshot | None
-) -> Iterator[tuple[bytes, int]]:
-    """Yield the record batches of the metadata, each with the number of its snapshot or change."""
-    if snapshot is not None:
-        yield from ((batch, snapshot.seq) for batch in snapshot.batches)
-    yield from ((change.batch, change.seq) for change in changes)

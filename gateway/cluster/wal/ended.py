@@ -38,7 +38,6 @@ from seqgate.gateway.cluster.wal.sessions import (
     Session,
     read_boundary,
     read_sessions_boundary,
-    sessions,
 )
 from seqgate.gateway.cluster.wal.wal_object import END_BYTES as OBJECT_END_BYTES
 from seqgate.gateway.cluster.wal.wal_object import (
@@ -217,29 +216,6 @@ async def seal(
         )
 
 
-async def seal_earlier(
-    objects: ObjectStore,
-    own: Session,
-    reason: str,
-    *,
-    known: Sequence[RegisteredSession] | None = None,
-    chance: random.Random | None = None,
-) -> list[tuple[RegisteredSession, SealedWal]]:
-    """Seal all sessions with a lower number than our own, in order; return them with their sealed logs.
-
-    `known` are the sessions if the caller has read them since the registration.
-
-    Call this after the own session is registered, and read data after this. A gateway that registers at the
-    same time gets a lower number, and is sealed here, or a higher one, and seals us. If the sessions were
-    sealed before the registration, two gateways that start together would both run. Waits until the store
-    answers. Raises as `seal` and `sessions`.
-    """
-    if known is None:
-        known = await sessions(objects, chance=chance)
-    earlier = [each for each in known if each.session < own.session]
-    return await seal_all(objects, own, earlier, reason, chance=chance)
-
-
 async def seal_all(
     objects: ObjectStore,
     own: Session,
@@ -250,8 +226,10 @@ async def seal_all(
 ) -> list[tuple[RegisteredSession, SealedWal]]:
     """Seal sessions, several at once; return them with their sealed logs, in order.
 
-    Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty. Waits and
-    raises as `seal`.
+    Call this after the own session is registered, and read data after this. Of two gateways that register at
+    the same time, the one with the higher number then seals the other. If the sessions were sealed before the
+    registration, both would run. Sessions below the boundary of sessions are left out: they are sealed, and
+    their logs are empty. Waits and raises as `seal`.
     """
     if not earlier:
         return []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.cluster.objects.address import StoreOptions, open_objects
+from seqgate.gateway.cluster.objects.address import StoreOptions, store_opener
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused, Untrusted
 from seqgate.gateway.cluster.objects.probe import probe
 from tests.support.certificates import Authority, Certified
@@ -34,7 +34,7 @@ def store(authority: Authority) -> Iterator[Store]:
 
 def opened(store: Store, ca_file: Path | None, host: str = "127.0.0.1", **variables: str) -> ObjectStore:
     options = StoreOptions(f"https://{host}:{store.port}", ca_file=None if ca_file is None else str(ca_file))
-    return open_objects(f"s3://{BUCKET}/test", options, ENVIRONMENT | variables)
+    return store_opener(f"s3://{BUCKET}/test", options, ENVIRONMENT | variables)()
 
 
 async def test_the_authority_of_a_file_is_trusted(store: Store, authority: Authority, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import StoreFailed
-from seqgate.gateway.cluster.wal.ended import seal_earlier
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
 from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
 from tests.compat.objects.conftest import Server
 from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.sealing import seal_earlier
 from tests.support.seeds import chosen_seed
 
 FACTS = SessionFacts("cluster", 0, "host", "release")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from seqgate.gateway.backends import bucket_start
 from seqgate.gateway.backends.bucket_start import BucketStart
 from seqgate.gateway.cluster.metadata import shared_log
-from seqgate.gateway.cluster.metadata.change import StoredChange, decode_change
+from seqgate.gateway.cluster.metadata.change import decode_change
 from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
 from seqgate.gateway.cluster.wal import ended, session_wal
 from seqgate.gateway.cluster.wal.ended import SealedWal
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
-from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Session
+from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Session, SharedLogContent
 from seqgate.gateway.cluster.wal.wal_object import Seal
 from seqgate.gateway.runtime.partitions.object_flusher import RoundReader
 from seqgate.log.stopped import stored_batches
@@ -166,13 +166,13 @@ def failed_change_taken_for_success() -> list[Change]:
 def changes_of_others_left_out() -> list[Change]:
     """a start makes the metadata of the changes before the last session, and misses the later ones"""
 
-    def write(directory: Any, metadata: Any, changes: Sequence[StoredChange], snapshot: Any) -> int:
-        last = max((each.session for each in changes), default=0)
-        earlier = [each for each in changes if each.session < last]
-        return write_metadata(directory, metadata, earlier, snapshot)
+    def batches(known: SharedLogContent) -> Iterator[bytes]:
+        sessions = [decode_change(content, seq).session for seq, content in known.changes]
+        earlier = sum(session < max(sessions) for session in sessions)
+        return metadata_batches(replace(known, changes=known.changes[:earlier]))
 
-    write_metadata = bucket_start.write_metadata
-    return [(bucket_start, "write_metadata", write)]
+    metadata_batches = bucket_start.metadata_batches
+    return [(bucket_start, "metadata_batches", batches)]
 
 
 @bucket_fault

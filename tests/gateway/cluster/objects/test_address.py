@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.cluster.objects.address import StoreOptions, _s3_settings, open_objects, store_opener
+from seqgate.gateway.cluster.objects.address import StoreOptions, _s3_settings, store_opener
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
-from seqgate.gateway.cluster.objects.objects import Refused
+from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
 from seqgate.gateway.cluster.objects.obstore_objects import ObstoreObjects
 from seqgate.gateway.config import load_config
 from seqgate.gateway.runtime.loop.machine import Machine
 from tests.support.certificates import Authority
+
+
+def open_objects(address: str, options: StoreOptions, environment: Mapping[str, str]) -> ObjectStore:
+    return store_opener(address, options, environment)()
+
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
@@ -73,8 +79,8 @@ def test_a_variable_that_obstore_does_not_understand(monkeypatch: pytest.MonkeyP
 def test_without_the_package() -> None:
     program = (
         "import sys; sys.modules['obstore'] = None\nfrom seqgate.gateway.cluster.objects.address import "
-        "StoreOptions, open_objects\nopen_objects('file:///tmp', StoreOptions(), "
-        "{})\nopen_objects('s3://bucket', StoreOptions(), {})\n"
+        "StoreOptions, store_opener\nstore_opener('file:///tmp', StoreOptions(), "
+        "{})()\nstore_opener('s3://bucket', StoreOptions(), {})()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ

@@ -23,7 +23,7 @@ from seqgate.gateway.cluster.parts.manifest import (
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
 from seqgate.gateway.cluster.rebuild.history import MetadataPlace, Rebuilt, StoredTopic, rebuild
-from seqgate.gateway.cluster.wal.ended import WalRange, seal
+from seqgate.gateway.cluster.wal.ended import EndedSession, seal
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import Session, encode_boundary
 from seqgate.gateway.cluster.wal.wal_object import (
@@ -76,15 +76,15 @@ class Cluster:
         await wal.seal("the test is over")
 
     async def rebuild(self, path: Path) -> Rebuilt:
-        ranges = []
+        ended = []
         for session in self.sessions:
             sealed = await seal(self.objects, 1, session.session, 2, "taken over")
-            ranges.append(WalRange(1, session.session, session.nonce, sealed.first_seq, sealed.end_seq))
+            ended.append(EndedSession(1, session.session, session.nonce, sealed.end_seq))
         if self.faults is not None:
             self.objects.faults = self.faults
         directory = RebuiltDirectory.begin(Storage(), path, b"{}")
         try:
-            rebuilt = await rebuild(self.objects, ranges, directory, METADATA, read_topics)
+            rebuilt = await rebuild(self.objects, ended, directory, METADATA, read_topics)
             directory.finish(CachedDurability(Storage()), "cluster", 1)
         finally:
             directory.abandon()
@@ -308,12 +308,12 @@ class TestHistory:
             cluster = Cluster()
             await cluster.session([appended(FLIGHTS, 0, 3)], [METADATA_ROW])
             manifest(cluster.objects, 3)
-            ranges = [WalRange(1, 0, cluster.sessions[0].nonce, 0, 2)]
+            ended = [EndedSession(1, 0, cluster.sessions[0].nonce, 2)]
             bucket = cluster.objects.bucket
             bucket.create(boundary_key(1, 0), encode_boundary(1), 0)
             del bucket.objects[object_key(1, 0, 0)]
             directory = RebuiltDirectory.begin(Storage(), tmp_path, b"{}")
-            rebuilt = await rebuild(cluster.objects, ranges, directory, METADATA, read_topics)
+            rebuilt = await rebuild(cluster.objects, ended, directory, METADATA, read_topics)
             directory.finish(CachedDurability(Storage()), "cluster", 1)
             return rebuilt
 
@@ -336,9 +336,9 @@ class TestDamage:
             cluster = Cluster()
             await cluster.session(*([appended(FLIGHTS, offset, offset + 1, offset)] for offset in range(40)))
             del cluster.objects.bucket.objects[object_key(1, 0, 7)]
-            ranges = [WalRange(1, 0, cluster.sessions[0].nonce, 0, 40)]
+            ended = [EndedSession(1, 0, cluster.sessions[0].nonce, 40)]
             directory = RebuiltDirectory.begin(Storage(), tmp_path, b"{}")
-            await rebuild(cluster.objects, ranges, directory, METADATA, read_topics)
+            await rebuild(cluster.objects, ended, directory, METADATA, read_topics)
 
         with pytest.raises(
             CorruptWalObject, match=r"00007 is missing, and the log of its session ends at 40"

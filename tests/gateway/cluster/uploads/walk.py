@@ -27,7 +27,7 @@ from seqgate.gateway.cluster.rebuild.history import MetadataPlace, StoredTopic, 
 from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
 from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
 from seqgate.gateway.cluster.uploads.uploads import Uploads
-from seqgate.gateway.cluster.wal.ended import EndedSession, WalRange, seal_earlier
+from seqgate.gateway.cluster.wal.ended import EndedSession
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, register
 from seqgate.gateway.cluster.wal.wal_object import Seal, boundary_key, encode_seal, object_key
@@ -42,6 +42,7 @@ from tests.log.compaction.cleaning import run as cleaned_by
 from tests.log.support import NOW_MS
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import SimulatedClock, SimulatedMachine
+from tests.support.sealing import seal_earlier
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 
 T = TypeVar("T")
@@ -396,13 +397,12 @@ class Walk:
             objects, 2, SessionFacts("cluster", 0, "host", "test"), chance=Random(2)
         )
         sealed = await seal_earlier(objects, own, "taken over", chance=Random(2))
-        ranges = [
-            WalRange(known.node_id, known.session, known.nonce, log.first_seq, log.end_seq)
-            for known, log in sealed
+        ended = [
+            EndedSession(known.node_id, known.session, known.nonce, log.end_seq) for known, log in sealed
         ]
         storage = Storage()
         directory = RebuiltDirectory.begin(storage, path, b"{}")
-        await rebuild(objects, ranges, directory, METADATA, self._read_topics)
+        await rebuild(objects, ended, directory, METADATA, self._read_topics)
         directory.finish(CachedDurability(storage), "cluster", 2)
         return LogDirectory.open(path, storage, node_id=2, now_ms=lambda: NOW_MS, config=CONFIG)
 

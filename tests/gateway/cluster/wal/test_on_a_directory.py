@@ -7,10 +7,10 @@ from pathlib import Path
 from uuid import UUID
 
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
-from seqgate.gateway.cluster.wal.ended import seal_earlier
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
 from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
+from tests.support.sealing import seal_earlier
 
 FACTS = SessionFacts("cluster-a", 1_700_000_000_000, "host-1", "0.1.0")
 ROW = DataRow(UUID(int=7), 0, 0, 0, 1, 0, 0, 5)

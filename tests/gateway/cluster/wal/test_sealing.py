@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
-from seqgate.gateway.cluster.wal.ended import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier, sealed_at
+from seqgate.gateway.cluster.wal.ended import FIRST_LOOKS, MOST_LOOKS, seal, sealed_at
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, decode_boundary, encode_boundary, register
 from seqgate.gateway.cluster.wal.wal_object import (
@@ -21,6 +21,7 @@ from seqgate.gateway.cluster.wal.wal_object import (
 )
 from seqgate.log import IncompatibleFormat
 from tests.gateway.cluster.wal.virtual import in_virtual_time
+from tests.support.sealing import seal_earlier
 from tests.support.simulated_objects import CALM, ROUGH, Fate, Faults, SimulatedBucket, SimulatedObjects
 
 NONCE = bytes(16)
