@@ -45,7 +45,7 @@ from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogEr
 from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
-    from seqgate.gateway.metrics.listener import Metrics, MetricsListener
+    from seqgate.gateway.metrics.listener import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -286,20 +286,17 @@ class Gateway:
 
     async def _start_metrics(self, metrics: Metrics) -> None:
         if metrics.listener is not None:
-            await self._listen_for_metrics(metrics.listener)
+            listener = metrics.listener.address
+            try:
+                port = await metrics.listener.start()
+            except OSError as error:
+                raise StartFailed(
+                    f"can't listen for metrics on {listener.host}:{listener.port}: {in_words(error)}"
+                ) from error
+            self.metrics_address = Endpoint(listener.host or EVERY_INTERFACE[1], port).shown
+            logger.info("metrics and health on http://%s", self.metrics_address)
         if metrics.exporter is not None:
             metrics.exporter.start()
-
-    async def _listen_for_metrics(self, metrics: MetricsListener) -> None:
-        listener = metrics.address
-        try:
-            port = await metrics.start()
-        except OSError as error:
-            raise StartFailed(
-                f"can't listen for metrics on {listener.host}:{listener.port}: {in_words(error)}"
-            ) from error
-        self.metrics_address = Endpoint(listener.host or EVERY_INTERFACE[1], port).shown
-        logger.info("metrics and health on http://%s", self.metrics_address)
 
     async def stop(self) -> None:
         """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start

@@ -288,7 +288,10 @@ class BucketBackend(Backend):
         self._uploads.start()
         self._adoptions.start(services, self._objects, self._machine.storage, sessions, self._uploads)
         self._cache.serve(services.partitions.log_directory)
-        following = self._follow_metadata(services.topics.metadata_log)
+        if self._journal is None:
+            self._adoptions.joined()
+            return
+        following = self._follow_metadata(self._journal, services.topics.metadata_log)
         self._tail = services.node.loop.create_task(following, name="tail of the metadata")
         self._snapshots = MetadataSnapshots(
             self._objects,
@@ -352,15 +355,14 @@ class BucketBackend(Backend):
         else:
             await self._membership.resign()
 
-    async def _follow_metadata(self, metadata_log: MetadataLog) -> None:
+    async def _follow_metadata(self, journal: SharedJournal, metadata_log: MetadataLog) -> None:
         """Fold in what other gateways have changed, soon after they did. Take the turn of a change only when
         there is something to fold in.
         """
-        assert self._journal is not None
         while True:
             await asyncio.sleep(self._config.int("seqgate.cluster.metadata.poll.ms") / 1000)
             try:
-                if await self._journal.has_more():
+                if await journal.has_more():
                     await metadata_log.catch_up()
             except (StoreFailed, Refused) as error:
                 logger.debug("no look at the metadata of the cluster now: %s", error)

@@ -87,19 +87,28 @@ class BucketSource:
                     break
                 before = segment
                 try:
-                    return await read_parts(
-                        self._parts,
-                        partition,
-                        segment.parts,
-                        position,
-                        size_bytes,
-                        one_by_one=self._one_by_one,
-                    )
+                    return await self._read_parts(partition, segment.parts, position, size_bytes)
                 except Missing:
                     continue  # The parts were replaced by others with the same bytes. A newer manifest names these.
         except (CorruptPart, IncompatibleFormat, Refused) as error:
             raise OSError(errno.EIO, f"the bucket can't be read: {error}") from error
         raise OSError(errno.EIO, f"the bucket lacks a part that its manifest names, of the segment {key}")
+
+    async def _read_parts(
+        self, partition: PartitionKey, parts: tuple[PartRef, ...], position: int, size_bytes: int
+    ) -> bytes:
+        """Return bytes of a segment file from its parts, which follow each other and hold all of the bytes."""
+        end = position + size_bytes
+        reads = [
+            self._parts.read(
+                partition, each, max(0, position - each.position), min(each.length, end - each.position)
+            )
+            for each in parts
+            if each.position < end and position < each.position + each.length
+        ]
+        if self._one_by_one:
+            return b"".join([await read for read in reads])
+        return b"".join(await asyncio.gather(*reads))
 
     async def _segment(
         self, partition: PartitionKey, key: SegmentKey, *, is_new_wanted: bool
@@ -268,28 +277,3 @@ class PartReader:
         while len(self._indexes) > INDEXES_KEPT:
             self._indexes.popitem(last=False)
         return index
-
-
-async def read_parts(
-    reader: PartReader,
-    partition: PartitionKey,
-    parts: tuple[PartRef, ...],
-    position: int,
-    size_bytes: int,
-    *,
-    one_by_one: bool = False,
-) -> bytes:
-    """Return bytes of a segment file from its parts, which follow each other from position 0 on and hold all
-    of the bytes.
-
-    Reads the parts at the same time, or one after the other.
-    """
-    end = position + size_bytes
-    reads = [
-        reader.read(partition, part, max(0, position - part.position), min(part.length, end - part.position))
-        for part in parts
-        if part.position < end and position < part.position + part.length
-    ]
-    if one_by_one:
-        return b"".join([await read for read in reads])
-    return b"".join(await asyncio.gather(*reads))

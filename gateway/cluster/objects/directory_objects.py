@@ -45,23 +45,11 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 60.0
 """The time after which a call has failed: a disk of the network may hang. The call continues in its thread.
 """
-
-
 THREADS: Final = 8
-
-
 TEMPORARY: Final = ".temporary"
-
-
 LOCK: Final = ".lock"
-
-
 ABANDONED_AFTER_S: Final = 3600.0
-
-
 _BUFFERS_PER_WRITE: Final = 512
-
-
 _NEVER: Final = {
     errno.EACCES: "let the user of the gateway read and write the directory",
     errno.EPERM: "use a file system with hard links, in which the user of the gateway may write",
@@ -86,40 +74,33 @@ class DirectoryObjects:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
-        """Create the object. Raises AlreadyThere."""
         check_key(key)
         buffers = [content] if isinstance(content, bytes) else content
         await self._in_thread(key, lambda: self._files.create(key, buffers))
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return a range of the content. Raises Missing."""
         check_key(key)
         return await self._in_thread(key, lambda: self._files.read(key, first, size_bytes))
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
-        """Return the last bytes of the content. Raises Missing."""
         check_key(key)
         return await self._in_thread(key, lambda: self._files.read(key, -size_bytes, size_bytes))
 
     async def read(self, key: str) -> tuple[bytes, str]:
-        """Return the content and its version. Raises Missing."""
         content = await self.get(key)
         return content, _version(content)
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
-        """Replace this version of the object. Raises Changed."""
         check_key(key)
         await self._in_thread(key, lambda: self._files.replace(key, content, version))
         return _version(content)
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
-        """Yield the objects under `prefix` whose key is greater than `after`, ascending by key."""
         check_prefix(prefix)
         for entry in await self._in_thread(prefix, lambda: self._files.entries(prefix, after)):
             yield entry
 
     async def delete(self, key: str) -> None:
-        """Delete the object, if it is there."""
         check_key(key)
         await self._in_thread(key, lambda: self._files.delete(key))
 

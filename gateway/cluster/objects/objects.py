@@ -199,33 +199,27 @@ class CountedObjects:
         self._objects = objects
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
-        """Create the object."""
         self._count_put(content)
         await self._timed(self._objects.create(key, content))
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return a range of the content."""
         self.counts.gets += 1
         return self._received(await self._watched(self._objects.get(key, first, size_bytes)))
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
-        """Return the last bytes of the content."""
         self.counts.gets += 1
         return self._received(await self._watched(self._objects.get_end(key, size_bytes)))
 
     async def read(self, key: str) -> tuple[bytes, str]:
-        """Return the content and its version."""
         self.counts.gets += 1
         content, version = await self._watched(self._objects.read(key))
         return self._received(content), version
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
-        """Replace this version of the object."""
         self._count_put(content)
         return await self._timed(self._objects.replace(key, content, version))
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
-        """Yield the objects under `prefix` whose key is greater than `after`, ascending by key."""
         self.counts.lists += 1
         yielded = 0
         try:
@@ -239,12 +233,10 @@ class CountedObjects:
             raise
 
     async def delete(self, key: str) -> None:
-        """Delete the object, if it is there."""
         self.counts.deletes += 1
         await self._watched(self._objects.delete(key))
 
     async def close(self) -> None:
-        """Close the store."""
         await self._objects.close()
 
     async def _timed(self, put: Awaitable[T]) -> T:

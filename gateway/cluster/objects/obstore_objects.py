@@ -96,14 +96,12 @@ class ObstoreObjects:
         )
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
-        """Create the object. Raises AlreadyThere."""
         try:
             await self._put(key, content, "create")
         except (AlreadyExistsError, PreconditionError):
             raise AlreadyThere(key) from None
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return a range of the content. Raises Missing."""
         if not first and size_bytes is None:
             return (await self._get(key, {}))[0]
         if size_bytes == 0:
@@ -114,18 +112,15 @@ class ObstoreObjects:
         )
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
-        """Return the last bytes of the content. Raises Missing."""
         if not size_bytes:
             return await self.get(key, 0, 0)
         return await self._range(key, {"range": {"suffix": size_bytes}}, -size_bytes, None)
 
     async def read(self, key: str) -> tuple[bytes, str]:
-        """Return the content and its version. Raises Missing."""
         content, version = await self._get(key, {})
         return content, self._checked(key, version)
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
-        """Replace this version of the object. Raises Changed."""
         try:
             written = await self._put(key, content, "create" if version is None else {"e_tag": version})
         except (AlreadyExistsError, PreconditionError):
@@ -133,7 +128,6 @@ class ObstoreObjects:
         return self._checked(key, written)
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
-        """Yield the objects under `prefix` whose key is greater than `after`, ascending by key."""
         check_prefix(prefix)
         pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=PAGE)
         iterator = pages.__aiter__()
@@ -156,7 +150,6 @@ class ObstoreObjects:
                 yield Entry(last, found["size"], int(found["last_modified"].timestamp() * 1000))
 
     async def delete(self, key: str) -> None:
-        """Delete the object, if it is there."""
         check_key(key)
         try:
             await self._answered(obstore.delete_async(self._store, key))

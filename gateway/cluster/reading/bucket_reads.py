@@ -127,9 +127,9 @@ class BucketReads:
                 raise NotConfirmed("the leader did not answer")
             return None
         if not known.is_confirmed(now_s):
-            self._load(key, "leader", partial(self._confirm, key, known))
+            self._load(key, "leader", partial(self._confirm, known))
         if known.contents is None:
-            self._load(key, "manifest", partial(self._read_manifest, key, known))
+            self._load(key, "manifest", partial(self._read_manifest, known))
         bounds = known.bounds
         if bounds is None or known.contents is None or not known.is_confirmed(now_s):
             return Loading(key, bounds)
@@ -139,10 +139,10 @@ class BucketReads:
         if offset >= bound:
             if not known.may_be_behind(now_s):
                 return None
-            self._load(key, "manifest", partial(self._read_manifest, key, known))
+            self._load(key, "manifest", partial(self._read_manifest, known))
             return Loading(key, bounds)
         try:
-            return self._batches(key, known, known.contents, offset, bound, max_bytes, min_one_batch, bounds)
+            return self._batches(known, known.contents, offset, bound, max_bytes, min_one_batch, bounds)
         except CorruptPart as error:
             logger.warning("%s can't be read from the bucket: %s", manifest_key(key), error)
             known.failed(now_s)
@@ -167,7 +167,6 @@ class BucketReads:
 
     def _batches(
         self,
-        key: PartitionKey,
         known: Known,
         contents: Contents,
         offset: int,
@@ -181,8 +180,8 @@ class BucketReads:
         part = contents.parts[number]
         place = self._seek(known, part, offset)
         if isinstance(place, BlockKey):
-            self._load_blocks(key, known, contents, number, place)
-            return Loading(key, bounds)
+            self._load_blocks(known, contents, number, place)
+            return Loading(known.key, bounds)
         stretch = self._blocks.stretch(part, place, place + max(max_bytes, HEADER_BYTES))
         found = whole(stretch.data, max_bytes, bound, offset)
         if not found.size_bytes and min_one_batch and stretch.missing is None:
@@ -192,15 +191,15 @@ class BucketReads:
             stretch = self._blocks.stretch(part, place, place + size_bytes)
             found = whole(stretch.data, size_bytes, bound, offset)
         if stretch.missing is not None:
-            self._load_blocks(key, known, contents, number, stretch.missing)
+            self._load_blocks(known, contents, number, stretch.missing)
             if not found.size_bytes:
-                return Loading(key, bounds)
+                return Loading(known.key, bounds)
         if not found.size_bytes and min_one_batch:
             return None
         behind = place + found.size_bytes
         if found.size_bytes and behind < part.length:
             known.note_position(part, found.end_offset, behind)
-        self._load_ahead(key, known, contents, number, stretch, place)
+        self._load_ahead(known, contents, number, stretch, place)
         records = stretch.data[: found.size_bytes]
         self.bytes_read += len(records)
         return Found(records, contents.aborted(offset, found.end_offset) if records else [], bounds)
@@ -228,14 +227,14 @@ class BucketReads:
     def _of(self, key: PartitionKey) -> Known:
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Known()
+            known = self._known[key] = Known(key)
             if len(self._known) > PARTITIONS_KEPT:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return known
 
     def _load_ahead(
-        self, key: PartitionKey, known: Known, contents: Contents, number: int, stretch: Stretch, place: int
+        self, known: Known, contents: Contents, number: int, stretch: Stretch, place: int
     ) -> None:
         """Fetch the next blocks of a reader that goes on, also those of the next part."""
         left = BLOCKS_AHEAD
@@ -243,24 +242,20 @@ class BucketReads:
         for part in contents.parts[number : number + 2]:
             for block in blocks_from(part, place) if place < part.length else ():
                 if left:
-                    self._load_block(key, known, contents, part, BlockKey(part.name, block))
+                    self._load_block(known, contents, part, BlockKey(part.name, block))
                     left -= 1
             place = 0
 
-    def _load_blocks(
-        self, key: PartitionKey, known: Known, contents: Contents, number: int, missing: BlockKey
-    ) -> None:
+    def _load_blocks(self, known: Known, contents: Contents, number: int, missing: BlockKey) -> None:
         """Fetch a block that a reader waits for, and those behind it."""
         part = contents.parts[number]
         last = blocks_from(part, part.length - 1).start
         for block in range(missing.number, min(missing.number + BLOCKS_AHEAD, last) + 1):
-            self._load_block(key, known, contents, part, BlockKey(part.name, block))
+            self._load_block(known, contents, part, BlockKey(part.name, block))
 
-    def _load_block(
-        self, key: PartitionKey, known: Known, contents: Contents, part: PartRef, block: BlockKey
-    ) -> None:
+    def _load_block(self, known: Known, contents: Contents, part: PartRef, block: BlockKey) -> None:
         if not self._blocks.has(block):
-            self._load(key, block, partial(self._fetch_block, key, known, contents, part, block))
+            self._load(known.key, block, partial(self._fetch_block, known, contents, part, block))
 
     def _load(self, key: PartitionKey, what: object, fetch: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if (key, what) not in self._loads:
@@ -308,16 +303,16 @@ class BucketReads:
                 if not waiting:
                     del self._waiting[key]
 
-    async def _confirm(self, key: PartitionKey, known: Known) -> None:
+    async def _confirm(self, known: Known) -> None:
         asked_s = self._loop.time()
-        known.confirmed(await self._ask_leader(key), asked_s)
+        known.confirmed(await self._ask_leader(known.key), asked_s)
         if not known.is_confirmed(self._loop.time()):
             raise NotConfirmed("the leader's answer came too late")
 
-    async def _read_manifest(self, key: PartitionKey, known: Known) -> None:
-        manifest = await read_manifest(self._reads, key)
+    async def _read_manifest(self, known: Known) -> None:
+        manifest = await read_manifest(self._reads, known.key)
         if manifest is None:
-            manifest = Manifest(*key, "", 0, 0, 0, 0, (), ())  # Nothing is uploaded yet.
+            manifest = Manifest(*known.key, "", 0, 0, 0, 0, (), ())  # Nothing is uploaded yet.
         before = {} if known.contents is None else known.contents.indexes
         indexes = {
             file.name: await self._index(manifest, file, before) for file in abort_files(manifest) or ()
@@ -337,11 +332,9 @@ class BucketReads:
             raise CorruptPart(f"the file {file.name} of {manifest_key(manifest.key)} is damaged.")
         return content
 
-    async def _fetch_block(
-        self, key: PartitionKey, known: Known, contents: Contents, part: PartRef, block: BlockKey
-    ) -> None:
+    async def _fetch_block(self, known: Known, contents: Contents, part: PartRef, block: BlockKey) -> None:
         try:
-            await self._blocks.load(key, part, block)
+            await self._blocks.load(known.key, part, block)
         except Missing:
             # A compaction, retention or a merge of small parts has replaced the part. A newer manifest names
             # others.
@@ -521,10 +514,12 @@ class Known:
         "contents",
         "has_missed",
         "is_leader_silent",
+        "key",
         "leader_start",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, key: PartitionKey) -> None:
+        self.key = key
         self.contents: Contents | None = None
         """The contents by the newest manifest that was read; None before the first one."""
         self.leader_start = 0

@@ -100,6 +100,17 @@ class UploadPorts:
     """Returns the newest log start offset of a partition in the session's log."""
 
 
+class _Upload(NamedTuple):
+    """One upload of a partition."""
+
+    key: PartitionKey
+    before: Manifest | None
+    """The manifest that the upload replaces."""
+    created: list[str]
+    """The names of the objects that the upload has created."""
+    closed: list[ClosedFile]
+
+
 class PartitionUploads:
     """The partitions whose parts this session has written, and their files."""
 
@@ -132,34 +143,28 @@ class PartitionUploads:
         IncompatibleFormat, Refused.
         """
         ports, key = self._ports, PartitionKey(log.topic_id, log.partition)
-        before = await ports.manifests.load(key)
+        upload = _Upload(key, await ports.manifests.load(key), [], [])
         seen = view(log)
         seq, leader_epoch = ports.next_seq(), max(0, log.epochs.latest)
         # A start would have the later one of both. So the manifest has it, too; otherwise its object would be
         # needed for ever.
         log_start_offset = max(seen.log_start_offset, min(ports.log_start(key), seen.end_offset))
-        created: list[str] = []
-        closed: list[ClosedFile] = []
         try:
             ends = [*(each.base_offset for each in seen.segments[1:]), seen.end_offset]
             segments = [
-                await self._segment(
-                    key, each, end_offset, before, created, closed, is_last=each is seen.segments[-1]
-                )
+                await self._segment(upload, each, end_offset, is_last=each is seen.segments[-1])
                 for each, end_offset in zip(seen.segments, ends, strict=True)
             ]
             indexes = [
                 file
                 for each, segment in zip(seen.segments[:-1], segments, strict=False)
-                for file in await self._indexes(key, each, segment, before, created)
+                for file in await self._indexes(upload, each, segment)
             ]
             contents = await asyncio.to_thread(side_files, ports.storage, log.directory)
-            files = [
-                await self._file(key, name, contents[name], before, created) for name in sorted(contents)
-            ]
+            files = [await self._file(upload, name, contents[name]) for name in sorted(contents)]
             await ports.flushed(log)
         except Exception:
-            await self._delete(key, created)
+            await self._delete(key, upload.created)
             raise
         manifest = Manifest(
             log.topic_id,
@@ -179,18 +184,10 @@ class PartitionUploads:
         stored = await ports.manifests.replace(manifest)
         self._files[key] = {each.base_offset: each.file for each in seen.segments}
         garbage = frozenset() if replaced is None else replaced.objects - stored.objects
-        return Uploaded(stored, garbage, tuple(closed))
+        return Uploaded(stored, garbage, tuple(upload.closed))
 
     async def _segment(
-        self,
-        key: PartitionKey,
-        seen: SegmentView,
-        end_offset: int,
-        before: Manifest | None,
-        created: list[str],
-        closed: list[ClosedFile],
-        *,
-        is_last: bool,
+        self, upload: _Upload, seen: SegmentView, end_offset: int, *, is_last: bool
     ) -> SegmentRef:
         """Upload the bytes of a segment that the bucket lacks, and return all its parts; they end at or
         before `end_offset`.
@@ -200,7 +197,7 @@ class PartitionUploads:
         descriptors = self._ports.storage.descriptors
         descriptors.pin(seen.file)
         try:
-            parts = list(await self._kept_parts(key, seen, before, is_last=is_last))
+            parts = list(await self._kept_parts(upload, seen, is_last=is_last))
             position = parts[-1].position + parts[-1].length if parts else 0
             reached = parts[-1].end_offset if parts else seen.base_offset
             while position < seen.size_bytes:
@@ -209,12 +206,12 @@ class PartitionUploads:
                 )
                 if not found.data:
                     break
-                parts.append(await self._part(key, seen, position, reached, found, created))
+                parts.append(await self._part(upload, seen, position, reached, found))
                 position, reached = position + len(found.data), found.end_offset
             sparse = self._ports.storage.sparse
             file = None if sparse is None else sparse.opened(seen.file.descriptor)
             if file is not None and not is_last:
-                closed.append(ClosedFile(file, seen.base_offset, seen.size_bytes))
+                upload.closed.append(ClosedFile(file, seen.base_offset, seen.size_bytes))
         finally:
             descriptors.unpin(seen.file)
         # The manifest covers all records below the end, and the write-ahead log loses those. Compaction
@@ -226,15 +223,11 @@ class PartitionUploads:
             )
         return SegmentRef(seen.base_offset, tuple(parts))
 
-    async def _kept_parts(
-        self, key: PartitionKey, seen: SegmentView, before: Manifest | None, *, is_last: bool
-    ) -> tuple[PartRef, ...]:
+    async def _kept_parts(self, upload: _Upload, seen: SegmentView, *, is_last: bool) -> tuple[PartRef, ...]:
         """Return the parts of the manifest that still hold the bytes of the file."""
-        kept = (
-            next((each for each in before.segments if each.base == seen.base_offset), None)
-            if before
-            else None
-        )
+        key, before, *_ = upload
+        segments = () if before is None else before.segments
+        kept = next((each for each in segments if each.base == seen.base_offset), None)
         if kept is None or not kept.parts or kept.size_bytes > seen.size_bytes:
             return ()
         if (
@@ -275,20 +268,13 @@ class PartitionUploads:
                         file, SegmentKey(*manifest.key, base_offset, manifest.generation), size_bytes
                     )
 
-    async def _indexes(
-        self,
-        key: PartitionKey,
-        seen: SegmentView,
-        segment: SegmentRef,
-        before: Manifest | None,
-        created: list[str],
-    ) -> list[FileRef]:
+    async def _indexes(self, upload: _Upload, seen: SegmentView, segment: SegmentRef) -> list[FileRef]:
         """Upload the index files of a closed segment, so that a start need not read the segment; none if they
         are not written yet.
         """
         if not seen.has_indexes:
             return []
-        stem = seen.file.path.rpartition("/")[2].removesuffix(".log")
+        stem, before = seen.file.path.rpartition("/")[2].removesuffix(".log"), upload.before
         if before is not None and segment in before.segments:
             known = [
                 file for file in before.files if file.name.startswith(f"{stem}.") and is_index(file.name)
@@ -298,34 +284,29 @@ class PartitionUploads:
         contents = await asyncio.to_thread(index_files, self._ports.storage, seen)
         if contents is None or seen.file.retired:
             return []
-        return [await self._file(key, name, content, None, created) for name, content in contents.items()]
+        fresh = upload._replace(before=None)
+        return [await self._file(fresh, name, content) for name, content in contents.items()]
 
     async def _part(
-        self,
-        key: PartitionKey,
-        seen: SegmentView,
-        position: int,
-        first_offset: int,
-        found: SoundBatches,
-        created: list[str],
+        self, upload: _Upload, seen: SegmentView, position: int, first_offset: int, found: SoundBatches
     ) -> PartRef:
         name = part_name(seen.base_offset, uuid.uuid4().hex)
-        head = PartHead(*key, seen.base_offset, position, len(found.data), first_offset, found.end_offset)
+        head = PartHead(
+            *upload.key, seen.base_offset, position, len(found.data), first_offset, found.end_offset
+        )
         content, crc = await asyncio.to_thread(encode_part, head, found.data)
-        await self._create(key, name, content, created)
+        await self._create(upload.key, name, content, upload.created)
         return PartRef(name, position, len(found.data), found.end_offset, crc)
 
-    async def _file(
-        self, key: PartitionKey, name: str, content: bytes, before: Manifest | None, created: list[str]
-    ) -> FileRef:
+    async def _file(self, upload: _Upload, name: str, content: bytes) -> FileRef:
         crc = crc32c(content)
         if len(content) <= INLINE_BYTES:
             return FileRef(name, len(content), crc, content)
-        for known in before.files if before else ():
+        for known in upload.before.files if upload.before else ():
             if known.stored is not None and (known.length, known.crc) == (len(content), crc):
                 return FileRef(name, len(content), crc, stored=known.stored)
         stored = file_name(uuid.uuid4().hex)
-        await self._create(key, stored, content, created)
+        await self._create(upload.key, stored, content, upload.created)
         return FileRef(name, len(content), crc, stored=stored)
 
     async def _create(
