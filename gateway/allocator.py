@@ -17,9 +17,7 @@ CHOSEN: Final = "malloc"
 
 def use_c_allocator() -> None:
     """Replace this process by one that uses the C library's allocator, unless the environment chooses an
-    allocator.
-
-    Python chooses its allocator once, before it runs any code. The process id stays.
+    allocator. Python chooses its allocator once, before it runs any code. The process id stays.
     """
     if VARIABLE in os.environ or sys.platform != "linux":
         return

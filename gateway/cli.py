@@ -190,9 +190,8 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command that the process was started with.
-
-    The first word chooses the command, unless it is an option, or a shell asks for completions.
+    """Run the command that the process was started with. The first word chooses the command, unless it is an
+    option, or a shell asks for completions.
     """
     word = "" if "_SEQGATE_COMPLETE" in os.environ else "".join(sys.argv[1:2])
     command_line(word if word in COMMANDS else None)(prog_name="seqgate")

@@ -51,9 +51,7 @@ logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0
 STORE_TIMEOUT_S = 30.0
-"""How long a stop waits for a bucket; then the gateway gives up the records that are not confirmed and not
-acknowledged.
-"""
+"""How long a stop waits for a bucket; then it gives up what is neither confirmed nor acknowledged."""
 
 
 Before = Callable[[Dispatcher], Requests]
@@ -71,9 +69,7 @@ class Gateway:
         seat: Seat | None = None,
         before: Before = lambda dispatcher: dispatcher,
     ) -> None:
-        """Take the settings; `seat` is the place of one of several workers, `before` puts a part before the
-        dispatcher.
-        """
+        """Take the settings; `seat` is a worker's place, `before` puts a part before the dispatcher."""
         self._before = before
         self.config = config
         self.machine = machine or Machine()
@@ -101,9 +97,7 @@ class Gateway:
         return self._services
 
     async def start(self) -> None:
-        """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock
-        is free.
-        """
+        """Recover the data, then listen. Raises StartFailed, with all parts stopped and the lock free."""
         config = self.config
         complaint = exposure_complaint(config) or missing_package(config)
         if complaint is not None:
@@ -299,9 +293,7 @@ class Gateway:
             metrics.exporter.start()
 
     async def stop(self) -> None:
-        """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start
-        leaves the last mark as it is.
-        """
+        """Answer what is in flight, make all durable, mark a clean stop. A failed start leaves the mark."""
         await self.backend.prepare_stop()
         giving_up = self.limit_waiting()
         if self._services is not None:
@@ -325,9 +317,7 @@ class Gateway:
 
     async def abandon(self) -> None:
         """End as a killed process does, as far as its files tell: write nothing more, and mark no clean stop.
-        For tests.
-
-        The caller then cancels all tasks of the event loop.
+        For tests. The caller then cancels all tasks of the event loop.
         """
         self.server.abort_all()
         await self._control.stop()
@@ -342,9 +332,7 @@ class Gateway:
         await self.backend.leave(is_clean=False)
 
     def limit_waiting(self) -> asyncio.TimerHandle:
-        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the backend
-        is entered.
-        """
+        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call after `enter`."""
         return asyncio.get_running_loop().call_later(
             STORE_TIMEOUT_S, self._flusher.give_up, f"the store did not answer for {STORE_TIMEOUT_S:.0f} s"
         )

@@ -44,9 +44,8 @@ GC_THRESHOLD = 50_000
 
 
 def run(config: Config, *, guide: bool = False, console: bool = False) -> None:
-    """Run a gateway until SIGINT or SIGTERM, with a `console` beside it if wanted.
-
-    Raises StartFailed, and Ended when the gateway must not serve any more.
+    """Run a gateway until SIGINT or SIGTERM, with a `console` beside it if wanted. Raises StartFailed, and
+    Ended when the gateway must not serve any more.
     """
     prepare_process(config)
     for listener in config.listeners:
@@ -57,17 +56,13 @@ def run(config: Config, *, guide: bool = False, console: bool = False) -> None:
 
 
 def run_worker(config: Config, seat: Seat) -> int:
-    """Run one worker of a data directory in this process, a copy of its supervisor's, until SIGTERM. Return
-    the exit code.
-    """
+    """Run a worker of a data directory in this copy of its supervisor until SIGTERM; return the exit code."""
     return _run_worker(seat.number, seat.connection, _serve(config, guide=False, seat=seat))
 
 
 def run_gateway(config: Config, number: int, connection: socket.socket) -> int:
     """Run one worker of a bucket in this process, a copy of its supervisor's, until SIGTERM or the end of the
-    supervisor.
-
-    `connection` is its stream to the supervisor. Return the exit code.
+    supervisor. `connection` is its stream to the supervisor. Return the exit code.
     """
     return _run_worker(number, connection, _serve(config, guide=False, connection=connection))
 
@@ -92,9 +87,7 @@ def prepare_process(config: Config) -> None:
 
 
 def check_listener(listener: Listener) -> None:
-    """Check that nobody listens on the address, before the start creates or changes any file. Raises
-    StartFailed.
-    """
+    """Check that nobody listens on the address, before any file is changed. Raises StartFailed."""
     try:
         check_address(listener)
     except OSError as error:
@@ -177,9 +170,7 @@ def load_commands() -> None:
 
 
 def warn_of_readers(directory: str) -> None:
-    """Warn when other users can read the data directory. The gateway makes directories private, but does not
-    change existing ones.
-    """
+    """Warn when other users can read the data directory. The gateway changes no existing directory."""
     mode = stat.S_IMODE(os.stat(directory).st_mode)  # noqa: PTH116 - a path as in the settings
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         logger.warning(

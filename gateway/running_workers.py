@@ -37,9 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_workers(config: Config, *, guide: bool = False) -> None:
-    """Run the workers of `seqgate.workers` until SIGINT or SIGTERM. Raises StartFailed, also when the workers
-    can't go on.
-    """
+    """Run the workers until SIGINT or SIGTERM. Raises StartFailed, also when they can't go on."""
     complaint = workers_complaint(config) or exposure_complaint(config)
     if complaint is not None:
         raise StartFailed(complaint)
@@ -92,9 +90,7 @@ def _supervise(config: Config, charge: Charge, configs: Mapping[int, Config], *,
 
 
 def _check_only_caches(root: Path) -> None:
-    """Check that the data directory has nothing but the caches of workers: each worker gets a directory in
-    it. Raises StartFailed.
-    """
+    """Check that the data directory has only the caches of workers. Raises StartFailed."""
     found = sorted(path.name for path in root.glob("*") if path.name != CACHES)
     if found:
         raise StartFailed(

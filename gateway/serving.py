@@ -48,9 +48,7 @@ class _Refused(Exception):
 
 
 def parse(words: Sequence[str]) -> Options | None:
-    """Return the options that follow `serve`, or None when typer must look: for `--help`, and for whatever
-    may be wrong.
-    """
+    """Return the options behind `serve`, or None when typer must look: `--help`, and what may be wrong."""
     given: dict[str, list[str]] = {name: [] for name in _WITH_VALUE}
     flags = {"--guide": False, "--console": False}
     rest = iter(words)

@@ -18,10 +18,8 @@ _libc_signal.argtypes, _libc_signal.restype = (ctypes.c_int, ctypes.c_void_p), c
 @contextlib.contextmanager
 def signals_taken(stop: Callable[[], object]) -> Iterator[None]:
     """Call `stop` at SIGINT and SIGTERM. Afterwards the process ignores both: it ends, and its exit code is
-    settled.
-
-    A handler of the event loop would fall back to the default action, which kills, as soon as the loop is
-    closed.
+    settled. A handler of the event loop would fall back to the default action, which kills, as soon as the
+    loop is closed.
     """
     for number in STOPPING:
         signal.signal(number, lambda *_: stop())

@@ -55,9 +55,7 @@ _FAILURES: Final = (
 
 
 class Adoptions:
-    """The partitions whose records are not here, and those that are being brought here. The `Readiness` of a
-    gateway in a cluster.
-    """
+    """The `Readiness` of a gateway in a cluster: the partitions whose records are not here, or are coming."""
 
     def __init__(
         self,
@@ -114,9 +112,7 @@ class Adoptions:
         return self.has_joined and key not in self._absent and key not in self._withdrawn
 
     def lost(self, topic: str, topic_id: UUID, index: int) -> None:
-        """Give up a partition that another gateway leads. Its local files go, once its last records are
-        durable.
-        """
+        """Give up a partition that another gateway leads. Its files go once its last records are durable."""
         key = PartitionKey(topic_id, index)
         self._withdrawn.discard(key)
         self._wanted.pop(key, None)
@@ -157,10 +153,8 @@ class Adoptions:
 
     async def hand_over(self, topic: str, index: int) -> None:
         """Serve a partition no more, and upload all of it, so that the metadata may give it to another
-        gateway.
-
-        Call `keep` if the metadata does not. Raises HandOverFailed, and as `Uploads.hand_over`; the partition
-        is then served on.
+        gateway. Call `keep` if the metadata does not. Raises HandOverFailed, and as `Uploads.hand_over`; the
+        partition is then served on.
         """
         assert self._services is not None
         partitions = self._services.partitions
@@ -200,9 +194,7 @@ class Adoptions:
         self._order(self._absent)
 
     def joined(self) -> None:
-        """Serve what is here and is still this gateway's: the cluster knows it as a member. Open what the
-        start would have opened.
-        """
+        """Serve what is here and still ours, as a member now. Open what the start would have opened."""
         assert self._services is not None
         self.has_joined = True
         partitions = self._services.partitions
@@ -218,17 +210,13 @@ class Adoptions:
                     partitions.registry.became_ready(name, index)
 
     async def stop(self) -> None:
-        """End all adoptions; changes of the metadata that are read later begin none. What is unfinished is
-        discarded.
-        """
+        """End all adoptions, and discard what is unfinished; later changes of the metadata begin none."""
         self._is_stopped = True
         await end_tasks(*self._tasks, *self._closing.values())
 
     @property
     def has_all(self) -> bool:
-        """Whether the records of all partitions are here: no other gateway leads one, and no adoption is
-        unfinished.
-        """
+        """Whether all records are here: no other gateway leads a partition, and no adoption is unfinished."""
         return not self._absent
 
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
@@ -398,9 +386,7 @@ class Adoptions:
 
 
 async def _in_thread(work: Callable[[], None]) -> None:
-    """Run work on files in a thread. A caller that is cancelled waits until the thread is done, so that two
-    never write at once.
-    """
+    """Run work in a thread. A cancelled caller waits until the thread is done: two never write at once."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     # The error of work whose caller was cancelled has nobody left to take it.
     running.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -51,10 +51,8 @@ class Ended(Exception):
 
 
 class Backend:
-    """The place where records are durable. One gateway enters and leaves its backend once.
-
-    A backend that says nothing else is a local disk, which has all records, and which no other gateway can
-    take over.
+    """The place where records are durable. One gateway enters and leaves its backend once. A backend that
+    says nothing else is a local disk, which has all records, and which no other gateway can take over.
     """
 
     def __init__(self, config: Config, machine: Machine) -> None:
@@ -111,9 +109,7 @@ class Backend:
         """End the background work that `begin` began; the gateway takes no more requests."""
 
     async def resign(self, *, is_clean: bool) -> None:
-        """Let other gateways serve from now on: nothing more is appended, and after a clean stop all records
-        are durable.
-        """
+        """Let other gateways serve: nothing more is appended. After a clean stop all records are durable."""
 
     async def ended(self) -> NoReturn:
         """Wait until the backend fails so that the gateway must stop at once. Raises Ended."""
@@ -121,9 +117,7 @@ class Backend:
             await asyncio.Event().wait()
 
     async def leave(self, *, is_clean: bool) -> None:
-        """Leave the backend, after the data directory is closed. After a clean stop all of its records are
-        durable.
-        """
+        """Leave the backend; the data directory is closed. After a clean stop all records are durable."""
 
 
 class DiskBackend(Backend):
@@ -133,9 +127,7 @@ class DiskBackend(Backend):
         return Surroundings(has_whole_directory=True)
 
     async def enter(self) -> None:
-        """Refuse the cache of a bucket, and make a directory whole that several workers had last. Raises
-        StartFailed.
-        """
+        """Refuse a bucket's cache, and make a directory whole that workers had last. Raises StartFailed."""
         storage, path = self._machine.storage, self._config.str("log.dirs")
         check_no_cache(storage, self._config)
         if not is_shared(storage, path):
@@ -152,9 +144,7 @@ class DiskBackend(Backend):
 
 def check_no_cache(storage: Storage, config: Config) -> None:
     """Check that the data directory is no cache of a bucket: its files are not durable, and the bucket may
-    have newer ones.
-
-    Raises StartFailed.
+    have newer ones. Raises StartFailed.
     """
     path = config.str("log.dirs")
     try:
@@ -174,9 +164,7 @@ def check_no_cache(storage: Storage, config: Config) -> None:
 
 
 class WorkerBackend(Backend):
-    """The local disk under several workers, of which this one has a share, and the process that supervises
-    it.
-    """
+    """A share of the local disk, which several workers have, and the process that supervises this one."""
 
     def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
         """Take the worker's place; `enter` connects it."""
@@ -194,9 +182,8 @@ class WorkerBackend(Backend):
         self._link = await SupervisorLink.open(self._seat.connection, self._follow)
 
     async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:  # noqa: ARG002 - the supervisor has the log
-        """Return the metadata, which follows the changes of all workers from `begin` on.
-
-        A change before then would miss the parts that carry it out.
+        """Return the metadata, which follows the changes of all workers from `begin` on. A change before then
+        would miss the parts that carry it out.
         """
         seat = self._seat
         journal = WorkerJournal(self._link, seat.image, seat.end_offset, self._leave_soon)
@@ -256,9 +243,7 @@ class WorkerBackend(Backend):
         return any(directory.uses(topic.name, index) for index in topic.partitions)
 
     async def ended(self) -> NoReturn:
-        """Wait until the supervisor is gone. Then nobody would start this worker again, or stop it. Raises
-        Ended.
-        """
+        """Wait until the supervisor is gone: then nobody would restart or stop this worker. Raises Ended."""
         raise Ended(await self._link.lost())
 
     async def leave(self, *, is_clean: bool) -> None:  # noqa: ARG002 - the files say it
@@ -275,9 +260,7 @@ def ready_of(services: Services) -> Ready:
 
 
 def backend_of(config: Config, machine: Machine, seat: Seat | None = None) -> Backend:
-    """Return the backend that `seqgate.cluster` names: the local disk without it, and a worker's share of the
-    disk with a `seat`.
-    """
+    """Return the backend of `seqgate.cluster`: without it the local disk, with a `seat` a worker's share."""
     if seat is not None:
         return WorkerBackend(config, machine, seat)
     if config.optional_str("seqgate.cluster") is None:

@@ -91,9 +91,7 @@ STOPPED: Final = "the gateway stopped"
 STOP_TIMEOUT_S = 30.0
 """How long a stop waits for the store to take the last records and the seal."""
 UPLOADED_WITHIN_S: Final = 10.0
-"""How long a gateway that is told to stop serves on while it uploads. What is unfinished is read by who takes
-over.
-"""
+"""How long a gateway that is told to stop serves and uploads. Who takes over reads what is unfinished."""
 CALL_LIMIT_MARGIN_S = 30.0
 """How much longer than a request may take the session waits for a call: the store's client gives up first."""
 
@@ -217,9 +215,7 @@ class BucketBackend(Backend):
         )
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
-        """Return the flusher whose rounds are objects of the session, and begin to watch for the session's
-        end.
-        """
+        """Return the flusher whose rounds are objects of the session, and begin to watch for its end."""
         assert isinstance(durability, CachedDurability)
         self._beat = loop.create_task(self._beat_while_idle(), name="heartbeat of the session")
         limits = put_limits(self._config)
@@ -230,9 +226,7 @@ class BucketBackend(Backend):
         return self._flusher
 
     def journal(self, log: PartitionLog, flusher: LogFlusher) -> SharedJournal:  # noqa: ARG002 - the bucket has the changes
-        """Return the journal of the shared metadata, whose changes in progress fail when the session ends or
-        the flusher gives up.
-        """
+        """Return the journal of the shared metadata. Changes fail once the session or the flusher ends."""
         session, node_id, *_ = self.wal.session
         self._journal = journal = SharedJournal(
             log,
@@ -246,9 +240,7 @@ class BucketBackend(Backend):
         return journal
 
     async def begin(self, services: Services) -> None:
-        """Begin to upload the history of partitions, join the cluster, and adopt partitions that this gateway
-        begins to lead.
-        """
+        """Begin to upload the history of partitions, join the cluster, and adopt what this gateway leads."""
         clock, image, shared = self._machine.clock, services.topics.metadata_log.image, self._started.shared
 
         async def registered() -> Sequence[RegisteredSession]:
@@ -373,9 +365,7 @@ class BucketBackend(Backend):
                 logger.exception("a change of the metadata can't be folded in")
 
     async def _beat_while_idle(self) -> None:
-        """Create an empty object when nothing else was created for a while: an idle gateway learns so that
-        its session was sealed.
-        """
+        """Create an empty object after a while without another: so an idle gateway learns of a seal."""
         interval_s = heartbeat_s(self._config)
         while not self.wal.is_fenced:
             await asyncio.sleep(interval_s)
@@ -417,9 +407,7 @@ class BucketBackend(Backend):
 
     def _note_clean_stop(self, end: int) -> None:
         """Make the whole directory durable, then its BUCKET_SESSION, unless another gateway has the directory
-        by now.
-
-        Raises DirectoryLocked, IncompatibleFormat, OSError.
+        by now. Raises DirectoryLocked, IncompatibleFormat, OSError.
         """
         storage, session = self._machine.storage, self.wal.session
         running = LocalSession(self._address, session.cluster_id, session.session)
@@ -440,9 +428,7 @@ class BucketBackend(Backend):
             storage.unlock(lock)
 
     def _write_local(self, local: LocalSession) -> None:
-        """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises
-        OSError.
-        """
+        """Make BUCKET_SESSION durable: without it the directory would be no cache. Raises OSError."""
         durability = LocalDurability(self._machine.storage)
         durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
 

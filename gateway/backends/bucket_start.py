@@ -76,9 +76,7 @@ FIRST_WITH_BROKERS: Final = 3
 """The first version of the cluster's formats whose sessions become brokers."""
 
 STARTING_MS: Final = 60_000
-"""The age up to which a session that is no broker yet counts as starting. Another gateway gets another node
-id meanwhile.
-"""
+"""Until this age a session that is no broker yet is starting, and no other gateway gets its node id."""
 
 
 class Started(NamedTuple):
@@ -95,9 +93,7 @@ class Started(NamedTuple):
     """
 
     def has(self, partition: PartitionKey, leader_epoch: int) -> bool:
-        """Return whether the directory has all records from before this leader epoch, in which this gateway
-        leads or may lead.
-        """
+        """Return whether the directory has all records from before this leader epoch."""
         return self.restored is None or self.restored.get(partition) == leader_epoch
 
 
@@ -127,9 +123,7 @@ class BucketStart:
         self._local: LocalSession | None = None
 
     async def run(self) -> Started:
-        """Start. Waits until the store answers. Raises StartFailed, and the errors of the bucket and of the
-        disk.
-        """
+        """Start. Waits until the store answers. Raises StartFailed, and errors of the bucket and the disk."""
         reads = PersistentReads(self._objects, "the gateway waits to read the metadata")
         self._local = read_local_session(self._machine.storage, str(self._path))
         self._known = known = await read_metadata(self._objects)
@@ -176,9 +170,7 @@ class BucketStart:
 
     def _written_version(self) -> int:
         """Return the version of the bucket's content that this session writes: gateways of an earlier release
-        may still read it.
-
-        Raises StartFailed where the cluster uses a later one than this release knows.
+        may still read it. Raises StartFailed where the cluster uses a later one than this release knows.
         """
         used = self._image.brokers.cluster_version
         if used > CLUSTER_VERSION:
@@ -206,9 +198,7 @@ class BucketStart:
         )
 
     def _starting(self) -> Collection[int]:
-        """Return the node ids of the gateways that have registered a session just now, and may become brokers
-        soon.
-        """
+        """Return the node ids of gateways that have just registered a session, and may soon be brokers."""
         since_ms = self._machine.clock.now_ms() - STARTING_MS
         brokers = self._image.brokers
         died_here = None if self._local is None else self._local.session
@@ -282,10 +272,8 @@ class BucketStart:
 
     async def _copied(self, session: Session) -> tuple[int, int] | None:
         """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has
-        all else that the bucket has.
-
-        Then the last session of the cluster stopped cleanly on it, and no other gateway is live, or has led a
-        partition since. None if the directory must be rebuilt.
+        all else that the bucket has. Then the last session of the cluster stopped cleanly on it, and no other
+        gateway is live, or has led a partition since. None if the directory must be rebuilt.
         """
         local = self._local
         if local is None or local.wal_end is None or self._others(session):
@@ -449,9 +437,7 @@ class StartChecks:
 
     def check_unlocked(self) -> None:
         """Check that no gateway uses the data directory; otherwise this start would end that gateway's
-        session, and then fail itself.
-
-        Raises DirectoryLocked, OSError.
+        session, and then fail itself. Raises DirectoryLocked, OSError.
         """
         lock = str(self._path / LOCK)
         self._storage.make_directories(str(self._path))
@@ -471,10 +457,8 @@ class StartChecks:
 
     def check_bucket(self, known: SharedLogContent) -> None:
         """Check that the bucket has the session that used the data directory last. Raises StartFailed,
-        OSError, IncompatibleFormat.
-
-        A bucket that was emptied or replaced has not what the directory has: the directory may be all that is
-        left.
+        OSError, IncompatibleFormat. A bucket that was emptied or replaced has not what the directory has: the
+        directory may be all that is left.
         """
         local = read_local_session(self._storage, str(self._path))
         if local is None:

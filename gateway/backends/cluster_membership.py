@@ -34,18 +34,14 @@ logger = logging.getLogger(__name__)
 
 BEATS_PER_LEASE: Final = 3
 RESIGN_TIMEOUT_S: Final = 10.0
-"""How long a stop waits until the metadata shows the end of its session. Then another gateway takes over, as
-after a crash.
-"""
+"""How long a stop waits until the metadata shows it. Then another gateway takes over as after a crash."""
 _FENCED: Final = 1
 _PROTOCOLS: Final = list(SecurityProtocol)
 """The security protocols, each at the number that Kafka gives it."""
 
 
 def heartbeat_s(config: Config) -> float:
-    """Return after how long an idle gateway writes an empty object. Raises StartFailed if its lease would end
-    before.
-    """
+    """Return when an idle gateway writes an empty object. Raises StartFailed if its lease ends before."""
     lease_ms, beat_ms = config.int("seqgate.cluster.lease.ms"), config["seqgate.cluster.heartbeat.ms"]
     if not isinstance(beat_ms, int):
         return lease_ms / 1000 / BEATS_PER_LEASE
@@ -58,9 +54,7 @@ def heartbeat_s(config: Config) -> float:
 
 
 class ClusterMembership:
-    """The membership of one session. `lost` is called with a sentence when another gateway has ended the
-    session.
-    """
+    """The membership of one session. `lost` is called with a sentence when another gateway has ended it."""
 
     def __init__(
         self,
@@ -95,10 +89,8 @@ class ClusterMembership:
 
     async def join(self, *, replaces: int = ANY_EPOCH) -> None:
         """Register the gateway under its addresses, and begin to watch others and to move partitions. Raises
-        StartFailed.
-
-        `replaces` is the epoch of the registration whose node id the gateway has chosen; by default the node
-        id is its own.
+        StartFailed. `replaces` is the epoch of the registration whose node id the gateway has chosen; by
+        default the node id is its own.
         """
         if self._missing_login and self._others():
             raise StartFailed(

@@ -32,9 +32,7 @@ from seqgate.log.sparse import BLOCK_BYTES, SparseDisk, SparseFile, restore_resi
 logger = logging.getLogger(__name__)
 
 RESERVES: Final = 2
-"""How many times `seqgate.log.min.free.bytes` the eviction keeps free: it makes room before producers are
-refused.
-"""
+"""How many times `seqgate.log.min.free.bytes` stay free: eviction comes before producers are refused."""
 
 
 class LocalCache:
@@ -54,15 +52,11 @@ class LocalCache:
 
     @property
     def calls(self) -> Counts:
-        """The calls to the bucket by threads that wait; those of the event loop are counted by the store that
-        `open` takes.
-        """
+        """The calls to the bucket by threads that wait; the store that `open` takes counts the others."""
         return Counts() if self._waiting is None else self._waiting.counts
 
     def restore(self) -> bool:
-        """Take over the holes that the last clean stop noted; return False if they are unknown. Raises
-        OSError.
-        """
+        """Take over the holes that the last stop noted; return False if they are unknown. Raises OSError."""
         return restore_residency(self._machine.storage, self.sparse, self._root)
 
     def save(self) -> None:
@@ -136,9 +130,7 @@ class BlockCache:
         """Called with the number of bytes that a block added to the local disk."""
 
         self.make_room: Callable[[int], Awaitable[None]] | None = None
-        """Evicts blocks until the disk has room for this number of bytes, before whole files are fetched.
-        Raises OSError.
-        """
+        """Makes room for this number of bytes before whole files are fetched. Raises OSError."""
 
     def is_absent(self, place: Place) -> bool:
         """Return whether the local disk lacks a byte of the place."""
@@ -157,9 +149,7 @@ class BlockCache:
     @contextlib.asynccontextmanager
     async def held(self, paths: Iterable[str]) -> AsyncIterator[None]:
         """Keep whole segment files on the local disk within the `async with` block; fetch what they lack
-        first. Raises OSError.
-
-        For users that read the files past this process: the process that compacts.
+        first. Raises OSError. For users that read the files past this process: the process that compacts.
         """
         files = [file for path in paths if (file := self.sparse.files.of(path)) is not None]
         for file in files:
@@ -221,10 +211,9 @@ class Eviction:
         reserve_bytes: Callable[[], int],
         log_bytes: Callable[[], int],
     ) -> None:
-        """Take the data directory, and three numbers that may change.
-
-        `limit_bytes` are the most bytes of segments on the local disk, NO_LIMIT for as many as fit;
-        `reserve_bytes` stay free on the disk; `log_bytes` are the bytes of all segments, holes included.
+        """Take the data directory, and three numbers that may change. `limit_bytes` are the most bytes of
+        segments on the local disk, NO_LIMIT for as many as fit; `reserve_bytes` stay free on the disk;
+        `log_bytes` are the bytes of all segments, holes included.
         """
         self._storage = storage
         self._sparse = sparse
@@ -264,9 +253,7 @@ class Eviction:
             self._begin_pass()
 
     async def make_room(self, size_bytes: int) -> None:
-        """Evict until the disk has room for so many bytes, whatever the limit is. Raises OSError if there is
-        too little to evict.
-        """
+        """Evict until the disk has room for so many bytes. Raises OSError if there is too little to evict."""
         missing_bytes = size_bytes - self._free_bytes()
         if missing_bytes <= 0:
             return

@@ -100,9 +100,8 @@ class MetadataSnapshots:
                 pause_s = RETRIED_AFTER_S
 
     async def work(self) -> None:
-        """Write a snapshot, forget sessions, and delete objects, as far as each is due.
-
-        Raises StoreFailed, Refused, and what `read_metadata` and `image_of` raise.
+        """Write a snapshot, forget sessions, and delete objects, as far as each is due. Raises StoreFailed,
+        Refused, and what `read_metadata` and `image_of` raise.
         """
         if self._image.brokers.cluster_version < SNAPSHOTS_SINCE:
             return  # an earlier release may be live, which knows no snapshots

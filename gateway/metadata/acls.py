@@ -114,9 +114,7 @@ def create_acls(
     stored: StoredAcls, wanted: Sequence[AclEntry | ApiError], new_id: Callable[[], uuid.UUID], *, most: int
 ) -> Decision[list[ApiError | None]]:
     """Create entries up to `most` in all; an error in place of an entry says that the entry was refused
-    already.
-
-    The answer has one item per entry.
+    already. The answer has one item per entry.
     """
     new: dict[AclEntry, None] = {}
     answers: list[ApiError | None] = []
@@ -141,9 +139,8 @@ Found = Mapping[uuid.UUID, AclEntry] | ApiError
 def delete_acls(
     stored: StoredAcls, found: Iterable[Found]
 ) -> Decision[list[Collection[AclEntry] | ApiError]]:
-    """Delete all entries that the filters have found and that are still there.
-
-    The answer to each filter has all its entries, also those that another filter has found.
+    """Delete all entries that the filters have found and that are still there. The answer to each filter has
+    all its entries, also those that another filter has found.
     """
     gone: dict[uuid.UUID, None] = {}
     answers: list[Collection[AclEntry] | ApiError] = []

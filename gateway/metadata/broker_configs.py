@@ -48,7 +48,6 @@ _OF_LISTENERS_OF_ALL_BROKERS: Final = frozenset(
 
 def broker_setting(name: str) -> Setting | None:
     """Return the setting that decides which values this name takes: the gateway's own, or one of Kafka's.
-
     None when neither the gateway nor Kafka has the setting. As in Kafka, an unknown name takes any text.
     """
     found = setting_named(name)
@@ -62,9 +61,8 @@ def broker_setting(name: str) -> Setting | None:
 
 
 def list_complaint(name: str, operation: str) -> str | None:
-    """Return why a setting can't be appended to or subtracted from; None when it can.
-
-    Source: Kafka's ConfigAdminManager.prepareIncrementalConfigs.
+    """Return why a setting can't be appended to or subtracted from; None when it can. Source: Kafka's
+    ConfigAdminManager.prepareIncrementalConfigs.
     """
     setting = BY_NAME.get(name) or BY_KEPT_NAME.get(name)
     if name in READ_ONLY_LISTS or (setting is not None and setting.type is SettingType.LIST):
@@ -144,7 +142,6 @@ def _listener_complaint(config: Config, name: str) -> str | None:
 
 def kept_error(config: Config, values: Mapping[str, str], *, of_all_brokers: bool) -> ApiError | None:
     """Return the error in those of the values that have no effect, or None. Each value is valid by itself.
-
     Source: Kafka's DynamicThreadPool.validateReconfiguration, KafkaConfig. The limits on sizes are the
     gateway's.
     """

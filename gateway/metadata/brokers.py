@@ -34,14 +34,10 @@ class StoredBrokers:
         Their logs may have records that no manifest names; `forget_ended` drops those whose logs were
         collected."""
         self.cluster_version = 0
-        """The version of the formats that the cluster uses: every live broker knows it. 0 before the first
-        broker.
-        """
+        """The version of the cluster's formats, which every live broker knows. 0 before the first broker."""
 
     def live(self, node_id: int) -> Sequence[int]:
-        """Return the node ids that may lead partitions, in order; `node_id` alone where no broker is
-        registered.
-        """
+        """Return the node ids that may lead partitions, in order; `node_id` alone without any broker."""
         if not self.by_id:
             return (node_id,)
         return sorted(broker_id for broker_id, broker in self.by_id.items() if not broker.fenced)
@@ -66,9 +62,7 @@ class StoredBrokers:
 
     def why_ended(self, node_id: int, session: int) -> str | None:
         """Return why this session of a broker must not act any more, as a sentence; None while it may, or is
-        not registered yet.
-
-        The epoch of a broker is the number of the session that registered it.
+        not registered yet. The epoch of a broker is the number of the session that registered it.
         """
         broker = self.by_id.get(node_id)
         if broker is None or broker.broker_epoch < session:

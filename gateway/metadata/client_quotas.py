@@ -56,10 +56,9 @@ _WHOLE_UP_TO: Final = {
 _EPSILON: Final = 1e-6
 
 _SMALLEST_TABLE: Final = 1
-"""The capacity from which the tables of Kafka's image get their length.
-
-Kafka makes them anew at each change, with the number of entries before it as capacity. This gives a longer
-table only after a request that removes many entries, until the next change.
+"""The capacity from which the tables of Kafka's image get their length. Kafka makes them anew at each change,
+with the number of entries before it as capacity. This gives a longer table only after a request that removes
+many entries, until the next change.
 """
 _WORD_HASHES: Final = {
     word: string_hash(word) for word in (*ENTITY_TYPES, *KEYS_OF_CLIENTS, *KEYS_OF_ADDRESSES)
@@ -94,9 +93,7 @@ class QuotaFilter(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Return the entity of these types and names; of a type that comes twice the last name counts, as in
-    Kafka.
-    """
+    """Return the entity of these types and names; of a repeated type the last name counts, as in Kafka."""
     return tuple(sorted(dict(parts).items()))
 
 
@@ -104,7 +101,6 @@ def alter_client_quotas(
     image: MetadataImage, alterations: Sequence[QuotaAlteration], *, max_entities: int, validate_only: bool
 ) -> Decision[dict[QuotaEntity, ApiError | None]]:
     """Alter quotas; the answer has an error for each entity, None for one whose changes are taken.
-
     `max_entities` limits the entities that have quotas.
     """
     records: list[ClientQuotaRecord] = []
@@ -140,7 +136,6 @@ def _entity_hash(entity: QuotaEntity) -> int:
 
 def _as_folded_in(records: Sequence[ClientQuotaRecord]) -> list[ClientQuotaRecord]:
     """Return the records of one request in the order in which Kafka's image takes in entities and keys.
-
     ClientQuotasDelta gathers the entities with HashMap.computeIfAbsent, which puts a new key in front of its
     bucket, and which makes a full table longer only at the next call.
     """
@@ -241,9 +236,8 @@ def shown(entity: QuotaEntity) -> str:
 def describe_client_quotas(
     image: MetadataImage, filters: Sequence[QuotaFilter], *, strict: bool
 ) -> list[tuple[QuotaEntity, Mapping[str, float]]] | ApiError:
-    """Return the entities that match all filters, with their quotas, in Kafka's order.
-
-    With `strict`, an entity with a type that no filter names does not match.
+    """Return the entities that match all filters, with their quotas, in Kafka's order. With `strict`, an
+    entity with a type that no filter names does not match.
     """
     named: dict[str, QuotaFilter] = {}
     for wanted in filters:

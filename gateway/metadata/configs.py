@@ -63,9 +63,8 @@ _SESSIONS: Final = tuple(
 
 
 def group_config_error(config: Config, group_id: str, values: Mapping[str, str]) -> ApiError | None:
-    """Return the first error, in Kafka's order of checks, in the values to be set on a group.
-
-    None when there is none.
+    """Return the first error, in Kafka's order of checks, in the values to be set on a group. None when there
+    is none.
     """
     if not group_id:
         return ApiError(ErrorCode.invalid_request, "Default group resources are not allowed.")
@@ -115,9 +114,8 @@ def _bounds_complaint(config: Config, values: Mapping[str, str]) -> str | None:
 
 
 def group_value(config: Config, values: Mapping[str, str], name: str) -> SettingValue:
-    """Return the value in effect for a group with these values set: its own value, or that of all groups.
-
-    A stored value outside the present bounds is moved to the nearest value that they allow.
+    """Return the value in effect for a group with these values set: its own value, or that of all groups. A
+    stored value outside the present bounds is moved to the nearest value that they allow.
     """
     entry = BY_GROUP_NAME[name]
     text = values.get(name)
@@ -189,15 +187,12 @@ def _change_error(change: ConfigChange, loggers: Collection[str]) -> ApiError | 
 # ClientMetricsConfigs.validate).
 
 MAX_NAME_BYTES: Final = 1024
-"""Longest name of a subscription, and of a group with configurations, in bytes; no consumer or share group
-has a longer one.
-"""
+"""Longest name of a subscription, or of a group with configurations, in bytes; no group has a longer one."""
 
 
 def client_metrics_config_error(name: str, values: Mapping[str, str]) -> ApiError | None:
-    """Return the first error, in Kafka's order of checks, in the values to be set on a subscription.
-
-    None when there is none. The gateway's own limits on lengths are checked after the name.
+    """Return the first error, in Kafka's order of checks, in the values to be set on a subscription. None
+    when there is none. The gateway's own limits on lengths are checked after the name.
     """
     if not name:
         return ApiError(ErrorCode.invalid_request, "Subscription name can't be empty")
@@ -275,9 +270,7 @@ class ConfigOperation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One change of one configuration; `operation` is the number that the client sent, which may be no
-    ConfigOperation.
-    """
+    """One change of one configuration; `operation` is the client's number, maybe no ConfigOperation."""
 
     name: str
     value: str | None
@@ -286,18 +279,15 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """The changes of one resource. With `replace`, a configuration that is set and not named returns to its
-    default.
-    """
+    """The changes of one resource. With `replace`, configurations that are not named return to defaults."""
 
     resource_type: int
     resource_name: str
     changes: Sequence[ConfigChange]
     replace: bool = False
     denied: ApiError | None = None
-    """The error of a client that may not alter the resource.
-
-    The form of the request is checked before this error counts.
+    """The error of a client that may not alter the resource. The form of the request is checked before this
+    error counts.
     """
 
 
@@ -311,7 +301,6 @@ def alter_configs(
     validate_only: bool = False,
 ) -> Decision[list[ApiError | None]]:
     """Alter resources; the answer has an error for each in order, None for a resource that was altered.
-
     Changes of loggers yield no records; `loggers` names the existing ones, and the caller sets their levels.
     """
     times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
@@ -367,9 +356,7 @@ def _alter(
 
 
 def proposed_values(image: MetadataImage, alteration: Alteration) -> dict[str, str | None] | ApiError:
-    """Return the values of a resource as they would be after the alteration; None for a value that is
-    removed.
-    """
+    """Return the values of a resource after the alteration; None for a value that is removed."""
     current = image.configs(alteration.resource_type, alteration.resource_name)
     proposed: dict[str, str | None] = dict(current)
     for change in alteration.changes:
@@ -450,9 +437,7 @@ def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | 
 
 
 def _setting(resource_type: int, name: str) -> Setting | None:
-    """Return the setting of this name. Kafka gives client metrics no types here, so that their lists can only
-    be set whole.
-    """
+    """Return the setting of this name. As in Kafka, client metrics have no types: lists are set whole."""
     if resource_type == CLIENT_METRICS_RESOURCE:
         return None
     if resource_type == GROUP_RESOURCE:

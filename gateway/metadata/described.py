@@ -74,9 +74,7 @@ def describe_group(
 def describe_client_metrics(
     overrides: Mapping[str, str], names: Container[str] | None = None
 ) -> Iterator[DescribedConfig]:
-    """Yield the configurations of a subscription of client metrics, which need not exist. As in Kafka, a
-    default is no synonym.
-    """
+    """Yield the configurations of a subscription, which need not exist. In Kafka, a default is no synonym."""
     for setting in CLIENT_METRICS_CONFIGS:
         if not _wanted(setting.name, setting, names):
             continue
@@ -125,9 +123,8 @@ def describe_all_brokers(
 
 
 def _kept_synonyms(config: Config, name: str) -> Iterator[ConfigEntry]:
-    """Yield the values of a name that has no effect.
-
-    As in Kafka, the setting of a listener has the values of the general setting, too.
+    """Yield the values of a name that has no effect. As in Kafka, the setting of a listener has the values of
+    the general setting, too.
     """
     from seqgate.gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - as above
 

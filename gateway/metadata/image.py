@@ -93,9 +93,7 @@ class MetadataImage:
         return [self.topics_by_name, self.topics_by_id, self._unified_names]
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Return the values set on a resource, by name; empty when none is set. The caller must not change
-        them.
-        """
+        """Return the values set on a resource, by name. The caller must not change them."""
         return self._configs.get(resource_type, _NO_RESOURCES).get(resource_name, _NOTHING)
 
     def configured(self, resource_type: int) -> Collection[str]:
@@ -254,10 +252,8 @@ _NO_INCARNATION = uuid.UUID(int=0)
 
 
 def records_of(image: MetadataImage, sessions: Collection[int] | None = None) -> Iterator[MetadataRecord]:
-    """Yield the records of an image, which must not change meanwhile.
-
-    Of sessions that have ended, only those in `sessions` are named; None names all. The ids of deleted topics
-    are left out.
+    """Yield the records of an image, which must not change meanwhile. Of sessions that have ended, only those
+    in `sessions` are named; None names all. The ids of deleted topics are left out.
     """
     yield from _brokers(image.brokers, sessions)
     for topic in image.topics_by_name.values():
@@ -290,9 +286,7 @@ def records_of(image: MetadataImage, sessions: Collection[int] | None = None) ->
 
 
 def _brokers(brokers: StoredBrokers, sessions: Collection[int] | None) -> Iterator[MetadataRecord]:
-    """Yield the brokers. A session that has ended shows by a later registration of its node, or by the
-    removal of the node.
-    """
+    """Yield the brokers. An ended session shows by a later registration, or the removal, of its node."""
     if brokers.cluster_version:
         yield FeatureLevelRecord(CLUSTER_VERSION_FEATURE, brokers.cluster_version)
     ended: dict[int, list[int]] = {}

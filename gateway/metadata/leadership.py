@@ -61,9 +61,7 @@ class Loads:
         self.of_topic = Counter(partition.leader for partition in topic.partitions.values())
 
     def least(self, preferred: Sequence[int]) -> int:
-        """Return the broker that leads the fewest partitions of the topic, then of all; a preferred one where
-        several lead as few.
-        """
+        """Return the broker that leads the fewest of the topic, then of all; a preferred one first."""
         return min(
             self.brokers,
             key=lambda broker: (self.of_topic[broker], self.in_all[broker], broker not in preferred, broker),
@@ -94,10 +92,8 @@ def failover(
     image: MetadataImage, live: Collection[int], draining: Collection[int]
 ) -> Iterator[PartitionRecord]:
     """Yield a new leader, in the next epochs, for each partition whose leader is not live; for none where no
-    broker is live.
-
-    The brokers that lead the fewest partitions get more, so that leaders stay spread. A partition that a live
-    broker leads stays.
+    broker is live. The brokers that lead the fewest partitions get more, so that leaders stay spread. A
+    partition that a live broker leads stays.
     """
     if not live:
         return
@@ -140,9 +136,8 @@ def move(
     image: MetadataImage, topic_id: uuid.UUID, index: int, *, leader: int, leader_epoch: int, to: int
 ) -> Decision[bool]:
     """Make `to` the leader of a partition; only its present leader, in its present epoch, decides this. The
-    answer says whether it moves.
-
-    Ends the reassignment in progress. Without one, `to` is the preferred replica from now on.
+    answer says whether it moves. Ends the reassignment in progress. Without one, `to` is the preferred
+    replica from now on.
     """
     partition, live = image.partition(topic_id, index), image.brokers.live(leader)
     if partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch):
@@ -206,10 +201,8 @@ def reassign(
     image: MetadataImage, name: str, index: int, replicas: Sequence[int] | None, node_id: int
 ) -> Decision[ApiError | None]:
     """Reassign a partition to other replicas; None ends the reassignment in progress. `node_id` is the
-    gateway that decides.
-
-    The reassignment is complete at once unless the leader is none of the new replicas: then the leader hands
-    over to the first live one.
+    gateway that decides. The reassignment is complete at once unless the leader is none of the new replicas:
+    then the leader hands over to the first live one.
     """
     topic = image.topics_by_name.get(name)
     if topic is None:
@@ -249,9 +242,7 @@ def is_reassigned(partition: PartitionRecord) -> bool:
 
 
 def reassigned_replicas(partition: PartitionRecord) -> tuple[int, ...]:
-    """Return the replicas that the partition has once the reassignment in progress has ended; its present
-    ones without any.
-    """
+    """Return the replicas of the partition after the reassignment in progress, if there is one."""
     if not partition.removing_replicas:
         return partition.replicas
     return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
@@ -302,10 +293,9 @@ PLANNED_AT_ONCE: Final = 1_000
 def planned_moves(
     image: MetadataImage, node_id: int, *, is_balanced: bool = True, most: int | None = PLANNED_AT_ONCE
 ) -> list[Move]:
-    """Return the next moves of the partitions that `node_id` leads, those that were ordered first.
-
-    Without `is_balanced` only ordered moves and those of a drained broker are planned. After all moves of all
-    brokers (`most` None) leaders are spread.
+    """Return the next moves of the partitions that `node_id` leads, those that were ordered first. Without
+    `is_balanced` only ordered moves and those of a drained broker are planned. After all moves of all brokers
+    (`most` None) leaders are spread.
     """
     if len(image.brokers.live(node_id)) < 2:
         return []
@@ -329,9 +319,7 @@ class _Plan:
         self._targets = candidates(self._live, self._draining)
         self._leaders: dict[uuid.UUID, list[int]] = {}
         self._is_fixed: set[tuple[uuid.UUID, int]] = set()
-        """The partitions that later steps must not move: their move was ordered, or no live broker leads
-        them.
-        """
+        """The partitions that no later step moves: their move was ordered, or no live broker leads them."""
         self._in_all: Counter[int] = Counter()
         for topic in image.topics_by_id.values():
             leaders = [topic.partitions[index].leader for index in range(len(topic.partitions))]
@@ -385,9 +373,7 @@ class _Plan:
                 of_topic[least] += 1
 
     def spread_all(self) -> None:
-        """Move single partitions from the broker with the most to the one with the fewest, each of a topic of
-        which it leads more.
-        """
+        """Move partitions from the broker with most to that with fewest, of topics of which it leads more."""
         for topic_id in self._leaders:
             if not self._is_uneven():
                 return
@@ -422,9 +408,7 @@ class _Plan:
         return None
 
     def _movable(self, topic_id: uuid.UUID) -> dict[int, list[int]]:
-        """Return the partitions of a topic that may be moved, by their planned leaders; the last index is
-        moved first.
-        """
+        """Return the movable partitions of a topic by planned leader; the last index is moved first."""
         movable: dict[int, list[int]] = defaultdict(list)
         for index, leader in enumerate(self._leaders[topic_id]):
             if (topic_id, index) not in self._is_fixed:

@@ -102,7 +102,6 @@ def register_broker(
     image: MetadataImage, broker: RegisterBrokerRecord, *, replaces: int = ANY_EPOCH
 ) -> Decision[ApiError | None]:
     """Register a session of a gateway, and give it its share of the partitions that no live gateway leads.
-
     `replaces` is the epoch of the registration that the gateway knows of its node id: another one means that
     another gateway has taken the id meanwhile. The partitions of an earlier session of the node stay its own.
     """
@@ -141,9 +140,8 @@ def _refusal(image: MetadataImage, broker: RegisterBrokerRecord, replaces: int) 
 
 def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decision[bool]:
     """Fence a broker whose session is sealed, and give its partitions to live ones. The answer says whether
-    this ended the session.
-
-    Call this only after the seal: a gateway whose session is not sealed may go on to acknowledge records.
+    this ended the session. Call this only after the seal: a gateway whose session is not sealed may go on to
+    acknowledge records.
     """
     if not image.brokers.is_current(node_id, broker_epoch):
         return Decision((), False)
@@ -156,9 +154,7 @@ def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decisi
 
 
 def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
-    """Order a live broker to hand over all partitions that it leads; new ones avoid it until it registers
-    again.
-    """
+    """Order a live broker to hand over all it leads; new partitions avoid it until it registers again."""
     live = image.brokers.live(node_id) if image.brokers.by_id else ()
     if node_id not in live:
         return Decision(

@@ -69,9 +69,8 @@ class ConfigRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ProducerIdsRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A block of producer ids was claimed: `first_producer_id` up to `next_producer_id`, exclusive.
-
-    With `first_producer_id` -1 nothing was claimed: the next id was only moved forward.
+    """A block of producer ids was claimed: `first_producer_id` up to `next_producer_id`, exclusive. With
+    `first_producer_id` -1 nothing was claimed: the next id was only moved forward.
     """
 
     broker_id: int
@@ -137,9 +136,7 @@ class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel
 
 
 class DelegationTokenRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A delegation token was created or renewed, or its expiry was set. Principals are text, such as
-    `User:ann`.
-    """
+    """A token was created or renewed, or its expiry was set. Principals are text, such as `User:ann`."""
 
     owner: str
     requester: str
@@ -166,11 +163,9 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker joined the cluster, or joined again: each time with a higher `broker_epoch`.
-
-    `cluster_version` is the newest version of the cluster's formats that the broker's release can write, and
-    `lease_ms` how long the broker answers readers after its last confirmed object: others take it over only
-    after that.
+    """A broker joined the cluster, or joined again: each time with a higher `broker_epoch`. `cluster_version`
+    is the newest version of the cluster's formats that the broker's release can write, and `lease_ms` how
+    long the broker answers readers after its last confirmed object: others take it over only after that.
     """
 
     broker_id: int
@@ -186,7 +181,6 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A broker was fenced (1): it leads nothing until it is unfenced (-1). 0 changes nothing, as in Kafka.
-
     With `in_controlled_shutdown` 1 the broker hands over all partitions that it leads, and gets no new ones
     until it registers again.
     """

@@ -93,9 +93,8 @@ def create_token(
 def renew_token(
     token: DelegationTokenRecord | None, principal: str, lifetimes: Lifetimes, period_ms: int
 ) -> Decision[int | ApiError]:
-    """Let a token expire later; the answer is the new time.
-
-    A `period_ms` of 0 or less stands for the period of the settings.
+    """Let a token expire later; the answer is the new time. A `period_ms` of 0 or less stands for the period
+    of the settings.
     """
     if token is None:
         return Decision((), ApiError(ErrorCode.delegation_token_not_found))
@@ -148,7 +147,6 @@ def describe_tokens(
     may_describe: Callable[[DelegationTokenRecord], bool],
 ) -> Iterable[DelegationTokenRecord]:
     """Yield the tokens that a principal may see: its own, and those for which `may_describe` is true.
-
     `owners` None asks for all tokens, otherwise for those of which one of the owners is owner, requester or
     renewer.
     """

@@ -64,9 +64,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MorePartitions:
-    """A topic whose number of partitions shall become `count`; `assignments` has the brokers of each new
-    partition.
-    """
+    """A topic that shall have `count` partitions; `assignments` has the brokers of each new one."""
 
     name: str
     count: int
@@ -185,9 +183,8 @@ def _refusal(
 
 
 def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
-    """Return the error in the numbers of partitions and replicas, or in the manual assignment.
-
-    None when there is none.
+    """Return the error in the numbers of partitions and replicas, or in the manual assignment. None when
+    there is none.
     """
     if topic.assignments:
         return _manual_error(topic, brokers)
@@ -254,7 +251,6 @@ def replicas_error(
     replicas: Sequence[int], brokers: Sequence[int], replication_factor: int | None = None
 ) -> ApiError | None:
     """Return the error in the replicas to which a request assigns a partition. `brokers` are the live ones.
-
     Source: Kafka's ReplicationControlManager.validateManualPartitionAssignment.
     """
     if not replicas:
@@ -477,7 +473,6 @@ def delete_topics(
     image: MetadataImage, topics: Sequence[TopicToDelete], right: Callable[[str], DeletionRight] | None = None
 ) -> Decision[list[TopicResult]]:
     """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
-
     `right` returns the client's rights on the topic of a name; None if the client may delete all topics.
     """
     names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
@@ -519,9 +514,8 @@ def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
 def _denial(
     topic: TopicToDelete, found: TopicImage | None, right: Callable[[str], DeletionRight]
 ) -> TopicResult | None:
-    """Return the result of a topic that the client may not delete, or must not find.
-
-    A client that may not describe the topic learns neither whether its name exists nor the name of its id.
+    """Return the result of a topic that the client may not delete, or must not find. A client that may not
+    describe the topic learns neither whether its name exists nor the name of its id.
     """
     error = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
     if topic.name is not None:

@@ -28,13 +28,9 @@ from seqgate.gateway.security.sasl.scram_credential import (
 )
 
 MAX_NAME_BYTES: Final = 1_024
-"""Bytes of a user's name in UTF-8; a longer name is refused with UNACCEPTABLE_CREDENTIAL. Kafka has no such
-limit.
-"""
+"""Bytes of a user's name in UTF-8; longer: UNACCEPTABLE_CREDENTIAL. Kafka has no such limit."""
 MAX_SALT_BYTES: Final = 1_024
-"""Bytes of a salt and of a salted password; more are refused with UNACCEPTABLE_CREDENTIAL. Kafka has no such
-limit.
-"""
+"""Bytes of a salt, and of a salted password; more: UNACCEPTABLE_CREDENTIAL. Kafka has no such limit."""
 _MECHANISMS: Final = frozenset(ScramHash)
 
 
@@ -187,9 +183,8 @@ def _record_of(change: Deletion | Upsertion) -> MetadataRecord:
 def describe_users(
     stored: StoredUsers, names: Sequence[str]
 ) -> Iterator[tuple[str, Mapping[ScramHash, ScramCredential] | ApiError]]:
-    """Yield each named user once, or all users when none is named, with the credentials or the error.
-
-    The users come in the order of Kafka's hash table, those of one bucket as they are named or were created.
+    """Yield each named user once, or all users when none is named, with the credentials or the error. The
+    users come in the order of Kafka's hash table, those of one bucket as they are named or were created.
     """
     if not names:
         for name in in_hash_order(stored.by_name, string_hash):

@@ -78,9 +78,8 @@ async def open_metadata(
     directory: LogDirectory, journal_over: Callable[[PartitionLog], MetadataJournal]
 ) -> MetadataLog:
     """Read the metadata of a data directory, and what others have changed since. Raises LogError,
-    IncompatibleFormat, OSError, ValueError.
-
-    `journal_over` returns the journal of the metadata over its local log.
+    IncompatibleFormat, OSError, ValueError. `journal_over` returns the journal of the metadata over its local
+    log.
     """
     metadata_log = MetadataLog(journal_over(open_metadata_log(directory)))
     metadata_log.replay()

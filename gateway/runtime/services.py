@@ -122,9 +122,7 @@ class PartitionServices:
     counters: BatchCounters = field(default_factory=BatchCounters, init=False)
 
     def let_replicas_serve(self, replicas: ReadReplicas | None, bucket_reads: BucketReads | None) -> None:
-        """Let consumers read uploaded records at other gateways than the leader; only leaders serve with
-        None.
-        """
+        """Let consumers read uploaded records at others than the leader; with None only leaders serve."""
         self.replicas, self.bucket_reads = replicas, bucket_reads
 
 
@@ -140,9 +138,7 @@ class TopicServices:
 
 @dataclass(slots=True)
 class CoordinatorServices:
-    """The coordinators of groups, share groups and transactions, the producer ids, and topics that groups
-    create.
-    """
+    """The coordinators, the producer ids, and the topics that groups create."""
 
     groups: GroupCoordinator
     group_configs: GroupConfigs
@@ -164,17 +160,13 @@ class SecurityServices:
 
 @dataclass(slots=True)
 class UpkeepServices:
-    """The upkeep of the data: the backlog quotas of topics, the room that is left on the disk, and the work
-    on files.
-    """
+    """The upkeep of the data: backlog quotas of topics, room on the disk, and work on files."""
 
     backlog: Backlog
     disk_room: DiskRoom
     compaction: Compaction
     backups: BackupStaging | None
-    """Stages backups; None where this process does not have the whole data directory, or a bucket has the
-    records.
-    """
+    """Stages backups; None where a bucket, or several processes, have the records."""
     find_uploads: Callable[[], Uploads | None]
     """Returns the uploads into the bucket; None without a bucket, and before the gateway serves."""
 

@@ -74,7 +74,5 @@ class LeavingTopics:
             del self._topics[name]
 
     def users(self, names: Iterable[str]) -> dict[str, list[int]]:
-        """Return which workers still use directories of removed topics with these names; free names are not
-        in it.
-        """
+        """Return which workers still use directories of removed topics with these names, by name."""
         return {name: sorted(self._topics[name].partitions) for name in names if name in self._topics}

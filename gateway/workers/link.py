@@ -28,9 +28,7 @@ class SupervisorLink(asyncio.Protocol):
     def __init__(self, when_changed: Callable[[], None]) -> None:
         """Begin without a connection. `when_changed` is called after further `changes` have come."""
         self.changes: deque[Change] = deque()
-        """The changes that are not folded in yet, in the order of the log. The supervisor sends no more than
-        the log has.
-        """
+        """The changes that are not folded in yet, in the order of the log."""
         self._when_changed = when_changed
         self._frames = Frames(from_supervisor)
         self._transport: asyncio.WriteTransport | None = None
@@ -124,10 +122,8 @@ class WorkerJournal:
         end_offset: int,
         when_removed: Callable[[list[TopicImage]], None] = lambda _: None,
     ) -> None:
-        """Take the image up to `end_offset`; the link has the changes after it.
-
-        `when_removed` is called with the topics that a change has removed, after the listeners, also if one
-        has failed.
+        """Take the image up to `end_offset`; the link has the changes after it. `when_removed` is called with
+        the topics that a change has removed, after the listeners, also if one has failed.
         """
         self.folded = FoldedImage(None, image, end_offset)
         self._when_removed = when_removed
@@ -149,9 +145,7 @@ class WorkerJournal:
                     self._when_removed(removed)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
-        """Have the supervisor append the records right behind those of the image, and fold them in. Raises
-        StorageFailed.
-        """
+        """Let the supervisor append the records behind the image's; fold them in. Raises StorageFailed."""
         refused = await self._link.commit(
             self.folded.end_offset, [encode_record(record) for record in records]
         )
@@ -172,9 +166,7 @@ OF_OTHERS: Final = -1
 
 
 class Commit(msgspec.Struct, tag="commit", frozen=True):
-    """A worker asks to append encoded metadata records, if the log still ends at `end_offset`. The answer has
-    the same number.
-    """
+    """A worker asks to append encoded records if the log ends at `end_offset`. The answer has the number."""
 
     number: int
     end_offset: int
@@ -182,9 +174,7 @@ class Commit(msgspec.Struct, tag="commit", frozen=True):
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """A worker serves: the advertised address of each listener by its name, and the addresses that it is
-    bound to.
-    """
+    """A worker serves: the advertised address of each listener by name, and the bound addresses."""
 
     endpoints: dict[str, tuple[str, int]]
     bound: list[str]
@@ -195,9 +185,7 @@ class Alive(msgspec.Struct, tag="alive", frozen=True):
 
 
 class Left(msgspec.Struct, tag="left", frozen=True):
-    """A worker has carried out the deletion of a topic: it has let the topic's logs go, and uses their
-    directories no more.
-    """
+    """A worker has let the logs of a deleted topic go, and uses their directories no more."""
 
     topic_id: uuid.UUID
 
@@ -209,9 +197,8 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Change(msgspec.Struct, tag="change", frozen=True):
-    """These encoded records are durable in the metadata log, which ends at `end_offset` with them.
-
-    `number` is that of the worker's own commit; OF_OTHERS for any other change.
+    """These encoded records are durable in the metadata log, which ends at `end_offset` with them. `number`
+    is that of the worker's own commit; OF_OTHERS for any other change.
     """
 
     end_offset: int
@@ -220,9 +207,7 @@ class Change(msgspec.Struct, tag="change", frozen=True):
 
 
 class Refused(msgspec.Struct, tag="refused", frozen=True):
-    """A commit was not carried out: another change was first, and was sent before; or `error` says what
-    failed.
-    """
+    """A commit was not carried out: another change, which was sent, was first; or `error` says why."""
 
     number: int
     error: str | None = None

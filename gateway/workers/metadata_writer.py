@@ -47,16 +47,13 @@ class MetadataWriter:
     """The metadata log of a data directory that no other process writes, and its image."""
 
     def __init__(self, storage: Storage, root: str, files: str, now_ms: Callable[[], int]) -> None:
-        """Open the log and replay it; `files` has its recovery point and known damage.
-
-        Raises LogError, IncompatibleFormat, OSError, UnknownRecordError.
+        """Open the log and replay it; `files` has its recovery point and known damage. Raises LogError,
+        IncompatibleFormat, OSError, UnknownRecordError.
         """
         self._now_ms = now_ms
         self._storage, self._root = storage, root
         self._files: str | None = None
-        """The directory in which nobody else writes recovery points; None while the log shares them with
-        other logs.
-        """
+        """The directory of this log's own recovery point; None while it shares one with other logs."""
         self._environment = LogEnvironment(storage)
         self._environment.damage.load(storage, self._environment.durability, root, files)
         directory = f"{root}/{METADATA_DIRECTORY}"
@@ -93,10 +90,8 @@ class MetadataWriter:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Write the recovery point if it has moved. Raises OSError.
-
-        Without it, a start would take a damaged batch for one that a crash has torn, and cut off all batches
-        behind it.
+        """Write the recovery point if it has moved. Raises OSError. Without it, a start would take a damaged
+        batch for one that a crash has torn, and cut off all batches behind it.
         """
         if self._files is not None and self.log.recovery_point != self._checkpointed:
             point = self.log.recovery_point
@@ -120,9 +115,7 @@ class MetadataWriter:
 
     def append(self, records: Sequence[bytes]) -> None:
         """Make encoded records durable in one batch, and fold them in. Raises LogError, OSError; then nothing
-        is folded in.
-
-        Whoever decides on the image calls `catch_up` first.
+        is folded in. Whoever decides on the image calls `catch_up` first.
         """
         self.catch_up()
         now_ms = self._now_ms()
@@ -132,10 +125,9 @@ class MetadataWriter:
         self._fold_in(list(records))
 
     def catch_up(self) -> None:
-        """Recover the log after a failed flush, and fold in what is found. Raises LogError, OSError.
-
-        After a failed flush nobody knows whether the records are in the log. A decision on the image without
-        them may contradict them.
+        """Recover the log after a failed flush, and fold in what is found. Raises LogError, OSError. After a
+        failed flush nobody knows whether the records are in the log. A decision on the image without them may
+        contradict them.
         """
         if self.log.offline:
             self.log.reopen(self._now_ms())

@@ -42,9 +42,7 @@ def registration(
 
 
 def seats(image: MetadataImage, brokers: Sequence[RegisterBrokerRecord]) -> Iterator[MetadataRecord]:
-    """Yield the records that make these brokers the only ones, and give them the partitions of those that are
-    gone.
-    """
+    """Yield the records that make these the only brokers, and give them the partitions of the others."""
     wanted = {broker.broker_id for broker in brokers}
     yield from unregistered(image, besides=wanted)
     yield from brokers
@@ -52,9 +50,7 @@ def seats(image: MetadataImage, brokers: Sequence[RegisterBrokerRecord]) -> Iter
 
 
 def spread(image: MetadataImage, node_ids: Collection[int]) -> Iterator[MetadataRecord]:
-    """Yield the moves after which all brokers lead as many partitions. Call this on the image with the
-    records of `seats`.
-    """
+    """Yield the moves after which all brokers lead as many. The image has the records of `seats`."""
     for node_id in node_ids:
         yield from move_all(image, planned_moves(image, node_id, most=None)).records
 
@@ -74,9 +70,7 @@ def died(image: MetadataImage, node_id: int) -> Iterator[MetadataRecord]:
 
 
 def serves(image: MetadataImage, broker: RegisterBrokerRecord) -> Iterator[MetadataRecord]:
-    """Yield the records of a worker that serves: its addresses, and after a death the next leader epoch of
-    each of its partitions.
-    """
+    """Yield a serving worker's addresses, and after a death the next leader epochs of its partitions."""
     known = image.brokers.by_id.get(broker.broker_id)
     if known is not None and not known.fenced and known.end_points == broker.end_points:
         return
@@ -102,9 +96,7 @@ def leader_of(image: MetadataImage, topic: str, partition: int) -> int | None:
 @dataclass(slots=True)
 class Seat:
     """A worker's number, which counts from 1, its share of the data directory, the metadata at its start, and
-    its stream to the supervisor.
-
-    `first_id` is the node id of worker 1, which the data directory belongs to.
+    its stream to the supervisor. `first_id` is the node id of worker 1, which the data directory belongs to.
     """
 
     number: int

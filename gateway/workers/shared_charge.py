@@ -240,9 +240,7 @@ class Commits:
         self._leaving.left(worker.node_id, topic_id)
 
     def look(self, now_s: float) -> None:
-        """Take away what dead workers have left, and look again at the commits that wait. Call this after
-        anything has happened.
-        """
+        """Take away what dead workers left, and look at waiting commits. Call after anything has happened."""
         if self._leaving:
             alive = [worker.node_id for worker in self._workers.values()]
             for directory in self._leaving.left_by_the_dead(alive):
@@ -285,9 +283,7 @@ class Moves:
     """At most one round of moves at a time. The supervisor stops and starts the workers."""
 
     def __init__(self, metadata: MetadataWriter, node_ids: Collection[int], hand_on: HandOn) -> None:
-        """Take the metadata; `hand_on` copies the facts about partitions from the files of one worker to
-        those of another.
-        """
+        """Take the metadata; `hand_on` copies facts about partitions from one worker's files to another's."""
         self._metadata = metadata
         self._node_ids = node_ids
         self._hand_on = hand_on
@@ -320,9 +316,7 @@ class Moves:
         return self._awaited if now_s > self._until_s else ()
 
     def ended(self, node_id: int, now_s: float, *, is_clean: bool) -> bool:
-        """Note that a worker has ended, and carry the moves out once all have; return whether the round is
-        over.
-        """
+        """Note that a worker has ended; after the last, carry the moves out. Return whether that is so."""
         self._awaited.discard(node_id)
         self._is_clean = self._is_clean and is_clean
         if self._awaited:

@@ -52,10 +52,8 @@ def share_of(
     tells_of_metadata: bool = False,
 ) -> DirectoryShare:
     """Return the partitions of a worker: those that it leads in the image, and the `strays`, if it is the
-    worker that tidies up.
-
-    A worker that is started again deletes what its earlier process has left to be deleted. It can't tell that
-    from what others delete.
+    worker that tidies up. A worker that is started again deletes what its earlier process has left to be
+    deleted. It can't tell that from what others delete.
     """
 
     def owns(topic: str, partition: int) -> bool:
@@ -76,10 +74,8 @@ def make_whole(
     storage: Storage, root: Path, now_ms: Callable[[], int], *, without_metadata: bool = False
 ) -> None:
     """Make the directory that of one process again, if several workers had it last. The caller holds its
-    lock.
-
-    `without_metadata`: nobody knows the leaders, so every log is checked from its recovery point. Raises
-    LogError, IncompatibleFormat, OSError, UnknownRecordError.
+    lock. `without_metadata`: nobody knows the leaders, so every log is checked from its recovery point.
+    Raises LogError, IncompatibleFormat, OSError, UnknownRecordError.
     """
     if not is_shared(storage, str(root)):
         return
@@ -99,9 +95,7 @@ def recover_whole(
     storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int], *, for_repair: bool = False
 ) -> None:
     """Take the lock of a directory that several workers had last, and make it whole. Does nothing to any
-    other directory.
-
-    A repair does so, too, where the metadata is damaged. Raises DirectoryLocked, LogError,
+    other directory. A repair does so, too, where the metadata is damaged. Raises DirectoryLocked, LogError,
     IncompatibleFormat, OSError, UnknownRecordError.
     """
     if not is_shared(storage, str(root)):
@@ -121,9 +115,8 @@ class SharedDirectory:
     """A data directory that is shared out among workers. Holds its lock until `close`, and has its metadata."""
 
     def __init__(self, storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int]) -> None:
-        """Take the lock, make the directory whole, and read the metadata.
-
-        Raises DirectoryLocked, LogError, IncompatibleFormat, OSError, UnknownRecordError.
+        """Take the lock, make the directory whole, and read the metadata. Raises DirectoryLocked, LogError,
+        IncompatibleFormat, OSError, UnknownRecordError.
         """
         self._storage, self._root, self._now_ms = storage, root, now_ms
         self._first_id = node_id
@@ -150,9 +143,7 @@ class SharedDirectory:
             directory.close(clean=True)
 
     def share_out(self, brokers: Sequence[RegisterBrokerRecord]) -> None:
-        """Make these workers the only brokers, spread the leaders, and give each worker its files. Raises
-        LogError, OSError.
-        """
+        """Make these the only brokers, spread leaders, give each its files. Raises LogError, OSError."""
         metadata = self.metadata
         metadata.change(list(seats(metadata.image, brokers)))
         node_ids = [broker.broker_id for broker in brokers]
@@ -175,9 +166,7 @@ class SharedDirectory:
         _write_seen(self._storage, seen, [own_files(self._root, node_id) for node_id in node_ids])
 
     def take_away(self, left: LeftDirectory) -> None:
-        """Take away the directory of a removed partition whose worker is dead. What fails is left to the next
-        start.
-        """
+        """Take away a removed partition's directory whose worker is dead. The next start does what fails."""
         try:
             kept = take_away(self._storage, str(self._root), *left)
         except (OSError, IncompatibleFormat) as error:
@@ -192,16 +181,12 @@ class SharedDirectory:
             )
 
     def hand_on(self, leader: int, to: int, keys: Collection[tuple[str, int]]) -> None:
-        """Give the facts about partitions that move to their new leader. Raises OSError, IncompatibleFormat,
-        StorageFailed.
-        """
+        """Hand facts about partitions to a new leader. Raises OSError, IncompatibleFormat, StorageFailed."""
         source, target = (str(own_files(self._root, node_id)) for node_id in (leader, to))
         hand_on(self._storage, LocalDurability(self._storage), str(self._root), keys, source, target)
 
     def close(self) -> None:
-        """Make the directory whole after all workers have ended, and release it. Raises LogError,
-        IncompatibleFormat, OSError.
-        """
+        """Make the directory whole again, and release it. Raises LogError, IncompatibleFormat, OSError."""
         try:
             self.metadata.close()
             make_whole(self._storage, self._root, self._now_ms)

@@ -32,15 +32,11 @@ SETTLED_S: Final = 5.0
 MOST_DEATHS: Final = 3
 """Deaths of one worker in a row, each soon after its start. The next one ends the supervisor."""
 PAUSE_S: Final = 0.2
-"""The pause before a worker is started again that has died soon after its start; twice as long before the
-next try.
-"""
+"""The pause before a worker that died soon after its start is restarted; doubled before each next try."""
 RETRY_S: Final = 1.0
 """The pause before the next try where the system has no room for a process."""
 STOP_LIMIT_S: Final = 180.0
-"""How long a stop waits for the workers; then it kills those that are left, and they are recovered by the
-next start.
-"""
+"""How long a stop waits for the workers; then it kills the rest, and the next start recovers them."""
 TICK_S: Final = 0.5
 
 
@@ -88,9 +84,7 @@ class Supervisor:
             raise WorkersFailed(self._failure)
 
     def _end_all(self) -> None:
-        """Kill the workers that an unexpected error has left: nobody may make the directory whole while a
-        worker runs.
-        """
+        """Kill workers that an error has left: nobody may make the directory whole while a worker runs."""
         for worker in self._workers.values():
             worker.kill()
             worker.await_end()
@@ -221,9 +215,7 @@ class Supervisor:
             del self._due_s[number]
 
     def _bury(self, worker: WorkerProcess, code: int, now_s: float) -> None:
-        """Do what follows from the end of a worker: wait for the others while all stop; otherwise start it
-        again.
-        """
+        """Do what follows from the end of a worker: start it again, unless all workers stop."""
         if worker.connection.fileno() >= 0:
             self._read(worker)  # its last words
         self._forget(worker)
@@ -329,9 +321,7 @@ def fork_worker(run: Callable[[], int], inherited: Iterable[socket.socket]) -> i
 
 
 class Signals:
-    """Takes SIGTERM, SIGINT and SIGCHLD inside of a `with` block. Afterwards the process ignores the first
-    two: it ends.
-    """
+    """Takes SIGTERM, SIGINT and SIGCHLD in a `with` block. Then the process, which ends, ignores two."""
 
     def __init__(self) -> None:
         """Take nothing yet."""

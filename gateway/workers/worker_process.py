@@ -81,9 +81,7 @@ class WorkerProcess:
             del self._unsent[:sent]
 
     def read(self, now_s: float) -> Iterator[FromWorker]:
-        """Yield the messages that came. Raises EOFError when the worker has closed the stream, or sent
-        nonsense.
-        """
+        """Yield the messages that came. Raises EOFError after the stream's end, or for nonsense."""
         try:
             data = self.connection.recv(READ_BYTES)
         except BlockingIOError:
@@ -99,9 +97,7 @@ class WorkerProcess:
             raise EOFError from error
 
     def asks(self, now_s: float) -> bool:
-        """Ask a worker that serves for a sign of life, if the last ping was PING_EVERY_S ago; return whether
-        it was.
-        """
+        """Ping a worker that serves, if the last ping was PING_EVERY_S ago; return whether it was."""
         if self.ready is None or now_s - self._pinged_at_s < PING_EVERY_S:
             return False
         self._pinged_at_s = now_s
@@ -156,9 +152,7 @@ class Charge(ABC):
     @abstractmethod
     def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
         """Prepare the first start; return the workers that start together, each group once the groups before
-        it serve.
-
-        `workers` are those whose processes live, by number, from now on. Raises LogError, OSError.
+        it serve. `workers` are those whose processes live, by number, from now on. Raises LogError, OSError.
         """
 
     def node_id(self, number: int) -> int:
@@ -179,9 +173,7 @@ class Charge(ABC):
         return True
 
     def to_stop(self, now_s: float) -> Collection[int]:  # noqa: ARG002 - none by default, as below
-        """Return the workers that must stop, and are started again later. Call this only while all workers
-        serve.
-        """
+        """Return the workers that must stop, and start again later. Call only while all workers serve."""
         return ()
 
     def late(self, now_s: float) -> Collection[int]:  # noqa: ARG002

@@ -62,7 +62,6 @@ class BucketSource:
         one_by_one: bool = False,
     ) -> None:
         """Take the store. With `one_by_one` a read makes one call after the other, and starts no task.
-
         `restored` are the manifests from which the local files were made. A process whose session has ended
         may have replaced one since, by one with other bytes.
         """
@@ -73,9 +72,7 @@ class BucketSource:
         self._manifests: dict[PartitionKey, Manifest] = {}
 
     async def read(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
-        """Return bytes of a segment file, checked; wait while the store does not answer. Raises OSError: the
-        bytes can't be had.
-        """
+        """Return checked bytes of a segment file; wait until the store answers. Raises OSError."""
         partition = PartitionKey(key.topic_id, key.partition)
         before: SegmentRef | None = None
         try:
@@ -147,9 +144,7 @@ class WaitingSource:
         self._source: BucketSource | None = None
 
     def fetch(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
-        """Return bytes of a segment file, checked. Raises OSError: they can't be had, or the store does not
-        answer in time.
-        """
+        """Return checked bytes of a segment file. Raises OSError, also if the store answers too late."""
 
         async def read(objects: ObjectStore) -> bytes:
             if self._source is None:
@@ -196,9 +191,7 @@ class BucketThread:
         self._objects: ObjectStore | None = None
 
     def run(self, call: Callable[[ObjectStore], Coroutine[Any, Any, T]]) -> T:
-        """Return what the coroutine returns. Raises its errors, and OSError if it takes longer than the
-        timeout.
-        """
+        """Return what the coroutine returns. Raises its errors, and OSError after the timeout."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="bucket-reads", daemon=True)
@@ -251,9 +244,7 @@ class PartReader:
         self._indexes: OrderedDict[str, PartIndex] = OrderedDict()
 
     async def read(self, partition: PartitionKey, part: PartRef, start: int, stop: int) -> bytes:
-        """Return the bytes from position `start` to `stop` of the part's data. Raises Missing, CorruptPart,
-        Refused.
-        """
+        """Return the bytes `start` to `stop` of the part's data. Raises Missing, CorruptPart, Refused."""
         key = part_key(partition, part.name)
         if part.length <= WHOLE_BYTES:
             _, data = decode_part(await self._reads.answered(lambda: self._objects.get(key)), key)

@@ -27,9 +27,7 @@ def begin_caches(root: Path, count: int) -> None:
 
 
 def caches_in(root: Path) -> list[Path]:
-    """Return the data directories of the workers that were started last; none in a directory without workers
-    of a bucket.
-    """
+    """Return the data directories of the workers that were started last; none without workers of a bucket."""
     try:
         count = int((root / CACHES / COUNT).read_text())
     except (OSError, ValueError):

@@ -115,9 +115,7 @@ class Verdict(NamedTuple):
 
 
 class Watch:
-    """The watch over one session. `seconds` counts the time in which the machine is suspended, and is never
-    set.
-    """
+    """The watch over one session. `seconds` counts the time of a suspended machine, and is never set."""
 
     def __init__(self, objects: ObjectStore, watched: Watched, seconds: Callable[[], float]) -> None:
         self._objects = objects
@@ -150,9 +148,7 @@ class Watch:
             await asyncio.sleep(self._step_s)
 
     async def _look(self) -> bool:
-        """Look at the first empty place; return whether it has the seal. Raises what a call to the store
-        raises.
-        """
+        """Look at the first empty place; return whether it has the seal. Raises the errors of the store."""
         now_s = self._seconds()
         found = await self._at(self._seq)
         if found is not None:
@@ -312,15 +308,11 @@ async def end_earlier(
 
 
 DRIFT: Final = 0.1
-"""How much faster the clock of a taker may run than that of the gateway that it takes over, as a share of the
-time.
-"""
+"""How much faster a taker's clock may run than that of the gateway it takes over, as a share of the time."""
 
 
 def conviction_s(lease_s: float) -> float:
-    """Return how long a session must be silent, on the clock of a taker, so that its lease is over on its own
-    clock.
-    """
+    """Return how long a session must be silent on a taker's clock for its lease to be over on its own."""
     return lease_s * (1 + DRIFT)
 
 
@@ -333,9 +325,7 @@ class Lease:
         self._seconds = seconds
 
     def is_over(self) -> bool:
-        """Whether another gateway may lead the partitions by now. Ask this before the state that is answered
-        is read.
-        """
+        """Whether another gateway may lead the partitions by now. Ask before you read what is answered."""
         return self._seconds() >= self._wal.last_confirmed_sent_s + self._lease_s
 
     @property

@@ -97,11 +97,9 @@ class SharedLog:
         kept_s: float = NEVER_DELETED_S,
         chance: random.Random | None = None,
     ) -> None:
-        """Take the sessions that were registered before `next_seq`.
-
-        `seconds` is a clock that is never set, and that goes on while the process or the machine stands
-        still; by default the event loop's. An object stays at least `kept_s` after it was created, by any
-        clock that is not much too fast.
+        """Take the sessions that were registered before `next_seq`. `seconds` is a clock that is never set,
+        and that goes on while the process or the machine stands still; by default the event loop's. An object
+        stays at least `kept_s` after it was created, by any clock that is not much too fast.
         """
         self._objects = objects
         self.seconds = seconds or asyncio.get_running_loop().time
@@ -120,9 +118,7 @@ class SharedLog:
         """The sessions that were registered before `next_seq`, but for those that nobody needs."""
 
     async def has_more(self) -> bool:
-        """Return whether there is an object that was not taken, or may have been one. Raises StoreFailed,
-        Refused.
-        """
+        """Return whether an object was not taken, or may have been there. Raises StoreFailed, Refused."""
         began_s = self.seconds()
         try:
             await self._objects.get_end(registration_key(self.next_seq), 1)
@@ -135,10 +131,8 @@ class SharedLog:
 
     async def read(self, at_once: int = 1) -> Sequence[Entry]:
         """Return the next objects in order, at most so many; none at the end of the log. Waits until the
-        store answers.
-
-        Raises CorruptChange, CorruptRegistration, CorruptWalObject, LogShortened, IncompatibleFormat,
-        Refused.
+        store answers. Raises CorruptChange, CorruptRegistration, CorruptWalObject, LogShortened,
+        IncompatibleFormat, Refused.
         """
         began_s = self.seconds()
         seqs = range(self.next_seq, self.next_seq + min(at_once, MOST_LOOKS))
@@ -157,9 +151,7 @@ class SharedLog:
 
     async def create(self, batch: bytes, kind: int = CHANGE) -> StoredChange | None:
         """Make a record batch the next change; return None if the place is taken. Waits until the store
-        answers.
-
-        The caller then passes the change, or what `read` returns, to `take`. Raises LogShortened,
+        answers. The caller then passes the change, or what `read` returns, to `take`. Raises LogShortened,
         CorruptWalObject, IncompatibleFormat, Refused.
         """
         seq, offset, session = self.next_seq, self.next_offset, self._session
@@ -192,9 +184,7 @@ class SharedLog:
         self.sessions = [each for each in self.sessions if each.session not in sessions]
 
     def _may_be_deleted(self, began_s: float) -> bool:
-        """Return whether the next object may have been created and deleted since the last look at the end of
-        the log.
-        """
+        """Return whether the next object may have been created and deleted since the last look at the end."""
         return began_s - self._looked_s > self.kept_s / 2
 
 
@@ -206,9 +196,7 @@ Batches = Iterable[tuple[BatchHeader, memoryview]]
 
 def is_copied(content: SharedLogContent) -> bool:
     """Return whether `meta/` has the whole metadata: no older release has used the bucket, or its metadata
-    was copied.
-
-    Raises CorruptChange, IncompatibleFormat.
+    was copied. Raises CorruptChange, IncompatibleFormat.
     """
     if content.changes:
         seq, last = content.changes[-1]
@@ -220,9 +208,7 @@ def is_copied(content: SharedLogContent) -> bool:
 
 async def copy_log(shared: SharedLog, batches: Batches) -> None:
     """Write the batches of a metadata log, from its beginning, into the shared log, but for those that it
-    has.
-
-    Waits until the store answers. Raises CorruptChange if the shared log is no beginning of this log,
+    has. Waits until the store answers. Raises CorruptChange if the shared log is no beginning of this log,
     CorruptRecord, CorruptRegistration, IncompatibleFormat, Refused.
     """
     left = deque(batches)
@@ -241,9 +227,7 @@ async def copy_log(shared: SharedLog, batches: Batches) -> None:
 
 def _piece(left: deque[tuple[BatchHeader, memoryview]], first_offset: int) -> tuple[bytes, int]:
     """Return one batch of the records from `first_offset` on, and the offset after it. Drops the batches
-    before from `left`.
-
-    Raises CorruptRecord.
+    before from `left`. Raises CorruptRecord.
     """
     while left[0][0].last_offset < first_offset:
         left.popleft()
@@ -269,10 +253,9 @@ _KEY: Final = re.compile(re.escape(SNAPSHOT_PREFIX) + r"([0-9]{20})")
 
 
 async def read_metadata(objects: ObjectStore, *, chance: random.Random | None = None) -> SharedLogContent:
-    """Return the newest snapshot and all objects behind it. Waits until the store answers.
-
-    Raises CorruptRegistration for an object that somebody deleted, LogShortened where no snapshot stands for
-    what was deleted, IncompatibleFormat, CorruptWalObject, Refused.
+    """Return the newest snapshot and all objects behind it. Waits until the store answers. Raises
+    CorruptRegistration for an object that somebody deleted, LogShortened where no snapshot stands for what
+    was deleted, IncompatibleFormat, CorruptWalObject, Refused.
     """
     reads = PersistentReads(objects, _WHAT, chance)
     tried: int | None = None
@@ -293,9 +276,7 @@ async def read_metadata(objects: ObjectStore, *, chance: random.Random | None = 
 
 async def read_all_metadata(objects: ObjectStore) -> SharedLogContent:
     """Return all that a start could read, if newer snapshots were damaged: the oldest snapshot that is
-    needed, and the objects behind it.
-
-    Raises CorruptSnapshot, and as `read_metadata`.
+    needed, and the objects behind it. Raises CorruptSnapshot, and as `read_metadata`.
     """
     reads = PersistentReads(objects, _WHAT)
     while True:

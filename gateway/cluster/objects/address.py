@@ -83,9 +83,7 @@ def _open_bucket(
 
 
 def _authorities(ca_file: str | None, environment: Mapping[str, str]) -> _Authorities | None:
-    """Return the authorities of the file that the setting names, otherwise the variable; None without both.
-    Raises Refused.
-    """
+    """Return the authorities that the setting or else the variable names, or None. Raises Refused."""
     path = ca_file or environment.get(_CA_VARIABLE)
     if not path:
         return None

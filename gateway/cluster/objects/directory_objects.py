@@ -240,9 +240,7 @@ class _Files:
                     path.unlink()
 
     def _prepare(self, folder: Path) -> None:
-        """Make a folder and its parents, durably. Another process may have made them without having flushed
-        them yet.
-        """
+        """Make a folder and its parents durably, also those that another process has made and not flushed."""
         with self._preparing:
             if folder in self._prepared:
                 return

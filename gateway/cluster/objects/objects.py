@@ -26,9 +26,7 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za
 
 
 class StoreFailed(Exception):
-    """A call failed, and the store may have carried it out or may still do so: 503, a reset, no answer in
-    time.
-    """
+    """A call failed (503, a reset, no answer), and the store may have carried it out or may still do so."""
 
 
 class Untrusted(StoreFailed):
@@ -48,15 +46,11 @@ class Missing(Exception):
 
 
 class Changed(Exception):
-    """The object is not the version that was to be replaced. The caller may have changed it by a call whose
-    answer was lost.
-    """
+    """The object is another version. The caller may have changed it by a call whose answer was lost."""
 
 
 class Refused(Exception):
-    """The store will never carry out this call: wrong credentials, no such bucket. The message says what to
-    do.
-    """
+    """The store never carries out this call (wrong credentials, no bucket). The message says what to do."""
 
 
 class Entry(NamedTuple):
@@ -68,9 +62,7 @@ class Entry(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """The objects under one address. Every call may raise StoreFailed and Refused, and the errors that its
-    own docstring names.
-    """
+    """The objects under one address. Every call may raise StoreFailed and Refused, and what it names."""
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
         """Create the object, and return once the object is durable. A sequence of buffers is one content.
@@ -88,9 +80,7 @@ class ObjectStore(Protocol):
         """
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
-        """Return the last `size_bytes` of the content, or the whole content when it is smaller. Raises
-        Missing.
-        """
+        """Return the last `size_bytes` of the content, all of a smaller one. Raises Missing."""
 
     async def read(self, key: str) -> tuple[bytes, str]:
         """Return the content and its version, for `replace`. The same content may have the same version
@@ -107,7 +97,6 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
         """Yield the objects whose key begins with `prefix` and is greater than `after`, ascending by key.
-
         `prefix` is empty or ends with a slash.
         """
 
@@ -191,9 +180,7 @@ class CountedObjects:
         counts: Counts | None = None,
         seconds: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Take the store to count the calls to, and the counts to add to, if there are any. `seconds` times
-        the puts.
-        """
+        """Take the store, and the counts to add to, if there are any. `seconds` times the puts."""
         self._seconds = seconds
         self.counts = Counts() if counts is None else counts
         self._objects = objects

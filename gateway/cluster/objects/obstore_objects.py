@@ -56,9 +56,7 @@ atexit.register(time.sleep, LAST_WORDS_S)
 
 
 class ObstoreObjects:
-    """An `ObjectStore` under a prefix of a bucket. `settings` are obstore's, and override those that it reads
-    from AWS_ variables.
-    """
+    """An `ObjectStore` under a prefix of a bucket. `settings` of obstore override the AWS_ variables."""
 
     def __init__(
         self,
@@ -69,10 +67,9 @@ class ObstoreObjects:
         *,
         authorities: bytes | None = None,
     ) -> None:
-        """Take the place of the objects. Nothing is sent before the first call.
-
-        `authorities` are certificates (PEM) that TLS trusts beside the system's. Raises ValueError, and what
-        obstore raises, for settings or certificates that can't be used.
+        """Take the place of the objects. Nothing is sent before the first call. `authorities` are
+        certificates (PEM) that TLS trusts beside the system's. Raises ValueError, and what obstore raises,
+        for settings or certificates that can't be used.
         """
         self._where = f"s3://{bucket}/{prefix}".rstrip("/")
         self._timeout_s = timeout_s + GRACE_S
@@ -163,9 +160,7 @@ class ObstoreObjects:
     # --- requests
 
     async def _put(self, key: str, content: bytes | Sequence[Buffer], mode: PutMode) -> str | None:
-        """Put under a condition. Raises AlreadyExistsError or PreconditionError when the store answered that
-        it does not hold.
-        """
+        """Put under a condition. Raises AlreadyExistsError or PreconditionError when it does not hold."""
         check_key(key)
         try:
             result = await self._answered(
@@ -230,11 +225,9 @@ class ObstoreObjects:
 
 
 def _protection(endpoint: SplitResult) -> Mapping[str, Any]:
-    """Return the settings that protect the content of a put on its way to the store.
-
-    Signing a content takes its SHA-256, which costs more CPU than all else of a put. TLS protects the content
-    without it. On the loopback, where only a proxy could change the content, the request has a checksum that
-    the store compares.
+    """Return the settings that protect the content of a put on its way to the store. Signing a content takes
+    its SHA-256, which costs more CPU than all else of a put. TLS protects the content without it. On the
+    loopback, where only a proxy could change the content, the request has a checksum that the store compares.
     """
     if endpoint.scheme != "http":
         return {"unsigned_payload": True}

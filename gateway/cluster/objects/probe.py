@@ -93,9 +93,8 @@ async def _first_version(objects: ObjectStore, key: str) -> str:
 
 
 async def _winners(calls: list[Coroutine[Any, Any, T]], lost: type[Exception]) -> list[bytes]:
-    """Run the calls at once, and return the contents that the store says it has written.
-
-    A call that failed may have won; S3, for example, answers some racers with a conflict.
+    """Run the calls at once, and return the contents that the store says it has written. A call that failed
+    may have won; S3, for example, answers some racers with a conflict.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     failures = [result for result in results if isinstance(result, StoreFailed)]

@@ -19,9 +19,7 @@ _NOWHERE: Final = "redirect without LOCATION"
 _ETAG_MISSING: Final = "ETag Header missing"
 NO_ETAG: Final = "the store gives objects no ETag, which the cluster depends on; use a store that does"
 _ROLES: Final = "//169.254."
-"""The address of the services that give a machine its role's credentials. obstore asks there when it has no
-others.
-"""
+"""The address of a machine's role credentials. obstore asks there when it has no other credentials."""
 _NO_CREDENTIALS: Final = "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that has a role. "
 _PREFIX: Final = "Generic S3 error: "
 _DETAILS: Final = "\n\nDebug source:"
@@ -99,9 +97,8 @@ def answer_in(text: str) -> Answer:
 
 
 def meaning(where: str, text: str) -> StoreFailed | Refused:
-    """Return the error for a call that failed with this text, about the object or bucket `where`.
-
-    A 404 for anything but a missing key means nothing about the key: a proxy may have sent it.
+    """Return the error for a call that failed with this text, about the object or bucket `where`. A 404 for
+    anything but a missing key means nothing about the key: a proxy may have sent it.
     """
     if _ROLES in text:
         return StoreFailed(f"{where}: {_NO_CREDENTIALS}{_in_words(text)}")

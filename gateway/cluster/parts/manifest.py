@@ -121,9 +121,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Place:
-        """The place in all write-ahead logs before which side files count as older than those of the
-        manifest.
-        """
+        """The place in all write-ahead logs before which side files are older than the manifest's."""
         return self.leader_epoch, self.session, self.seq
 
 
@@ -229,9 +227,8 @@ def partition_of(key: str) -> tuple[PartitionKey, str | None] | None:
 
 
 async def read_manifest(reads: PersistentReads, partition: PartitionKey) -> Manifest | None:
-    """Return the manifest that the bucket has now; None without one. Waits until the store answers.
-
-    Raises CorruptPart, IncompatibleFormat, Refused.
+    """Return the manifest that the bucket has now; None without one. Waits until the store answers. Raises
+    CorruptPart, IncompatibleFormat, Refused.
     """
     key = manifest_key(partition)
     content = await reads.find(key)
@@ -243,9 +240,7 @@ class Overtaken(Exception):
 
 
 class NoLongerLed(Exception):
-    """The leader of a later leader epoch has replaced the manifest: this gateway does not lead the partition
-    any more.
-    """
+    """The leader of a later epoch has replaced the manifest: this gateway no longer leads the partition."""
 
 
 class Known(NamedTuple):
@@ -295,17 +290,13 @@ class Manifests:
         return self._known[partition].manifest
 
     async def names_all(self, partition: PartitionKey, names: Iterable[str]) -> bool:
-        """Return whether the stored manifest names all these objects. Waits until the store answers. Raises
-        as `load`.
-        """
+        """Return whether the stored manifest names all these objects. Waits and raises as `load`."""
         manifest = await self.present(partition)
         return manifest is not None and manifest.objects.issuperset(names)
 
     async def replace(self, manifest: Manifest) -> Manifest:
         """Replace the manifest by this one in the next generation; return what was stored. Waits until the
-        store answers.
-
-        Raises NoLongerLed, Overtaken, CorruptPart, IncompatibleFormat, Refused.
+        store answers. Raises NoLongerLed, Overtaken, CorruptPart, IncompatibleFormat, Refused.
         """
         partition = manifest.key
         await self.load(partition)
@@ -333,9 +324,7 @@ class Manifests:
             return stored
 
     async def present(self, partition: PartitionKey) -> Manifest | None:
-        """Return the manifest that the bucket has now, None without one; it stays unknown here. Raises as
-        `load`.
-        """
+        """Return the bucket's present manifest, None without one; it stays unknown here. Raises as `load`."""
         return (await self._read(partition)).manifest
 
     def forget(self, partition: PartitionKey) -> None:

@@ -90,9 +90,7 @@ def data_place(start: int) -> int:
 
 
 def index_place(position: int, length: int) -> tuple[int, int]:
-    """Return place and size of index and footer in the object of a part that begins at this position of the
-    segment file.
-    """
+    """Return place and size of index and footer of a part that begins here in the segment file."""
     count = sum(1 for _ in _stretches(position, length))
     return _HEAD.size + length, count * _CRC.size + _FOOTER.size
 
@@ -119,9 +117,7 @@ def encode_part(head: PartHead, data: Buffer) -> EncodedPart:
 
 
 def decode_part(content: bytes, key: str) -> tuple[PartHead, memoryview]:
-    """Return what a whole part holds, and its data. Raises CorruptPart, IncompatibleFormat; `key` is for the
-    messages.
-    """
+    """Return a part's head and data. Raises CorruptPart, IncompatibleFormat; `key` is for the messages."""
     if len(content) < _HEAD.size + _FOOTER.size:
         raise CorruptPart(f"{key} is cut short: it has {len(content)} bytes.")
     head, _ = _decode_footer(content[-_FOOTER.size :], key)
@@ -138,9 +134,7 @@ def decode_part(content: bytes, key: str) -> tuple[PartHead, memoryview]:
 
 def decode_part_index(end: bytes, position: int, length: int, key: str) -> PartIndex:
     """Return the index from the end of an object, which `index_place` tells, for the place that the manifest
-    gives the part.
-
-    Raises CorruptPart, IncompatibleFormat; `key` is for the messages.
+    gives the part. Raises CorruptPart, IncompatibleFormat; `key` is for the messages.
     """
     stretches = tuple(_stretches(position, length))
     if len(end) != len(stretches) * _CRC.size + _FOOTER.size:

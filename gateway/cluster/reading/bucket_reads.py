@@ -72,9 +72,7 @@ class Loading(NamedTuple):
 
 
 class Waiter:
-    """A reader that waits for partitions. Its callback runs once, when something of one of them was fetched
-    or could not be.
-    """
+    """A reader that waits for partitions. Its callback runs once, after a fetch of one of them has ended."""
 
     __slots__ = ("_forget", "callback")
 
@@ -95,9 +93,7 @@ class BucketReads:
     def __init__(
         self, objects: ObjectStore, ask_leader: Callable[[PartitionKey], Awaitable[int]], *, cache_bytes: int
     ) -> None:
-        """`ask_leader` returns the log start offset that the leader of a partition tells, and raises
-        NotConfirmed.
-        """
+        """`ask_leader` returns the log start offset that a partition's leader tells. Raises NotConfirmed."""
         self._loop = asyncio.get_running_loop()
         self._reads = PersistentReads(objects, "readers of other gateways' partitions wait for the bucket")
         self._ask_leader = ask_leader
@@ -117,9 +113,7 @@ class BucketReads:
         self, key: PartitionKey, offset: int, max_bytes: int, *, min_one_batch: bool, committed_only: bool
     ) -> Found | Loading | None:
         """Return the batches from the one with the offset on, or None if the leader must answer. Waits for
-        nothing.
-
-        Raises NotConfirmed if the leader did not answer a short time ago.
+        nothing. Raises NotConfirmed if the leader did not answer a short time ago.
         """
         known, now_s = self._of(key), self._loop.time()
         if known.is_out(now_s):
@@ -205,9 +199,7 @@ class BucketReads:
         return Found(records, contents.aborted(offset, found.end_offset) if records else [], bounds)
 
     def _seek(self, known: Known, part: PartRef, offset: int) -> int | BlockKey:
-        """Return where in a part the batch with the offset begins, or the block that is missing to find it.
-        Raises CorruptPart.
-        """
+        """Return where the batch with the offset begins, or the block that is missing. Raises CorruptPart."""
         place = known.position_before(part, offset)
         while place < part.length:
             stretch = self._blocks.stretch(part, place, place + SEEK_BYTES)
@@ -363,10 +355,8 @@ class Whole(NamedTuple):
 
 def skip_to(data: bytes, offset: int) -> tuple[int, bool]:
     """Return where the first batch begins that has the offset or a later one, and whether its head is in the
-    data.
-
-    The data begin with a batch. Without that batch, the place is the end of the last batch that is known,
-    maybe beyond the data. Raises CorruptPart.
+    data. The data begin with a batch. Without that batch, the place is the end of the last batch that is
+    known, maybe beyond the data. Raises CorruptPart.
     """
     at, last_at = 0, len(data) - HEADER_BYTES
     while at <= last_at:
@@ -378,9 +368,7 @@ def skip_to(data: bytes, offset: int) -> tuple[int, bool]:
 
 
 def whole(data: bytes, max_bytes: int, bound: int, offset: int) -> Whole:
-    """Return the batches that are in the data whole, below the bound and within `max_bytes`. Raises
-    CorruptPart.
-    """
+    """Return the whole batches in the data, below the bound and within `max_bytes`. Raises CorruptPart."""
     at, last_at = 0, len(data) - HEADER_BYTES
     while at <= last_at:
         base_offset, length, delta = _HEAD.unpack_from(data, at)
@@ -408,9 +396,7 @@ def _checked(length: int, delta: int) -> int:
 
 
 class BlockKey(NamedTuple):
-    """A block: the name of a part, which no other part of any partition has, and the number of the block in
-    the segment file.
-    """
+    """A block: the name of a part, which no other one has, and the block's number in the segment file."""
 
     part: str
     number: int
@@ -439,9 +425,7 @@ class Blocks:
         return key in self._blocks
 
     def stretch(self, part: PartRef, start: int, stop: int) -> Stretch:
-        """Return the bytes of a part from `start` to `stop`, as far as its blocks are in memory without a
-        gap.
-        """
+        """Return a part's bytes from `start` to `stop`, as far as its blocks are in memory without a gap."""
         pieces: list[bytes] = []
         stop = min(stop, part.length)
         while start < stop:
@@ -456,9 +440,7 @@ class Blocks:
         return Stretch(b"".join(pieces), None)
 
     async def load(self, partition: PartitionKey, part: PartRef, key: BlockKey) -> None:
-        """Fetch a block. Waits while the store does not answer. Raises Missing, CorruptPart,
-        IncompatibleFormat, Refused.
-        """
+        """Fetch a block; wait for the store. Raises Missing, CorruptPart, IncompatibleFormat, Refused."""
         if key in self._blocks:
             return
         data = await self._reader.read(partition, part, *place_of(part, key.number))
@@ -489,17 +471,13 @@ def blocks_from(part: PartRef, place: int) -> range:
 # The facts that this gateway has read about a partition of another gateway, and how long they are valid.
 
 CONFIRMED_FOR_S: Final = 2.0
-"""How long the leader's answer counts: records that DeleteRecords has removed may be read for this time at
-other gateways.
-"""
+"""How long the leader's answer counts: deleted records may be read elsewhere for this time."""
 LOOKED_EVERY_S: Final = 1.0
 """The least time between two reads of a manifest for readers that have come to its end."""
 FAILED_FOR_S: Final = 5.0
 """How long readers are sent to the leader after the bucket or the leader did not answer."""
 POSITIONS_KEPT: Final = 32
-"""Places of a partition at which readers go on. A reader whose place is dropped costs the headers of a part,
-of 8 MiB at most.
-"""
+"""Places kept at which readers go on. A dropped place costs the headers of a part, of 8 MiB at most."""
 NEVER: Final = float("-inf")
 
 
@@ -527,9 +505,7 @@ class Known:
         self.is_leader_silent = False
         """Whether the last failure was that of the leader."""
         self.has_missed = False
-        """Whether a part of the newest manifest was not in the bucket: another manifest has replaced that
-        one.
-        """
+        """Whether the bucket lacked a part of the newest manifest: another manifest has replaced it."""
         self._read_s = self._confirmed_s = self._failed_s = NEVER
         self._positions: OrderedDict[tuple[str, int], int] = OrderedDict()
         """The place in a part of the first batch at or after an offset."""
@@ -624,9 +600,7 @@ class Contents:
         stable = 0 if files is None else max(0, min(manifest.stable_offset, end))
         self.bounds = Bounds(manifest.log_start_offset, stable, end)
         self._aborting: list[tuple[int, TransactionIndex]] = []
-        """The transaction indexes that have entries, and before them the offset at which the next segment
-        begins.
-        """
+        """The transaction indexes with entries, each with the offset at which the next segment begins."""
         bases = [segment.base for segment in manifest.segments]
         for number, base in enumerate(bases):
             is_last = number + 1 == len(bases)
@@ -636,16 +610,12 @@ class Contents:
                 self._aborting.append((behind, TransactionIndex(entries)))
 
     def part_at(self, offset: int) -> int:
-        """Return the number of the part with the first records at or after an offset; the number of all parts
-        if none has.
-        """
+        """Return the number of the part with the first records from an offset on; that of all if none has."""
         return bisect_right(self._ends, offset)
 
     def aborted(self, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
         """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset,
-        upper_bound).
-
-        Ask below the stable offset only: of transactions beyond, not all are known.
+        upper_bound). Ask below the stable offset only: of transactions beyond, not all are known.
         """
         found: list[tuple[int, int]] = []
         first = bisect_right(self._aborting, first_offset, key=lambda each: each[0])
@@ -663,9 +633,7 @@ def abort_files(manifest: Manifest) -> list[FileRef] | None:
 
 
 def left_bytes(manifest: Manifest, offset: int, bound: int, enough: int) -> int:
-    """Return about how many bytes the parts have between an offset and a bound; `enough` or more ends the
-    count.
-    """
+    """Return about how many bytes there are between an offset and a bound; `enough` ends the count."""
     found = 0
     for segment in reversed(manifest.segments):
         for part in reversed(segment.parts):

@@ -111,17 +111,13 @@ class History:
         return {key: manifest for key, manifest in self._manifests.items() if manifest is not None}
 
     def check(self, partition: PartitionKey) -> None:
-        """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord,
-        CorruptWalObject, IncompatibleFormat.
-        """
+        """Check that all of a partition could be written. Raises a `Damage`."""
         if partition in self._incomplete:
             raise self._incomplete[partition]
 
     async def restore_manifests(self, partitions: Collection[PartitionKey] | None = None) -> None:
         """Restore what the manifests of some or all partitions name; many manifests are read at once. Waits
-        until the store answers.
-
-        Raises Refused, OSError; `check` tells of damage.
+        until the store answers. Raises Refused, OSError; `check` tells of damage.
         """
         turns = asyncio.Semaphore(MANIFESTS_AT_ONCE)
         writing = asyncio.Lock()
@@ -221,9 +217,7 @@ class History:
             await self._run_files(lambda: self._write_all(writes))
 
     async def finish(self, rows: EndedRows, ranges: Sequence[WalRange]) -> None:
-        """Write the rows that were put off. Call once after the last object of these ranges. Raises as
-        `EndedRows.read`, and OSError.
-        """
+        """Write the rows that were put off, after all objects. Raises as `EndedRows.read`, and OSError."""
         put_off, self._put_off = self._put_off, []
         for found in sorted(put_off, key=lambda each: each.place):
             await self._write_now(found, rows)
@@ -249,9 +243,7 @@ class History:
         await self.restore_manifests(partitions)
 
     async def _write_now(self, found: RowAt, rows: EndedRows) -> None:
-        """Write one row of a log; what is missing before it does not come any more. Raises as
-        `EndedRows.data`, and OSError.
-        """
+        """Write one row; what is missing before it never comes. Raises as `EndedRows.data`, and OSError."""
         row, partition = found.row, _partition_of(found)
         if not self.wants(row):
             return
@@ -294,9 +286,7 @@ class History:
     def _file_writes(
         self, found: RowAt, name: str, content: bytes
     ) -> list[tuple[PartitionKey, Callable[[], None]]]:
-        """Return what writes a side file, unless a newer one is known: for a log start offset that is one
-        with a later offset.
-        """
+        """Return what writes a side file, unless a newer one, or a later log start offset, is known."""
         partition, manifest = _partition_of(found), self._manifests[_partition_of(found)]
         if name == LOG_START_OFFSET:
             offset = log_start_in(content)
@@ -360,9 +350,7 @@ class History:
 async def _rows_of(
     partitions: Collection[PartitionKey], rows: EndedRows, ranges: Sequence[WalRange]
 ) -> list[RowAt]:
-    """Return the rows of some partitions, those of each in order and without superseded ones. Raises as
-    `EndedRows.read`.
-    """
+    """Return the rows of each partition in order, without superseded ones. Raises as `EndedRows.read`."""
     found: dict[PartitionKey, list[RowAt]] = {partition: [] for partition in partitions}
     for wal in ranges:
         for seq in range(wal.first_seq, wal.end_seq):
@@ -387,10 +375,9 @@ def _parts_of(manifest: Manifest, absent: frozenset[int]) -> Iterable[tuple[Segm
 
 
 def _absent(manifest: Manifest) -> frozenset[int]:
-    """Return the base offsets of the segments that stay in the bucket until somebody reads them.
-
-    The last segment with records is needed at once, and so is a segment without its index files. A start
-    reads the records of internal topics, whose names begin with two underscores.
+    """Return the base offsets of the segments that stay in the bucket until somebody reads them. The last
+    segment with records is needed at once, and so is a segment without its index files. A start reads the
+    records of internal topics, whose names begin with two underscores.
     """
     if manifest.topic.startswith("__"):
         return frozenset()
@@ -413,9 +400,7 @@ class Restored:
     with_rows: Collection[PartitionKey]
     """The partitions of which a write-ahead log has what no manifest has."""
     failures: Mapping[PartitionKey, Damage]
-    """The partitions that can't be restored, because bytes are missing or damaged, or a later release wrote
-    them.
-    """
+    """The partitions that can't be restored: bytes are missing or damaged, or of a later release."""
 
 
 async def restore(
@@ -426,7 +411,6 @@ async def restore(
     run_files: RunFiles = at_once,
 ) -> Restored:
     """Write the files of all partitions that the bucket has anything of. Waits until the store answers.
-
     Raises CorruptWalObject for an object of which nobody knows whose rows it has, IncompatibleFormat,
     Refused, OSError. Nothing is staged then.
     """
@@ -565,9 +549,7 @@ class SegmentEnds:
 
     def place(self, row: DataRow) -> SegmentPlace | None:
         """Return where the bytes of a row belong, and move the end behind them; None if records before the
-        row are missing.
-
-        Give rows in the order of their log, without those whose records the manifest has.
+        row are missing. Give rows in the order of their log, without those whose records the manifest has.
         """
         partition = PartitionKey(row.topic_id, row.partition)
         end = self._ends.get(partition, _NOTHING)
@@ -584,9 +566,7 @@ class SegmentEnds:
 
 
 def _continues(place: SegmentPlace, end: SegmentPlace) -> bool:
-    """Return whether a place is in the last segment with no bytes missing before it, or at the beginning of a
-    later segment.
-    """
+    """Return whether a place is in the last segment, with no gap before it, or begins a later segment."""
     if place.segment_base == end.segment_base:
         return place.position <= end.position
     return place.segment_base > end.segment_base and place.position == 0

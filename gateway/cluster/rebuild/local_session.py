@@ -41,9 +41,7 @@ class _Version(msgspec.Struct):
 
 
 def read_local_session(storage: Storage, root: str) -> LocalSession | None:
-    """Return the content of the file; None without a readable one. Raises OSError, IncompatibleFormat for a
-    later version.
-    """
+    """Return the file's content; None without a readable one. Raises OSError, IncompatibleFormat."""
     path = f"{root}/{BUCKET_SESSION}"
     try:
         content = storage.read_file(path)

@@ -32,9 +32,7 @@ class UnfinishedImport(msgspec.Struct, frozen=True):
 
 
 async def read_import(reads: PersistentReads) -> UnfinishedImport | None:
-    """Return the import that is not finished; None without one. Raises CorruptRegistration,
-    IncompatibleFormat, Refused.
-    """
+    """Return the unfinished import, or None. Raises CorruptRegistration, IncompatibleFormat, Refused."""
     content = await reads.find(KEY)
     if content is None:
         return None

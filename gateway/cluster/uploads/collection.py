@@ -73,9 +73,7 @@ logger = logging.getLogger(__name__)
 
 DELETED_AT_ONCE: Final = 16
 MOST_IN_FLIGHT: Final = 64
-"""The most objects that a session may have put after the place of its seal
-(`seqgate.cluster.puts.in.flight`).
-"""
+"""The most objects that a session may put after the place of its seal (`seqgate.cluster.puts.in.flight`)."""
 
 
 class Collection:
@@ -87,18 +85,15 @@ class Collection:
 
     async def collect(self, node_id: int, session: int, boundary: int) -> int:
         """Move the boundary of the session's log, and delete the objects below it; return how many. Waits
-        until the store answers.
-
-        A boundary that is further stays. Raises CorruptWalObject, IncompatibleFormat, Refused.
+        until the store answers. A boundary that is further stays. Raises CorruptWalObject,
+        IncompatibleFormat, Refused.
         """
         before = await self.move_boundary(boundary_key(node_id, session), boundary)
         await self.delete(object_key(node_id, session, seq) for seq in range(before, boundary))
         return max(0, boundary - before)
 
     async def collect_sealed(self, node_id: int, session: int, end_seq: int) -> int:
-        """Delete all objects of a sealed log but for the seal, also those that came too late; return how
-        many. Raises as `collect`.
-        """
+        """Delete a sealed log, with late objects, but for the seal; return how many. Raises as `collect`."""
         late = range(end_seq + 1, end_seq + 1 + MOST_IN_FLIGHT)
         await self.delete(object_key(node_id, session, seq) for seq in late)
         return await self.collect(node_id, session, end_seq)
@@ -197,10 +192,8 @@ class EndedLogs:
             return {key for log in self._logs.values() for key in log.coverage.partitions()}
 
     async def collect(self) -> int:
-        """Delete what is not needed; return how many objects. Waits until the store answers.
-
-        Raises CorruptWalObject for a boundary, CorruptRegistration, IncompatibleFormat, StorageFailed,
-        Refused.
+        """Delete what is not needed; return how many objects. Waits until the store answers. Raises
+        CorruptWalObject for a boundary, CorruptRegistration, IncompatibleFormat, StorageFailed, Refused.
         """
         async with self._turn:
             return await self._collect()
@@ -315,7 +308,6 @@ async def search(
     running: tuple[int, int],
 ) -> list[Entry]:
     """Return all objects that nothing needs. The caller passes the session's barrier before it deletes them.
-
     Partitions of which a search can't tell orphans are given to `upload`, whose next round replaces their
     manifests. Raises StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
     """
@@ -334,9 +326,8 @@ async def find_orphans(
     created_before_ms: int,
 ) -> Orphans:
     """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed,
-    StorageFailed, Refused.
-
-    `counted` returns the manifest of a partition if this session wrote it and it counts.
+    StorageFailed, Refused. `counted` returns the manifest of a partition if this session wrote it and it
+    counts.
     """
     old = [entry async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
     # Whoever created an object knew its topic. So the metadata has the topic after this, or it is deleted.
@@ -362,10 +353,8 @@ async def find_collected(
     objects: ObjectStore, created_before_ms: int, *, running: tuple[int, int]
 ) -> list[Entry]:
     """Return the old objects below the boundaries of their write-ahead logs. `running` are the node id and
-    number of our own session.
-
-    Waits for the boundaries until the store answers. Raises StoreFailed, CorruptWalObject,
-    IncompatibleFormat, Refused.
+    number of our own session. Waits for the boundaries until the store answers. Raises StoreFailed,
+    CorruptWalObject, IncompatibleFormat, Refused.
     """
     logs: dict[tuple[int, int], list[tuple[int, Entry]]] = {}
     async for entry in objects.list(WAL_PREFIX):
@@ -384,9 +373,7 @@ async def find_collected(
 
 _NO_PLACE: Final = (-1, -1, -1)
 MOST_ROWS: Final = 1024
-"""The most entries of a partition. If there are more, neighbouring entries are joined, and count as covered
-only together.
-"""
+"""The most entries of a partition. With more, neighbours are joined, and count as covered only together."""
 
 
 @dataclass(slots=True)
@@ -462,10 +449,8 @@ class Coverage:
         return self._from_before | self._rows.keys()
 
     def log_start_of(self, partition: PartitionKey) -> int:
-        """Return the newest log start offset of the partition in an object, 0 without one.
-
-        The log itself may have an earlier one: it was loaded again, or the local disk was full, when the
-        object was confirmed.
+        """Return the newest log start offset of the partition in an object, 0 without one. The log itself may
+        have an earlier one: it was loaded again, or the local disk was full, when the object was confirmed.
         """
         return max((rows.log_start_offset for rows in self._rows.get(partition, ())), default=0)
 
@@ -503,9 +488,7 @@ class Coverage:
         return min((entries[0].put_s for entries in self._rows.values()), default=None)
 
     def first_needed(self, confirmed_end: int) -> int:
-        """Return the seq of the first object that is needed; `confirmed_end` is the first seq that is not
-        confirmed.
-        """
+        """Return the seq of the first needed object; `confirmed_end` is the first unconfirmed one."""
         return min(confirmed_end, *(entries[0].seq for entries in self._rows.values()), confirmed_end)
 
 

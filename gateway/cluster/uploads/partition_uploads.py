@@ -137,9 +137,8 @@ class PartitionUploads:
         self._files.pop(partition, None)
 
     async def upload(self, log: PartitionLog) -> Uploaded:
-        """Upload what the bucket lacks, and replace the manifest. Waits until the store answers.
-
-        Raises OSError, LogError (the log can't be read, or is offline), CorruptPart, NoLongerLed, Overtaken,
+        """Upload what the bucket lacks, and replace the manifest. Waits until the store answers. Raises
+        OSError, LogError (the log can't be read, or is offline), CorruptPart, NoLongerLed, Overtaken,
         IncompatibleFormat, Refused.
         """
         ports, key = self._ports, PartitionKey(log.topic_id, log.partition)
@@ -190,9 +189,7 @@ class PartitionUploads:
         self, upload: _Upload, seen: SegmentView, end_offset: int, *, is_last: bool
     ) -> SegmentRef:
         """Upload the bytes of a segment that the bucket lacks, and return all its parts; they end at or
-        before `end_offset`.
-
-        Raises OSError, LogError, Refused.
+        before `end_offset`. Raises OSError, LogError, Refused.
         """
         descriptors = self._ports.storage.descriptors
         descriptors.pin(seen.file)
@@ -250,9 +247,7 @@ class PartitionUploads:
         return kept.parts
 
     def _is_from_bucket(self, file: DataFile, generation: int) -> bool:
-        """Return whether a pinned file has the bytes that the manifest names: an earlier one that counted had
-        them, too.
-        """
+        """Return whether a pinned file has the manifest's bytes: an earlier one that counted had them."""
         sparse = self._ports.storage.sparse
         found = None if sparse is None else sparse.opened(file.descriptor)
         return found is not None and found.key is not None and found.key.generation <= generation
@@ -269,9 +264,7 @@ class PartitionUploads:
                     )
 
     async def _indexes(self, upload: _Upload, seen: SegmentView, segment: SegmentRef) -> list[FileRef]:
-        """Upload the index files of a closed segment, so that a start need not read the segment; none if they
-        are not written yet.
-        """
+        """Upload the written index files of a closed segment, so that a start need not read the segment."""
         if not seen.has_indexes:
             return []
         stem, before = seen.file.path.rpartition("/")[2].removesuffix(".log"), upload.before
@@ -312,9 +305,7 @@ class PartitionUploads:
     async def _create(
         self, key: PartitionKey, name: str, content: bytes | Sequence[Buffer], created: list[str]
     ) -> None:
-        """Create an object under a name that no other gateway uses. Waits until the store answers. Raises
-        Refused.
-        """
+        """Create an object under a name of our own. Waits until the store answers. Raises Refused."""
         created.append(name)
         path = part_key(key, name)
         conflicts = self._store.conflicts()
@@ -338,16 +329,13 @@ class PartitionUploads:
 
 
 def _last_aborts(seen: LogView) -> bytes | None:
-    """Return the transaction index of the newest segment for the manifest; None if it is unknown or too
-    large.
-    """
+    """Return the newest segment's transaction index for the manifest; None: unknown, or too large."""
     entries = seen.last_aborts
     return None if entries is None or len(entries) > LAST_ABORTS_BYTES else entries
 
 
 def _stable_offset(seen: LogView, indexes: Sequence[FileRef]) -> int:
     """Return the offset below which the indexes tell of all aborted transactions; UNKNOWN if one is missing.
-
     A compaction may have replaced a segment during the upload. Then the manifest names the bytes before, and
     no index of them.
     """
@@ -374,9 +362,7 @@ class Partitions:
     flushed: Callable[[PartitionLog], Awaitable[None]]
     """Makes everything now in a log durable. Raises StorageFailed."""
     exists: Callable[[PartitionKey], bool]
-    """Returns whether the metadata has a partition, as far as the metadata is known here; another gateway may
-    lead it.
-    """
+    """Returns whether the metadata that is known here has a partition; another gateway may lead it."""
     catch_up: Callable[[], Awaitable[None]]
     """Reads what the metadata log has and the metadata lacks. Raises StorageFailed."""
 
@@ -388,9 +374,7 @@ class UploadLimits:
     interval_s: float
     """The seconds after the one before."""
     wal_max_bytes: int
-    """The bytes put into the session's write-ahead log since the last round, at which the next one begins at
-    once.
-    """
+    """The bytes in the session's write-ahead log since the last round that begin the next one at once."""
     orphan_age_s: float
     """The age from which an object that no manifest names is an orphan, and the seconds between two searches.
     """

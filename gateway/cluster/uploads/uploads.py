@@ -69,9 +69,8 @@ class Uploads:
         now_ms: Callable[[], int],
         restored: Mapping[PartitionKey, Manifest] | None = None,
     ) -> None:
-        """`seconds` is a clock that is never set.
-
-        `restored` are the manifests from which the local files were made.
+        """`seconds` is a clock that is never set. `restored` are the manifests from which the local files
+        were made.
         """
         self._wal = wal
         self._coverage = coverage
@@ -88,9 +87,7 @@ class Uploads:
         self._now_ms = now_ms
         self._objects = objects
         self._counted: dict[PartitionKey, Manifest] = {}
-        """The manifests that this session has written and that count, but for those that an upload may have
-        replaced since.
-        """
+        """The manifests of this session that count, but for those that an upload may have replaced since."""
         self._unsure: set[PartitionKey] = set()
         """The partitions of which the bucket may have, now or later, a newer manifest: an upload has begun,
         and did not end well so far.
@@ -156,9 +153,7 @@ class Uploads:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
 
     async def _is_due(self, waited_s: float) -> bool:
-        """Return whether a round must begin, so many seconds after the one before or after the start. Raises
-        as `EndedLogs.collect`.
-        """
+        """Return whether a round must begin, so long after the one before. Raises as `EndedLogs.collect`."""
         # What the last round could not upload, say of a partition that is offline, would begin one round
         # after the other.
         grown_bytes = self._coverage.size_bytes - self._held_bytes
@@ -171,9 +166,7 @@ class Uploads:
         return await self._learn_earlier()
 
     async def _learn_earlier(self) -> bool:
-        """Learn once which of our partitions have records in logs of ended sessions; return whether any has:
-        they need a new manifest.
-        """
+        """Learn once which of our partitions have records in ended logs; return whether any has."""
         if self._has_asked:
             return False
         self._has_asked = True
@@ -182,9 +175,7 @@ class Uploads:
         return bool(uncovered)
 
     def adopted(self, partitions: Iterable[PartitionKey]) -> None:
-        """Upload adopted partitions within ADOPTED_AFTER_S, so that the logs of the sessions that led them
-        before can be collected.
-        """
+        """Upload adopted partitions within ADOPTED_AFTER_S, so that their ended logs can be collected."""
         wanting = list(partitions)
         if wanting:
             self._coverage.begin(wanting)
@@ -192,9 +183,7 @@ class Uploads:
 
     async def round(self) -> None:
         """Upload the history that the bucket lacks, and delete the objects that are then not needed any more.
-        Waits until the store answers.
-
-        Raises SessionFenced, Overtaken, StoreFailed, StorageFailed, Refused.
+        Waits until the store answers. Raises SessionFenced, Overtaken, StoreFailed, StorageFailed, Refused.
         """
         try:
             async with self._turn:
@@ -209,9 +198,7 @@ class Uploads:
             await self.sweep()
 
     def rewritten(self, log: PartitionLog) -> None:
-        """Upload a log in the next round, because its segments were replaced; this session may not have
-        uploaded the log yet.
-        """
+        """Upload a log, whose segments were replaced, in the next round, even if it never was before."""
         self._coverage.begin([PartitionKey(log.topic_id, log.partition)])
 
     def progress(self) -> UploadProgress:
@@ -240,9 +227,7 @@ class Uploads:
         await self._collect()
 
     def _count_stored(self) -> list[str]:
-        """Let the manifests count that were stored before the last barrier; return the keys of the objects
-        that nothing needs now.
-        """
+        """Let manifests count that were stored before the barrier; return the keys that nothing needs now."""
         uploaded, self._stored = self._stored, []
         for each in uploaded:
             key = each.manifest.key
@@ -275,9 +260,7 @@ class Uploads:
         return uploaded.manifest
 
     def counting(self, partition: PartitionKey) -> Manifest | None:
-        """Return a manifest that counts of a partition that is led here, the newest known one; None without
-        one.
-        """
+        """Return the newest known manifest that counts of a partition that is led here, or None."""
         return self._counted.get(partition) or self._restored.get(partition)
 
     def released(self, partition: PartitionKey) -> None:
@@ -312,9 +295,7 @@ class Uploads:
         return lock is not None and lock.locked()
 
     async def sweep(self) -> int:
-        """Delete old objects that nothing needs; return how many. Raises as `find_orphans`, and
-        SessionFenced.
-        """
+        """Delete old objects nothing needs; return how many. Raises as `find_orphans`, and SessionFenced."""
         found = await self.find_orphans(int(self._limits.orphan_age_s * 1000))
         await self.remove(found)
         if found:
@@ -322,9 +303,8 @@ class Uploads:
         return len(found)
 
     async def find_orphans(self, min_age_ms: int) -> list[Entry]:
-        """Return the objects of at least this age that nothing needs.
-
-        Raises StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
+        """Return the objects of at least this age that nothing needs. Raises StoreFailed, StorageFailed,
+        CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
         """
         session = self._wal.session
         # An object of an upload under way has no manifest yet.
@@ -388,10 +368,8 @@ class Uploads:
         self._stored.append(await self._upload_log(log))
 
     async def _upload_log(self, log: PartitionLog) -> Uploaded:
-        """Upload a log. Raises as `PartitionUploads.upload`.
-
-        From now on the bucket may have another manifest, even if the upload fails. What only that one names
-        is no orphan.
+        """Upload a log. Raises as `PartitionUploads.upload`. From now on the bucket may have another
+        manifest, even if the upload fails. What only that one names is no orphan.
         """
         partition = PartitionKey(log.topic_id, log.partition)
         self._counted.pop(partition, None)
@@ -412,9 +390,7 @@ class Uploads:
             )
 
     async def _delete(self, partition: PartitionKey) -> list[str]:
-        """Delete the manifest of a deleted partition; return the keys of the objects that it named. Raises
-        Refused.
-        """
+        """Delete a deleted partition's manifest; return the keys of the objects it named. Raises Refused."""
         manifest = self._manifests.of(partition)
         self._uploads.forget(partition)
         self._counted.pop(partition, None)
@@ -454,9 +430,8 @@ async def upload_whole(
     upload: Callable[[PartitionLog], Awaitable[Manifest]],
     coverage: Coverage,
 ) -> None:
-    """Upload a log to which nobody appends, until its manifest has all that the session's log has of it.
-
-    An upload itself may flush side files, which are in the session's log then and in no manifest. `upload`
+    """Upload a log to which nobody appends, until its manifest has all that the session's log has of it. An
+    upload itself may flush side files, which are in the session's log then and in no manifest. `upload`
     returns a manifest that counts. Raises HandOverFailed, and what `flushed` and `upload` raise.
     """
     for _ in range(MOST_TRIES):

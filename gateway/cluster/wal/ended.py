@@ -123,15 +123,12 @@ class StoredSessions:
         self._now_ms = now_ms
         self._passed = passed
         self._ends: dict[int, EndedSession] = {}
-        """The ended sessions whose seal is known, by their numbers. Those below the boundary of sessions are
-        dropped.
-        """
+        """The ended sessions whose seal is known, by number, from the boundary of sessions on."""
 
     async def ended(self) -> Sequence[EndedSession]:
         """Return all sessions that have ended, ascending, from the boundary of sessions on; seal those that
-        were abandoned. Waits until the store answers.
-
-        Raises CorruptWalObject, CorruptRegistration, IncompatibleFormat, Refused.
+        were abandoned. Waits until the store answers. Raises CorruptWalObject, CorruptRegistration,
+        IncompatibleFormat, Refused.
         """
         return (await self._look())[0]
 
@@ -198,10 +195,8 @@ async def seal(
     chance: random.Random | None = None,
 ) -> SealedWal:
     """Seal the log of the session, or find the seal that it has. Waits until the store answers. `nonce` is
-    the session's, if known.
-
-    Raises CorruptWalObject for an object that is not what its key says, or that another program wrote,
-    IncompatibleFormat, Refused.
+    the session's, if known. Raises CorruptWalObject for an object that is not what its key says, or that
+    another program wrote, IncompatibleFormat, Refused.
     """
     reads = PersistentReads(objects, f"the gateway waits to seal session {session} of node {node_id}", chance)
     taker = _Taker(reads, node_id, session, by, reason, nonce)
@@ -248,9 +243,8 @@ async def seal_all(
 
 
 async def sealed_at(objects: ObjectStore, node_id: int, session: int, seq: int) -> bool:
-    """Return whether the log of the session has its seal at this place. Waits until the store answers.
-
-    Raises CorruptWalObject, IncompatibleFormat, Refused.
+    """Return whether the log of the session has its seal at this place. Waits until the store answers. Raises
+    CorruptWalObject, IncompatibleFormat, Refused.
     """
     reads = PersistentReads(objects, f"the gateway waits to find the seal of session {session}")
     key = object_key(node_id, session, seq)
@@ -350,9 +344,7 @@ END_BYTES: Final = 64 << 10
 
 
 class Collected(Exception):
-    """Objects of an ended log were deleted since its boundary was read, because manifests had their rows:
-    read the manifests again.
-    """
+    """Objects of an ended log were deleted meanwhile, as manifests had their rows: read these again."""
 
 
 class RowAt(NamedTuple):
@@ -395,10 +387,9 @@ class EndedRows:
     async def read(
         self, ranges: Sequence[WalRange], wants: Callable[[Row], bool]
     ) -> AsyncIterator[list[FoundRow]]:
-        """Yield the wanted rows of each object, in the order of the ranges.
-
-        Raises Collected, CorruptWalObject for an object that is missing, damaged or of another session,
-        IncompatibleFormat, Refused.
+        """Yield the wanted rows of each object, in the order of the ranges. Raises Collected,
+        CorruptWalObject for an object that is missing, damaged or of another session, IncompatibleFormat,
+        Refused.
         """
         places = ((wal, seq) for wal in ranges for seq in range(wal.first_seq, wal.end_seq))
         indexes: deque[_Indexed] = deque()

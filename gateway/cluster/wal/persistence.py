@@ -17,9 +17,7 @@ T = TypeVar("T")
 
 
 class PersistentReads:
-    """Reads of the store for one purpose, `what`, which the log lines of an outage name. Only StoreFailed is
-    repeated.
-    """
+    """Reads of the store for a purpose, `what`, which outages are logged with. Repeats only StoreFailed."""
 
     def __init__(self, objects: ObjectStore, what: str, chance: random.Random | None = None) -> None:
         self.objects = objects
@@ -56,9 +54,7 @@ class PersistentReads:
                 return answer
 
     def conflicts(self) -> Backoff:
-        """Return the delays for one change that the store answers with a conflict (409), perhaps again and
-        again.
-        """
+        """Return the delays for one change that the store answers with conflicts (409)."""
         return Backoff(self._chance)
 
     async def failed(self, error: Exception) -> None:

@@ -105,9 +105,7 @@ _FENCING: Final = frozenset({Outcome.SEALED, Outcome.FOREIGN})
 
 
 class Confirmations:
-    """The objects of one session: seqs ascend from 0, and at most `window` objects are sent and not
-    confirmed.
-    """
+    """The objects of one session: seqs ascend from 0, and at most `window` are sent and unconfirmed."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -145,9 +143,7 @@ class Confirmations:
         return _NEXT[outcome]
 
     def confirm(self) -> range:
-        """Return the objects that are confirmed now and were not before, in order. A fenced session confirms
-        nothing more.
-        """
+        """Return the newly confirmed objects, in order. A fenced session confirms nothing more."""
         begin = self.confirmed_end
         if not self.is_fenced:
             while self.confirmed_end in self._own:
@@ -157,11 +153,9 @@ class Confirmations:
 
 
 def judge(end: bytes, footer: bytes, key: str) -> tuple[Outcome, str]:
-    """Return whose object the key has, and a sentence about any other object than our own.
-
-    `end` is the end of the object in the store, and `footer` that of our own. The footer has the nonce of the
-    session and the checksum of the index, and the index the checksums of all data, so equal footers mean
-    equal objects.
+    """Return whose object the key has, and a sentence about any other object than our own. `end` is the end
+    of the object in the store, and `footer` that of our own. The footer has the nonce of the session and the
+    checksum of the index, and the index the checksums of all data, so equal footers mean equal objects.
     """
     if end[-FOOTER_BYTES:] == footer:
         return Outcome.OURS, ""
@@ -204,9 +198,7 @@ class _Pending:
 
 
 class SessionWal:
-    """The objects of one session. All methods belong to one event loop; `seconds` is a clock that is never
-    set.
-    """
+    """The objects of one session, in one event loop. `seconds` is a clock that is never set."""
 
     def __init__(
         self,
@@ -264,9 +256,7 @@ class SessionWal:
 
     async def barrier(self) -> None:
         """Return when an object that is put now is confirmed: the session was in force after everything that
-        happened before the call.
-
-        Raises SessionFenced, RuntimeError if the session is closed meanwhile.
+        happened before the call. Raises SessionFenced, RuntimeError if the session is closed meanwhile.
         """
         seq = self.next_seq
         done: asyncio.Future[None] = self._loop.create_future()
@@ -300,9 +290,7 @@ class SessionWal:
 
     async def seal(self, reason: str) -> int:
         """End the session: wait until all objects are confirmed, then seal the log; return the seq of the
-        seal.
-
-        Nothing can be put any more. Raises SessionFenced if another gateway ended the session first,
+        seal. Nothing can be put any more. Raises SessionFenced if another gateway ended the session first,
         RuntimeError if the session is closed meanwhile.
         """
         self._is_ending = True

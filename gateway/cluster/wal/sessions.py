@@ -44,18 +44,14 @@ from seqgate.gateway.cluster.wal.wal_object import (
 from seqgate.log import IncompatibleFormat
 
 CLUSTER_VERSION: Final = 4
-"""The newest version of a bucket's content that this release knows. A release that changes a format there, or
-adds one, raises it.
-"""
+"""The newest version of a bucket's content that is known. A release with another format there raises it."""
 LEAST_VERSION: Final = 3
 """The version that this release writes while gateways of an earlier release are live, or may be."""
 SNAPSHOTS_SINCE: Final = 4
 """The first cluster version whose `meta/` has snapshots, and may be shortened."""
 _VERSION: Final = 1
 SHARED_METADATA_SINCE: Final = 3
-"""The first cluster version whose metadata is in `meta/`; before, it was in write-ahead logs and parts, as
-that of any partition.
-"""
+"""The first cluster version whose metadata is in `meta/`; before, it was stored as any partition."""
 READ_AT_ONCE: Final = 64
 """Objects of `meta/` that are read at the same time."""
 CHANGE_MAGIC: Final = b"SQMC"
@@ -71,9 +67,7 @@ class CorruptRegistration(Exception):
 
 
 class LogShortened(Exception):
-    """The objects of `meta/` that this process would read next were deleted: the process stood still for too
-    long. Start it again.
-    """
+    """The next objects of `meta/` were deleted: this process stood still for too long. Start it again."""
 
 
 class SessionFacts(NamedTuple):
@@ -160,9 +154,7 @@ class SharedLogContent:
 
     @property
     def kept_end(self) -> int | None:
-        """The number behind the objects of `meta/` that stay for ever, if these are known: see
-        `Snapshot.kept_end`.
-        """
+        """The number behind the objects of `meta/` that stay for ever, if known: see `Snapshot.kept_end`."""
         if self.base is not None and self.base.kept_end is not None:
             return self.base.kept_end
         versions = ((each.session, each.cluster_version) for each in self.sessions)
@@ -209,11 +201,9 @@ async def register(
     known: SharedLogContent | None = None,
     chance: random.Random | None = None,
 ) -> Session:
-    """Register a new session of this node, behind all others. Waits until the store answers.
-
-    Adds to `known` what it has not read, up to the registration. The cluster id is that of the first session.
-    Raises IncompatibleFormat where a later release registered a session, CorruptRegistration, LogShortened,
-    Refused.
+    """Register a new session of this node, behind all others. Waits until the store answers. Adds to `known`
+    what it has not read, up to the registration. The cluster id is that of the first session. Raises
+    IncompatibleFormat where a later release registered a session, CorruptRegistration, LogShortened, Refused.
     """
     known = SharedLogContent() if known is None else known
     await read_on(PersistentReads(objects, WAITING, chance), known)
@@ -225,10 +215,8 @@ async def register(
 
 def written_version(known: SharedLogContent, used: int) -> int:
     """Return the cluster version of what a new session writes, where the metadata says that the cluster uses
-    the version `used`.
-
-    Gateways of an earlier release may read the bucket until all live ones know a later version. An empty
-    bucket has none.
+    the version `used`. Gateways of an earlier release may read the bucket until all live ones know a later
+    version. An empty bucket has none.
     """
     return max(LEAST_VERSION, used) if known.end_seq else CLUSTER_VERSION
 
@@ -266,17 +254,14 @@ async def register_next(
 
 
 async def sessions(objects: ObjectStore, *, chance: random.Random | None = None) -> list[RegisteredSession]:
-    """Return all sessions, in the order of their numbers. Waits until the store answers.
-
-    Raises IncompatibleFormat, CorruptRegistration, Refused.
+    """Return all sessions, in the order of their numbers. Waits until the store answers. Raises
+    IncompatibleFormat, CorruptRegistration, Refused.
     """
     return (await read_shared_log(objects, chance=chance)).sessions
 
 
 async def read_shared_log(objects: ObjectStore, *, chance: random.Random | None = None) -> SharedLogContent:
-    """Return all objects of `meta/`, of a log that was never shortened. Raises LogShortened, and as
-    `sessions`.
-    """
+    """Return all objects of a `meta/` that was never shortened. Raises LogShortened, and as `sessions`."""
     content = SharedLogContent()
     reads = PersistentReads(objects, "the gateway waits to read the sessions of the cluster", chance)
     await read_on(reads, content)
@@ -315,9 +300,8 @@ async def create_or_read(
     reads: PersistentReads, key: str, content: bytes, *, is_read_back: bool = True
 ) -> bytes:
     """Create the object unless it is there; return the content that is there then. Waits until the store
-    answers. Raises Refused.
-
-    A creation that failed is tried again with the same bytes until the object is there, whoever created it.
+    answers. Raises Refused. A creation that failed is tried again with the same bytes until the object is
+    there, whoever created it.
     """
     while True:
         failure: Exception | None = None
@@ -337,9 +321,7 @@ async def create_or_read(
 
 async def read_on(reads: PersistentReads, content: SharedLogContent) -> None:
     """Read the objects that follow. A listing may be old, so it only tells how many objects there are at
-    least.
-
-    Raises CorruptRegistration, IncompatibleFormat, LogShortened, Refused.
+    least. Raises CorruptRegistration, IncompatibleFormat, LogShortened, Refused.
     """
     begin = content.end_seq
     await _read_on(reads, content, begin)
@@ -347,10 +329,9 @@ async def read_on(reads: PersistentReads, content: SharedLogContent) -> None:
 
 
 async def check_not_shortened(reads: PersistentReads, seq: int) -> None:
-    """Check that object `seq` of `meta/`, if it is there or missing, was never deleted.
-
-    Call this after the object was read, found missing or created. Raises LogShortened, IncompatibleFormat,
-    CorruptWalObject, Refused.
+    """Check that object `seq` of `meta/`, if it is there or missing, was never deleted. Call this after the
+    object was read, found missing or created. Raises LogShortened, IncompatibleFormat, CorruptWalObject,
+    Refused.
     """
     boundary = await read_shortened(reads)
     if seq < boundary:
@@ -421,9 +402,7 @@ async def read_boundary(reads: PersistentReads, node_id: int, session: int) -> i
 
 
 async def read_sessions_boundary(reads: PersistentReads) -> int:
-    """Return the number below which all sessions are sealed and their objects deleted. Raises as
-    `read_boundary`.
-    """
+    """Return the number below which all sessions are sealed and collected. Raises as `read_boundary`."""
     return await _read(reads, SESSIONS_BOUNDARY_KEY)
 
 

@@ -88,9 +88,7 @@ class DataRow(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """The new content of a side file of one partition, such as its log start offset or a snapshot of producer
-    names.
-    """
+    """The new content of a partition's side file, such as its log start offset or producer names."""
 
     topic_id: UUID
     partition: int
@@ -225,7 +223,6 @@ def encode_seal(seal: Seal) -> bytes:
 
 def decode(content: bytes, key: str) -> WalObject | Seal:
     """Return the whole object, or the seal; the data are views of `content`. All checksums are checked.
-
     Raises CorruptWalObject, IncompatibleFormat; `key` is for the messages.
     """
     footer = _checked_footer(content, key)
@@ -248,27 +245,21 @@ def decode(content: bytes, key: str) -> WalObject | Seal:
 
 
 def identify(end: bytes, key: str) -> Identity:
-    """Return whose object it is; `end` has the last FOOTER_BYTES or more. Raises CorruptWalObject,
-    IncompatibleFormat.
-    """
+    """Return whose object it is, by its last FOOTER_BYTES. Raises CorruptWalObject, IncompatibleFormat."""
     footer = _checked_footer(end, key)
     return Identity(footer.node_id, footer.session, footer.seq, footer.nonce, footer.kind == _SEAL)
 
 
 def index_bytes(end: bytes, key: str) -> int:
     """Return how many bytes at the end of the object `decode_index` needs. `end` has the last FOOTER_BYTES or
-    more.
-
-    Raises CorruptWalObject, IncompatibleFormat.
+    more. Raises CorruptWalObject, IncompatibleFormat.
     """
     return _checked_footer(end, key).index_bytes + FOOTER_BYTES
 
 
 def decode_index(end: bytes, key: str) -> Index | Seal:
     """Return the rows of an object with their places, or the seal; `end` has the last `index_bytes` of the
-    object or more.
-
-    Raises CorruptWalObject, IncompatibleFormat.
+    object or more. Raises CorruptWalObject, IncompatibleFormat.
     """
     footer = _checked_footer(end, key)
     begin = len(end) - FOOTER_BYTES - footer.index_bytes
@@ -453,15 +444,11 @@ def registration_key(session: int) -> str:
 
 
 SESSIONS_BOUNDARY_KEY: Final = "meta/boundary"
-"""The key of the boundary of sessions: those with a lower number are sealed, and no object of their logs is
-needed.
-"""
+"""The key of the boundary of sessions: lower ones are sealed, and no object of their logs is needed."""
 
 SNAPSHOT_PREFIX: Final = "meta/snapshot/"
 SHORTENED_KEY: Final = "meta/shortened"
-"""The key of the boundary of the metadata log: objects of `meta/` below it may be deleted, because snapshots
-have what they say.
-"""
+"""The key of the metadata log's boundary: objects below may be deleted, as snapshots have what they say."""
 
 
 def snapshot_key(seq: int) -> str:

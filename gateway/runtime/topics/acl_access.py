@@ -25,9 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_access(config: Config, metadata_log: MetadataLog) -> Access:
-    """Return the authorizer that the settings ask for, with all entries of the metadata; without one
-    everything is allowed.
-    """
+    """Return the authorizer of the settings, with the metadata's entries; without one all is allowed."""
     if not config.str("authorizer.class.name"):
         return EverythingAllowed()
     super_users = parse_super_users(config.str("super.users"))

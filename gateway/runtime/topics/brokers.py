@@ -48,10 +48,9 @@ class Broker(NamedTuple):
 
 
 class Brokers:
-    """This gateway, and the brokers that the metadata registers beside it.
-
-    Where none is registered, this gateway serves alone: it leads every partition, also one that the metadata
-    assigns to the node id of a gateway before it.
+    """This gateway, and the brokers that the metadata registers beside it. Where none is registered, this
+    gateway serves alone: it leads every partition, also one that the metadata assigns to the node id of a
+    gateway before it.
     """
 
     def __init__(self, image: MetadataImage, node_id: int, rack: str | None) -> None:
@@ -62,9 +61,7 @@ class Brokers:
         self.advertised: dict[str, Endpoint] = {}
         """The advertised address of each listener of this gateway, by its name."""
         self.withheld: set[tuple[str, int]] = set()
-        """The partitions that this gateway leads, and is handing over to other gateways: it serves them no
-        more.
-        """
+        """The partitions that this gateway leads, is handing over, and serves no more."""
 
     @property
     def is_alone(self) -> bool:
@@ -89,9 +86,7 @@ class Brokers:
 
     @property
     def controller_id(self) -> int:
-        """Return the node id that clients send administrative requests to: the lowest live one. Every gateway
-        can carry them out.
-        """
+        """The lowest live node id: clients send administrative requests there. Every gateway can do them."""
         live = self._stored.live(self._node_id)
         return live[0] if live else NO_LEADER
 
@@ -130,9 +125,7 @@ class Brokers:
         return None if broker is None or broker.is_fenced else broker
 
     def peer_address(self, listener_name: str, node_id: int) -> PeerAddress | None:
-        """Return the address at which this gateway reaches a live broker, on the listener between brokers;
-        None without one.
-        """
+        """Return the address of a live broker on the listener between brokers, or None."""
         found = self.find_live(node_id, listener_name)
         return None if found is None else PeerAddress(found.host, found.port)
 
@@ -144,9 +137,7 @@ class Brokers:
 
     def leader_in(self, topic_key: str | bytes, index: int) -> tuple[int, int] | None:
         """Return the node id and the epoch of a partition's leader. The topic is given by name, or by the 16
-        bytes of its id.
-
-        None for an unknown partition.
+        bytes of its id. None for an unknown partition.
         """
         if isinstance(topic_key, bytes):
             partition = self._image.partition(uuid.UUID(bytes=topic_key), index)

@@ -15,7 +15,6 @@ from seqgate.seq_validator.names import NameBudget
 
 def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:
     """Follow `seqgate.log.max.open.files`, but at most the files that the process may open (`handles_limit`).
-
     After the limit was lowered, surplus files are closed when the next file is opened.
     """
 
@@ -28,9 +27,8 @@ def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> N
 
 
 def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
-    """Follow `seqgate.producer.max` and related settings.
-
-    After a limit was lowered, idle producers are evicted when the next new producer comes.
+    """Follow `seqgate.producer.max` and related settings. After a limit was lowered, idle producers are
+    evicted when the next new producer comes.
     """
 
     def apply() -> None:

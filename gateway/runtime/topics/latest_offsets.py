@@ -39,9 +39,7 @@ class LatestOffsets:
         self._peers = peers
 
     async def of(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the high watermarks that are known: of partitions that can be opened here, or whose leader
-        answers.
-        """
+        """Return the high watermarks of partitions that can be opened here, or whose leader answers."""
         found: dict[TopicPartition, int] = {}
         elsewhere: dict[int, list[TopicPartition]] = {}
         for place in places:

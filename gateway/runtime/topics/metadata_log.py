@@ -31,9 +31,7 @@ logger = logging.getLogger(__name__)
 #: Kafka gives the metadata topic this id (org.apache.kafka.common.Uuid.METADATA_TOPIC_ID).
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 MOST_UNDER_WAY: Final = 1_000
-"""Background changes in progress; a further one is dropped, and its client asks again, as for a missing
-topic.
-"""
+"""Background changes in progress; a further one is dropped, and its client asks again."""
 _INT32_MAX: Final = 2**31 - 1
 
 T = TypeVar("T")
@@ -43,11 +41,9 @@ METADATA_LOG_CONFIG: Final = LogConfig(max_message_bytes=_INT32_MAX, retention_m
 
 
 def open_metadata_log(directory: LogDirectory) -> PartitionLog:
-    """Open the partition log of `__cluster_metadata`, and create it at the first start.
-
-    Raises LogError, OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty,
-    and the data directory shows that it had records: it was durable up to some offset, or there are other
-    partitions.
+    """Open the partition log of `__cluster_metadata`, and create it at the first start. Raises LogError,
+    OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty, and the data
+    directory shows that it had records: it was durable up to some offset, or there are other partitions.
     """
     log = directory.get(METADATA_TOPIC, 0, is_mended=False)
     why = _why_it_is_lost(directory) if log is None or not log.log_end_offset else None
@@ -66,9 +62,8 @@ def open_metadata_log(directory: LogDirectory) -> PartitionLog:
 
 
 def _why_it_is_lost(directory: LogDirectory) -> str | None:
-    """Return the evidence that a missing or empty metadata log had records; None in a new data directory.
-
-    A partition is created after the record of its topic is durable.
+    """Return the evidence that a missing or empty metadata log had records; None in a new data directory. A
+    partition is created after the record of its topic is durable.
     """
     end_offset = directory.checkpointed(METADATA_TOPIC, 0)
     if end_offset:
@@ -107,9 +102,7 @@ class MetadataLog:
         """The keys of the background changes in progress."""
 
     def replay(self) -> None:
-        """Build the image from the local log, once and before anything else. Raises UnknownRecordError,
-        LogError.
-        """
+        """Build the image from the local log before anything else. Raises UnknownRecordError, LogError."""
         count = self._folded.replay()
         logger.info(
             "metadata loaded: records %d, topics %d, partitions %d",
@@ -148,9 +141,7 @@ class MetadataLog:
 
     @property
     def log(self) -> PartitionLog:
-        """The local log that stores the metadata. A worker has none: the process that supervises it stores
-        the metadata.
-        """
+        """The local log that stores the metadata. A worker has none: its supervisor stores the metadata."""
         assert self._folded.log is not None
         return self._folded.log
 
@@ -175,7 +166,6 @@ class MetadataLog:
 
     def commit_soon(self, key: Hashable, decide: Decide[T], when_durable: Callable[[T], None]) -> None:
         """Carry out a decision in the background, unless one with this key is in progress or too many are.
-
         `when_durable` is called with the answer once the change is durable.
         """
         if key in self._under_way or len(self._under_way) >= MOST_UNDER_WAY:
@@ -279,9 +269,7 @@ class FoldedImage:
         """The offset after the newest record in the image."""
 
     def replay(self) -> int:
-        """Build the image from the local log; return the number of records. Raises UnknownRecordError,
-        LogError.
-        """
+        """Build the image from the local log; count the records. Raises UnknownRecordError, LogError."""
         assert self.log is not None
         count = replay_log(self.log, self.image)
         self.log.advance_high_watermark(self.log.log_end_offset)
@@ -308,10 +296,9 @@ class MetadataJournal(Protocol):
         """Fold in all records that are in the log and not in the image. Raises LogError."""
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
-        """Write the records right behind those of the image, and fold them in once they are durable.
-
-        Return False where another writer was first: its records are folded in, and these are not written.
-        Raises LogError.
+        """Write the records right behind those of the image, and fold them in once they are durable. Return
+        False where another writer was first: its records are folded in, and these are not written. Raises
+        LogError.
         """
 
 
@@ -330,9 +317,7 @@ class LocalJournal:
             await self._fold_in_when_durable(list(read_records(self._log, self.folded.end_offset)))
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
-        """Write the records in one batch, flush the log and fold them in. Raises LogError; then nothing is
-        folded in.
-        """
+        """Write the records in one batch, flush, and fold them in. Raises LogError, with none folded in."""
         now_ms = self._clock.now_ms()
         self._log.append(change_batch(records, now_ms), now_ms=now_ms, is_client=False)
         await self._fold_in_when_durable(records)

@@ -38,15 +38,11 @@ class _Listener:
     telling: asyncio.Task[None] | None = None
     """The news under way: at most one. What changes meanwhile is told after it."""
     is_late: bool = False
-    """Whether the last news was not answered in time, or not at all. Nobody waits for the gateway until it
-    answers again.
-    """
+    """Whether the last news had no answer in time. Nobody waits for the gateway until it answers again."""
 
 
 class MetadataNews:
-    """The news for each other live gateway, and how far each has the metadata. A gateway that is alone sends
-    none.
-    """
+    """The news for each other live gateway, and how far it has the metadata; none without others."""
 
     def __init__(
         self, node_id: int, brokers: Brokers, peers: AsksPeers, last_offset: Callable[[], int]
@@ -72,10 +68,8 @@ class MetadataNews:
                 listener.telling = asyncio.get_running_loop().create_task(self._tell(node_id, listener))
 
     async def settled(self, limit_s: float = WAIT_S) -> None:
-        """Wait until the others have what was changed by now, or are late.
-
-        A gateway that does not answer delays one caller, for `limit_s` at most: later ones do not wait for
-        it.
+        """Wait until the others have what was changed by now, or are late. A gateway that does not answer
+        delays one caller, for `limit_s` at most: later ones do not wait for it.
         """
         offset = self._last_offset()
         waited = [

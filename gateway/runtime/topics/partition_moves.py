@@ -125,9 +125,7 @@ class PartitionMoves:
                 await self._rest_until(self._balance_at_s)
 
     async def _rest_until(self, at_s: float | None) -> None:
-        """Wait until there may be something to move: until the metadata changes, or until a time if there is
-        one.
-        """
+        """Wait until there may be something to move: the metadata changes, or a time has come."""
         left_s = None if at_s is None else max(0.0, at_s - self._seconds())
         try:
             async with asyncio.timeout(left_s):
@@ -153,9 +151,7 @@ class PartitionMoves:
                 return
 
     def _serve_again(self, moves: Iterable[Move]) -> None:
-        """Open the partitions that have not moved: retention looks at open ones, and coordinators have
-        forgotten their state.
-        """
+        """Open what has not moved, for retention, and for coordinators that have forgotten their state."""
         by_id = self._metadata_log.image.topics_by_id
         for move in moves:
             topic = by_id.get(move.topic_id)
@@ -202,9 +198,7 @@ class PartitionMoves:
             self._brokers.withheld.discard(place)
 
     def _withhold(self, place: tuple[str, int]) -> Partition | None:
-        """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be
-        opened.
-        """
+        """Stop serving a partition, and appending to it; return it, None if it can't be opened."""
         partition = self._partitions.get(*place)
         if partition is not None:
             partition.is_handed_over = True
@@ -237,9 +231,7 @@ class PartitionMoves:
             await asyncio.sleep(RETRIED_AFTER_S)
 
     async def _finish(self, partition: Partition | None) -> None:
-        """Make the bucket have the whole history of a withheld partition. Raises LogError, and errors of the
-        store.
-        """
+        """Let the bucket have all of a withheld partition. Raises LogError, and errors of the store."""
         if partition is None:
             raise StorageFailed("its log can't be opened")
         log = partition.log

@@ -33,18 +33,14 @@ SEEN_FILE = "producer-id-store-seen.json"
 def open_store(
     config: Config, metadata_log: MetadataLog, files: Path, durability: Durability
 ) -> EmbeddedBlockStore | RedisBlockStore:
-    """Return the store of blocks that the settings choose; `files` is the directory of the files of this
-    process.
-    """
+    """Return the store of blocks of the settings; `files` is the directory of this process's files."""
     if config.str("seqgate.producer.id.store") == "embedded":
         return EmbeddedBlockStore(metadata_log, config.int("node.id"))
     return open_redis_store(config, files, durability)
 
 
 def open_redis_store(config: Config, data_dir: Path, durability: Durability) -> RedisBlockStore:
-    """Return the store shared through Redis; its modules are imported only here, because most gateways need
-    none.
-    """
+    """Return the store shared through Redis. Only this imports its modules: most gateways need none."""
     from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415
     from seqgate.pid_allocator.seen_file import SeenFile  # noqa: PLC0415
 

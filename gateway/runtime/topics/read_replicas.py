@@ -34,9 +34,7 @@ LEAST_BYTES: Final = 1 << 20
 than it saves.
 """
 RETURNED_FOR_S: Final = 90.0
-"""librdkafka takes a preferred replica for one that changes too quickly if it comes within a minute of the
-last one.
-"""
+"""librdkafka rejects a preferred replica that comes within a minute of the last one."""
 CLIENTS_KEPT: Final = 10_000
 """Clients and partitions that were decided about. A client that is dropped early is decided about again."""
 
@@ -70,9 +68,7 @@ class ReadReplicas:
         uploaded: Callable[[PartitionKey], Manifest | None],
         seconds: Callable[[], float],
     ) -> None:
-        """Take the class of `replica.selector.class`. `uploaded` returns a manifest that the bucket has, or
-        None.
-        """
+        """Take `replica.selector.class`. `uploaded` returns a manifest that the bucket has, or None."""
         self._selector = selector
         self._node_id = node_id
         self._image = image
@@ -86,9 +82,7 @@ class ReadReplicas:
         self._live: Sequence[int] = ()
 
     def instead(self, partition: Partition, offset: int, reader: Reader) -> int | None:
-        """Return the node id of the gateway that should serve a reader from an offset on; None for this one,
-        the leader.
-        """
+        """Return the gateway that should serve a reader from an offset on; None for this one, the leader."""
         log = partition.log
         if not log.log_start_offset <= offset < log.high_watermark or partition.topic in INTERNAL_TOPICS:
             return None
@@ -135,9 +129,7 @@ class ReadReplicas:
 
 
 def candidates_of(selector: str, replicas: Sequence[Replica], leader: int, rack: str) -> list[int]:
-    """Return the node ids of the replicas among which the least loaded one is to be chosen; none where the
-    leader serves.
-    """
+    """Return the replicas of which the least loaded one is chosen; none where the leader serves."""
     near = [replica.node_id for replica in replicas if rack and replica.rack == rack]
     if selector == RACK_SELECTOR:
         return [] if leader in near else near
@@ -163,9 +155,7 @@ class _Asked(NamedTuple):
 
 
 class LeaderStarts:
-    """The questions to leaders. One request at a time goes to each; what is asked meanwhile goes with the
-    next one.
-    """
+    """The questions to leaders: one request at a time to each; the next takes what is asked meanwhile."""
 
     def __init__(self, image: MetadataImage, brokers: Brokers, peers: AsksPeers) -> None:
         self._image = image

@@ -44,10 +44,8 @@ class SharedJournal:
         ended_if: Condition = lambda _image: None,
     ) -> None:
         """`log` is the local copy; it ends where `shared` begins. `folded` must replay it before anything
-        else.
-
-        `ended_if` judges the image after each change: a sentence ends this gateway's right to change the
-        metadata, for ever.
+        else. `ended_if` judges the image after each change: a sentence ends this gateway's right to change
+        the metadata, for ever.
         """
         self.folded = FoldedImage(log)
         self._log = log
@@ -59,9 +57,7 @@ class SharedJournal:
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.ended_if = ended_if
         self.on_ended: list[Callable[[str], None]] = []
-        """Called once with the sentence when `ended_if` has returned one, or when this release can't read a
-        change.
-        """
+        """Called once with the sentence of `ended_if`, or when this release can't read a change."""
 
     @property
     def copied(self) -> tuple[int, int] | None:
@@ -75,9 +71,7 @@ class SharedJournal:
         return await self._shared.has_more()
 
     async def catch_up(self) -> None:
-        """Fold in all changes that are in the bucket by now. Waits until the store answers. Raises
-        StorageFailed.
-        """
+        """Fold in all changes in the bucket. Waits until the store answers. Raises StorageFailed."""
         at_once = 1
         while entries := await self._settled(self._shared.read(at_once)):
             for entry in entries:
@@ -90,10 +84,8 @@ class SharedJournal:
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
         """Make the records the next change, and fold them in; False if another gateway was first, whose
-        change is folded in.
-
-        Waits until the store answers. Raises StorageFailed; the change may then be in the bucket all the
-        same, and is folded in later.
+        change is folded in. Waits until the store answers. Raises StorageFailed; the change may then be in
+        the bucket all the same, and is folded in later.
         """
         batch = change_batch(records, self._clock.now_ms())
         made = await self._settled(self._shared.create(batch))

@@ -12,9 +12,7 @@ from seqgate.log.format.records import iterate_records
 
 
 def image_of(known: SharedLogContent) -> MetadataImage:
-    """Return the metadata that the shared log has. Raises CorruptChange, UnknownRecordError,
-    IncompatibleFormat.
-    """
+    """Return the shared metadata. Raises CorruptChange, UnknownRecordError, IncompatibleFormat."""
     image = MetadataImage()
     for batch in metadata_batches(known):
         for record in iterate_records(batch):

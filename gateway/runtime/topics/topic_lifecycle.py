@@ -96,11 +96,9 @@ class TopicLifecycle:
         """The topic whose delay header is being changed in its partitions."""
 
     async def start(self) -> None:
-        """Bring the data directory in line with the image, then follow its changes.
-
-        This opens the partitions that recovery had to check, and those with open transactions; the others
-        open when they are first used. A partition that can't be opened is logged, and recovered in a thread
-        when it is used again.
+        """Bring the data directory in line with the image, then follow its changes. This opens the partitions
+        that recovery had to check, and those with open transactions; the others open when they are first
+        used. A partition that can't be opened is logged, and recovered in a thread when it is used again.
         """
         self._apply_broker_configs()
         self._readiness.begin(self._metadata_log.image)
@@ -150,9 +148,7 @@ class TopicLifecycle:
         self._follow_leaders(records)
 
     def _follow_leaders(self, records: Sequence[MetadataRecord]) -> None:
-        """Give up the partitions that other brokers lead now, and begin new leader epochs of the partitions
-        that stay.
-        """
+        """Give up the partitions that others lead now, and begin new leader epochs of those that stay."""
         topics_by_id, changed = self._metadata_log.image.topics_by_id, []
         for record in records:
             if isinstance(record, PartitionRecord) and (topic := topics_by_id.get(record.topic_id)):
@@ -183,17 +179,13 @@ class TopicLifecycle:
             partition.begin_leader_epoch(image.leader_epoch)
 
     def _free_names_soon(self) -> None:
-        """Write the recovery points in the background. A partition that can't be opened before is opened by a
-        later request.
-        """
+        """Write the recovery points in the background. A later request opens what can't be opened before."""
         if self._freeing is None or self._freeing.done():
             self._freeing = asyncio.create_task(self._free_names())
 
     async def _free_names(self) -> None:
         """Let new logs have the names of deleted ones: write the recovery points, in a thread, without the
-        deleted logs.
-
-        If that fails, such a partition can't be opened before the next checkpoint.
+        deleted logs. If that fails, such a partition can't be opened before the next checkpoint.
         """
         try:
             await write_checkpoint(self._directory)
@@ -291,10 +283,8 @@ class TopicLifecycle:
                 await asyncio.sleep(0)
 
     def _flush_policy(self, policy: TopicPolicy) -> tuple[int, int]:
-        """Return after how many messages and after what time a partition is flushed.
-
-        In a cluster every record waits until the bucket has it: a record that consumers saw earlier could be
-        taken back.
+        """Return after how many messages and after what time a partition is flushed. In a cluster every
+        record waits until the bucket has it: a record that consumers saw earlier could be taken back.
         """
         if self._flusher.keeps_flush_settings:
             return policy.flush_messages, policy.flush_ms
@@ -377,10 +367,9 @@ class TopicLifecycle:
                     await self._delete((served.name, index) for index in range(served.count))
 
     async def _delete_strays(self) -> None:
-        """Delete or set aside the logs that belong to no topic.
-
-        A crash may have kept the log of a deleted topic; such a log is deleted. A log of any other topic
-        should be here, and the metadata has lost it; such a log is set aside.
+        """Delete or set aside the logs that belong to no topic. A crash may have kept the log of a deleted
+        topic; such a log is deleted. A log of any other topic should be here, and the metadata has lost it;
+        such a log is set aside.
         """
         image = self._metadata_log.image
         count = 0
@@ -433,9 +422,7 @@ _TIMESTAMP_LIMITS: Final = ("message.timestamp.before.max.ms", "message.timestam
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The effective configuration of a topic: that of its logs, when they are flushed, and the codec of their
-    batches.
-    """
+    """The effective configuration of a topic: of its logs, their flushes, and the codec of batches."""
 
     log_config: LogConfig
     flush_messages: int
@@ -537,7 +524,6 @@ def _compression(codec: str, levels: Mapping[str, int]) -> Compression | None:
 
 class RegisteredTopics:
     """The topics of this node whose partitions can be assigned to members of consumer and share groups.
-
     Internal topics are included, because a regular expression may match them. Source: Kafka's
     `GroupMetadataManager.refreshRegularExpressions`.
     """
@@ -591,18 +577,14 @@ class InternalTopics:
         return (java_hash(text) & 0x7FFFFFFF) % known[1]
 
     def leader_for(self, name: str, text: str) -> int:
-        """Return the node id of the gateway that stores the state of the group or id `text`; -1 while there
-        is none.
-        """
+        """Return the node id of the gateway with the state of the group or id `text`; -1 without one."""
         index = self.index_for(name, text)
         if index is None:
             return NO_LEADER
         return self._brokers.leader_of(self._metadata_log.image.topics_by_name[name].partitions[index])
 
     def is_elsewhere(self, name: str, text: str) -> bool:
-        """Return whether another gateway stores the state of the group or id `text`; False while no live
-        gateway does.
-        """
+        """Return whether another live gateway stores the state of the group or id `text`."""
         if self._brokers.is_alone:
             return False
         return self.leader_for(name, text) not in {self._node_id, NO_LEADER}

@@ -143,9 +143,7 @@ class BackgroundJobs:
                 logger.exception("the job %s failed and runs again after its interval", job.name)
 
     async def _apply_retention(self) -> None:
-        """Open the closed partitions in which retention may have to delete records, and look at each open one
-        that is due.
-        """
+        """Open closed partitions that retention may have work in, and look at each open one that is due."""
         now_ms = self._clock.now_ms
         async for key in in_slices(list(self._log_directory.stored())):
             self._lifecycle.open_if_retention_is_due(key, now_ms())
@@ -172,10 +170,8 @@ class BackgroundJobs:
 
 class LongLived:
     """Hides objects that live for ever from the garbage collector, so that it never holds a request up for
-    long.
-
-    A full collection visits every object: with a hundred thousand partitions open it takes half a second. The
-    objects of open partitions stay, so they are frozen, which costs nothing.
+    long. A full collection visits every object: with a hundred thousand partitions open it takes half a
+    second. The objects of open partitions stay, so they are frozen, which costs nothing.
     """
 
     def __init__(self) -> None:
@@ -183,9 +179,8 @@ class LongLived:
 
     def freeze_if_due(self, opened: int) -> bool:
         """Exclude all living Python objects from garbage collection (`gc.freeze`) if at least FREEZE_AFTER
-        partitions were opened since the last time. Return whether this call did.
-
-        `opened` counts the partitions opened since the start.
+        partitions were opened since the last time. Return whether this call did. `opened` counts the
+        partitions opened since the start.
         """
         if opened - self._opened < FREEZE_AFTER:
             return False
@@ -244,11 +239,9 @@ _EXPIRATION: Final = "producer.id.expiration.ms"
 
 
 class ProducerExpiry:
-    """Forgets producers that were idle for `producer.id.expiration.ms`.
-
-    No producer of an open partition is due before the one that was idle longest when all partitions were
-    looked at. So all are looked at again when that one is due, when a partition was opened since, or when the
-    setting was altered.
+    """Forgets producers that were idle for `producer.id.expiration.ms`. No producer of an open partition is
+    due before the one that was idle longest when all partitions were looked at. So all are looked at again
+    when that one is due, when a partition was opened since, or when the setting was altered.
     """
 
     def __init__(self, config: Config, clock: Clock, partitions: Partitions) -> None:
@@ -354,9 +347,8 @@ class FreedMemory:
         self._closed_before = 0
 
     def give_back_if_due(self, closed: int, files_to_delete: int) -> bool:
-        """Give memory back once the deletions of many partitions are over; return whether it did.
-
-        `closed` counts the partitions closed since the start, `files_to_delete` the files that wait for their
+        """Give memory back once the deletions of many partitions are over; return whether it did. `closed`
+        counts the partitions closed since the start, `files_to_delete` the files that wait for their
         deletion.
         """
         goes_on = closed != self._closed_before or files_to_delete > 0

@@ -44,9 +44,7 @@ class BackupStaging:
         swapping: asyncio.Lock,
         other_files: Collection[str],
     ) -> None:
-        """Take the lock of compaction, and the names of the files in the data directory that the log does not
-        write.
-        """
+        """Take compaction's lock, and the names of files in the data directory that are not the log's."""
         self._clock = clock
         self._directory = log_directory
         self._storage = log_directory.environment.storage
@@ -62,9 +60,8 @@ class BackupStaging:
             self._watch(self._tasks.begin(NAME))
 
     async def begin(self) -> Staged:
-        """Stage the files for a command that holds STAGING_LOCK. Raises StagingRefused.
-
-        The lock proves that what is staged already belongs to no living command.
+        """Stage the files for a command that holds STAGING_LOCK. Raises StagingRefused. The lock proves that
+        what is staged already belongs to no living command.
         """
         if self._is_staging:
             raise StagingRefused("another backup of this gateway begins; try again")

@@ -58,9 +58,7 @@ _LEAST_PAUSE_S: Final = 0.005
 _MAX_FAILURES: Final = 3
 """Failed cleanings in a row, for reasons that are not the disk's, after which a partition is left alone."""
 _MAX_FLUSHES: Final = 3
-"""The most flushes of a partition's files before its cleaning. If there are still unflushed files, it is
-cleaned another time.
-"""
+"""The most flushes before a partition's cleaning. With files still unflushed, it is cleaned another time."""
 _UNLIMITED: Final = 1e18
 
 
@@ -87,7 +85,6 @@ class Compaction:
         hold: Hold | None = None,
     ) -> None:
         """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work.
-
         `cold_reads` bring in the blocks that only a bucket has; `hold` keeps whole segment files on the local
         disk while a cleaner reads them.
         """
@@ -109,9 +106,7 @@ class Compaction:
         self._workers: dict[Cleaner, None] = {}
         self.counts = CompactionCounts()
         self.swapping = asyncio.Lock()
-        """Held while a compacted segment takes the place of others. Who holds the lock keeps all segments as
-        they are.
-        """
+        """Held while a compacted segment replaces others. Who holds the lock keeps all segments in place."""
         self._begun: set[asyncio.Task[None]] = set()
         """The work that must finish even when the job is stopped."""
 
@@ -283,9 +278,7 @@ class Compaction:
 
     async def _persist_files(self, partition: Partition) -> bool:
         """Persist the side files with producer state: a crash must not lose them together with removed
-        records.
-
-        Return False if new files kept coming: the partition is then cleaned another time.
+        records. Return False if new files kept coming: the partition is then cleaned another time.
         """
         unflushed = partition.log.unflushed
         for _ in range(_MAX_FLUSHES):
@@ -312,9 +305,8 @@ class Compaction:
         )
 
     async def _put_in_place(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
-        """Put a cleaned segment in its place, even when the task is cancelled.
-
-        Raises _GivenUp, StorageFailed, OSError.
+        """Put a cleaned segment in its place, even when the task is cancelled. Raises _GivenUp,
+        StorageFailed, OSError.
         """
         await self._to_the_end(self._swap(partition.log, cleaning, cleaned))
 
@@ -451,9 +443,8 @@ class CompactionProgress:
                 self._entries[name, index] = PartitionProgress(topic.topic_id, clean_end_offset=offset)
 
     def clean_end_offset(self, key: tuple[str, int]) -> int | None:
-        """Return the offset at which the last cleaning of a partition (topic, index) ended.
-
-        The partition may be closed.
+        """Return the offset at which the last cleaning of a partition (topic, index) ended. The partition may
+        be closed.
         """
         entry = self._entries.get(key)
         return None if entry is None else entry.clean_end_offset
@@ -479,9 +470,7 @@ class CompactionProgress:
         return entry
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
-        """Drop the entries of deleted topics, so that the checkpoint can't be used for new topics of these
-        names.
-        """
+        """Drop the entries of deleted topics, so that new topics of these names do not get them."""
         gone = set(topic_ids)
         keys = [key for key, entry in self._entries.items() if entry.topic_id in gone]
         for key in keys:

@@ -33,10 +33,9 @@ ENOUGH_BYTES: Final = 1 << 20
 
 
 class DiskRoom:
-    """Checks the free space at intervals between `start` and `stop`.
-
-    `is_short` says whether producers are refused now, because of the disk (`is_disk_short`) or of a bucket
-    (`is_bucket_behind`). `refused_batches` is how many batches were refused since the start.
+    """Checks the free space at intervals between `start` and `stop`. `is_short` says whether producers are
+    refused now, because of the disk (`is_disk_short`) or of a bucket (`is_bucket_behind`). `refused_batches`
+    is how many batches were refused since the start.
     """
 
     def __init__(

@@ -60,9 +60,7 @@ class FileSweep:
         now_ms: Callable[[], int],
         min_age_ms: int,
     ) -> None:
-        """Prepare a sweep that ignores files changed within `min_age_ms`, and files of other parts
-        (`other_names`).
-        """
+        """Prepare a sweep that ignores files changed within `min_age_ms`, and other parts' `other_names`."""
         self._directory = log_directory
         self._storage = log_directory.environment.storage
         self._deletions = log_directory.environment.deletions
@@ -89,9 +87,7 @@ class FileSweep:
         return found[:MAX_FOUND]
 
     async def _twice(self, find: Callable[[], Awaitable[list[FileLeak]]]) -> list[FileLeak]:
-        """Return the leaks that two searches both find; a file that exists only for a moment is gone at the
-        second search.
-        """
+        """Return the leaks that two searches both find: a short-lived file is gone at the second search."""
         first = await find()
         if not first:
             return []
@@ -116,9 +112,7 @@ class FileSweep:
         return [self._judged(leak) for leak in found]
 
     def _judged(self, leak: FileLeak) -> FileLeak:
-        """Return a leak as it is; a partition's directory stays where another process may have created it for
-        a topic unknown here.
-        """
+        """Return a leak; a partition's directory stays that another process may have created meanwhile."""
         is_kept = leak.kind is LeakKind.PARTITION and not self._directory.share.is_whole
         return leak._replace(removable=False) if is_kept else leak
 
@@ -157,7 +151,6 @@ class FileSweep:
 
     async def remove(self, leaks: Iterable[FileLeak], task: Task, *, unknown: bool) -> list[FileLeak]:
         """Delete the leaks in the background, as all files are deleted; return the leaks that were queued.
-
         Files of unknown names are deleted only with `unknown`. Each file is renamed first, in one step of the
         event loop, so that a new file of the same name is not deleted later.
         """
@@ -211,9 +204,7 @@ OWNERS_PER_STEP: Final = 100
 ALL: Final = -1
 """The partition number that means all partitions of a topic."""
 GRACE_MS: Final = 60_000
-"""Time (ms) beyond its timeout for which a transaction may be open; its coordinator aborts it within that
-time.
-"""
+"""How long (ms) a transaction may stay open after its timeout; its coordinator aborts it before."""
 
 
 class StateKind(StrEnum):
@@ -225,9 +216,8 @@ class StateKind(StrEnum):
 
 
 class StateLeak(NamedTuple):
-    """One piece of state about a topic that no longer exists.
-
-    `owner` is a group or a transactional id; `topic` a name, or an id without a known name.
+    """One piece of state about a topic that no longer exists. `owner` is a group or a transactional id;
+    `topic` a name, or an id without a known name.
     """
 
     kind: StateKind
@@ -238,9 +228,7 @@ class StateLeak(NamedTuple):
 
 
 class StateSweep:
-    """One search of the coordinators for state about topics that no longer exist. It leaves out shards that
-    can't be loaded.
-    """
+    """One search of the coordinators for state about deleted topics, but for shards that can't be loaded."""
 
     def __init__(
         self,

@@ -42,9 +42,7 @@ class NameKeeping:
         """Logs that could not be replayed; they are tried again after an interval."""
 
     async def run(self) -> None:
-        """Continue replays, and write snapshots of changed names; the snapshot of every log is written once
-        per interval.
-        """
+        """Continue replays, and write snapshots of changed names, that of every log once per interval."""
         now_ms = self._clock.now_ms()
         interval_ms = self._config.int("seqgate.deduplication.snapshot.interval.ms")
         wanted = self._lists.due_for_snapshot
@@ -66,9 +64,8 @@ class NameKeeping:
         await self._complete_topics()
 
     async def _complete_topics(self) -> None:
-        """Open all partitions of topics that wait for them before they evict names.
-
-        A log that still waits asks again.
+        """Open all partitions of topics that wait for them before they evict names. A log that still waits
+        asks again.
         """
         partial = list(self._lists.waiting_for_other_partitions)
         self._lists.waiting_for_other_partitions.clear()
@@ -82,9 +79,7 @@ class NameKeeping:
                 log.record_states.note_whole_topic()
 
     async def expire(self) -> None:
-        """Expire names that are idle in all partitions of their topic; closed partitions are opened for the
-        check.
-        """
+        """Expire names that are idle in all partitions of their topic; this opens closed partitions."""
         now_ms = self._clock.now_ms()
         topics = {
             log.topic
@@ -112,9 +107,8 @@ class NameKeeping:
         return not any(is_behind(partition.log) for partition in topic.opened())
 
     async def _read_on(self, behind: list[Partition]) -> None:
-        """Replay a slice of each log in turn for a while, so that no log waits for the longest one.
-
-        Logs that fall behind meanwhile are replayed in the next run.
+        """Replay a slice of each log in turn for a while, so that no log waits for the longest one. Logs that
+        fall behind meanwhile are replayed in the next run.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + READ_FOR_S
@@ -168,9 +162,8 @@ def may_know_names(directory: LogDirectory, topic: TopicPartitions, index: int) 
 
 
 async def complete_names(partition: Partition, clock: Clock, deadline_s: float) -> None:
-    """Replay a partition's log until its producer names are complete.
-
-    Raises TimeoutError at `deadline_s` of the loop's time, StorageFailed.
+    """Replay a partition's log until its producer names are complete. Raises TimeoutError at `deadline_s` of
+    the loop's time, StorageFailed.
     """
     if not is_behind(partition.log):
         return
