@@ -54,7 +54,6 @@ class ConsoleProcess:
         self._watching = asyncio.create_task(self._watch(self._process))
 
     async def stop(self) -> None:
-        """End the console, and wait for its end."""
         if self._process is None or self._watching is None:
             return
         self._watching.cancel()
@@ -72,7 +71,6 @@ class ConsoleProcess:
 
 
 async def _is_free(address: str) -> bool:
-    """Return whether nobody listens on an address."""
     host, _, port = address.rpartition(":")
     try:
         _, writer = await asyncio.open_connection(host, int(port))

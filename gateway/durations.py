@@ -37,7 +37,6 @@ class Durations:
         self.sum_s = 0.0
 
     def __add__(self, other: Durations) -> Durations:
-        """Return the durations of both."""
         both = Durations()
         both.counts = [mine + others for mine, others in zip(self.counts, other.counts, strict=True)]
         both.sum_s = self.sum_s + other.sum_s
@@ -45,7 +44,6 @@ class Durations:
 
     @property
     def count(self) -> int:
-        """Return the number of durations."""
         return sum(self.counts)
 
     def add(self, duration_s: float, weight: int = 1) -> None:

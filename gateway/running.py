@@ -156,7 +156,6 @@ async def _serve(
 
 
 async def console_of(gateway: Gateway) -> ConsoleProcess:
-    """Start the console of a gateway that serves."""
     console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}")
     await console.start()
     return console

@@ -25,8 +25,6 @@ _NO_CONSOLE: Final = "--console shows one process; with --workers start `seqgate
 
 
 class Options(NamedTuple):
-    """The options of `seqgate serve`."""
-
     listen: Sequence[str] = ()
     data_dir: Path | None = None
     settings: Sequence[str] = ()

@@ -77,7 +77,6 @@ class Adoptions:
         without its knowledge, so none is served.
         """
         self._withdrawn: set[PartitionKey] = set()
-        """The partitions that are being handed over."""
         self._wanted: dict[PartitionKey, int] = {}
         """The partitions to adopt, with the number of the order; a later order replaces it."""
         self._orders = 0
@@ -240,7 +239,6 @@ class Adoptions:
         self._order(changed)
 
     def _forget(self, removed: Collection[UUID]) -> None:
-        """Forget the partitions of deleted topics."""
         for table in (self._absent, self._withdrawn):
             table.difference_update([key for key in table if key.topic_id in removed])
         for key in [key for key in self._wanted if key.topic_id in removed]:

@@ -167,7 +167,6 @@ class WorkerBackend(Backend):
     """A share of the local disk, which several workers have, and the process that supervises this one."""
 
     def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
-        """Take the worker's place; `enter` connects it."""
         super().__init__(config, machine)
         self._seat = seat
         self._link: SupervisorLink

@@ -468,7 +468,6 @@ class ReplicaReading:
 
 
 def uploaded_partitions(services: Services) -> Partitions:
-    """Return the port to the partitions of these services."""
     found = _Uploaded(services)
     return Partitions(
         found.led, found.open_log, found.flushed, found.exists, services.topics.metadata_log.catch_up
@@ -476,8 +475,6 @@ def uploaded_partitions(services: Services) -> Partitions:
 
 
 class _Uploaded:
-    """The partitions that this gateway leads, and the metadata."""
-
     def __init__(self, services: Services) -> None:
         self._partitions = services.partitions
         self._directory = services.partitions.log_directory

@@ -80,8 +80,6 @@ STARTING_MS: Final = 60_000
 
 
 class Started(NamedTuple):
-    """The results of a start."""
-
     session: Session
     shared: SharedLog
     """The shared metadata log behind what the directory has of it."""
@@ -211,7 +209,6 @@ class BucketStart:
         }
 
     def _others(self, session: Session) -> Collection[int]:
-        """Return the node ids of the other live gateways."""
         return set(self._image.brokers.live(session.node_id)) - {session.node_id}
 
     async def _seal(

@@ -125,7 +125,6 @@ class BlockCache:
         self.sparse = sparse
         self._source = source
         self.blocks_fetched = 0
-        """The number of blocks fetched since the start."""
         self.when_filled: list[Callable[[int], None]] = []
         """Called with the number of bytes that a block added to the local disk."""
 
@@ -230,7 +229,6 @@ class Eviction:
         self._has_holes = True
         """Whether the file system can punch holes, as far as it is known."""
         self.bytes_evicted = 0
-        """The bytes evicted since the start."""
         self.local_bytes = 0
         """The bytes of segments on the local disk at the last check."""
 
@@ -272,7 +270,6 @@ class Eviction:
             self._pass = asyncio.get_running_loop().create_task(self.run_pass(), name="eviction")
 
     async def run_pass(self) -> None:
-        """Evict as much as is too much now."""
         self._filled_bytes = 0
         try:
             excess_bytes = self._excess_bytes()
@@ -298,7 +295,6 @@ class Eviction:
         return -left_bytes + max(BLOCK_BYTES, int(whole_bytes * SHARE_EVICTED))
 
     def _evict(self, size_bytes: int) -> None:
-        """Evict about so many bytes. Raises OSError."""
         for file, numbers in self._sparse.coldest(size_bytes, spares=_is_internal):
             self.bytes_evicted += self._sparse.evict(file, numbers)
 

@@ -48,8 +48,6 @@ RETRIED_AFTER_S: Final = 60.0
 
 
 class MetadataSnapshots:
-    """The snapshots of one cluster, as one gateway keeps them."""
-
     def __init__(
         self,
         objects: ObjectStore,
@@ -78,7 +76,6 @@ class MetadataSnapshots:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to work in the background."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="snapshots of the metadata")
 
     async def stop(self) -> None:
@@ -125,7 +122,6 @@ class MetadataSnapshots:
         return self._shared.next_seq - begin >= self._every()
 
     async def _look(self) -> None:
-        """List the snapshots."""
         self._looked_at = self._shared.next_seq
         now_s = self._shared.seconds()
         found = await snapshot_seqs(self._reads)

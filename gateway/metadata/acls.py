@@ -34,7 +34,6 @@ TOO_MANY: Final = ApiError(
 
 
 def entry_of(record: AccessControlEntryRecord) -> AclEntry:
-    """Return the entry that a record stores."""
     return AclEntry(
         ResourceType(record.resource_type),
         record.resource_name,
@@ -47,7 +46,6 @@ def entry_of(record: AccessControlEntryRecord) -> AclEntry:
 
 
 def record_of(entry_id: uuid.UUID, entry: AclEntry) -> AccessControlEntryRecord:
-    """Return the record that stores an entry."""
     return AccessControlEntryRecord(
         entry_id,
         entry.resource_type,

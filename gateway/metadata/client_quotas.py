@@ -63,7 +63,6 @@ many entries, until the next change.
 _WORD_HASHES: Final = {
     word: string_hash(word) for word in (*ENTITY_TYPES, *KEYS_OF_CLIENTS, *KEYS_OF_ADDRESSES)
 }
-"""The Java hash of each entity type and of each key."""
 
 MATCH_EXACT: Final = 0
 MATCH_DEFAULT: Final = 1
@@ -78,8 +77,6 @@ class QuotaChange(NamedTuple):
 
 
 class QuotaAlteration(NamedTuple):
-    """The changes of one entity."""
-
     entity: QuotaEntity
     changes: Sequence[QuotaChange]
 
@@ -229,7 +226,6 @@ def _value_complaint(entity: QuotaEntity, key: str, value: float) -> str | None:
 
 
 def shown(entity: QuotaEntity) -> str:
-    """Return the text of an entity for a message."""
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity) or "nobody"
 
 

@@ -156,7 +156,6 @@ def _described_kept(
 def describe_loggers(
     levels: Mapping[str, str], names: Container[str] | None = None
 ) -> Iterator[DescribedConfig]:
-    """Yield the levels of loggers, by name."""
     for name, level in levels.items():
         if names is None or name in names:
             yield DescribedConfig(

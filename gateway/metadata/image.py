@@ -116,7 +116,6 @@ class MetadataImage:
         return None if topic is None else topic.partitions.get(index)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """Return the values set on a topic."""
         return self.configs(TOPIC_RESOURCE, topic)
 
     def colliding_topic(self, name: str) -> str | None:

@@ -57,7 +57,6 @@ class Loads:
         self.of_topic: Counter[int] = Counter()
 
     def begin(self, topic: TopicImage) -> None:
-        """Count the leaders of this topic from now on."""
         self.of_topic = Counter(partition.leader for partition in topic.partitions.values())
 
     def least(self, preferred: Sequence[int]) -> int:
@@ -68,7 +67,6 @@ class Loads:
         )
 
     def move(self, leader: int, to: int) -> None:
-        """Count one partition of the topic for another leader."""
         for counts in (self.of_topic, self.in_all):
             counts[leader] -= 1
             counts[to] += 1
@@ -80,7 +78,6 @@ def candidates(live: Collection[int], draining: Collection[int]) -> Sequence[int
 
 
 def led_by(image: MetadataImage, node_id: int) -> int:
-    """Return the number of partitions that a broker leads."""
     return sum(
         partition.leader == node_id
         for topic in image.topics_by_id.values()
@@ -237,7 +234,6 @@ def reassign(
 
 
 def is_reassigned(partition: PartitionRecord) -> bool:
-    """Whether a reassignment of the partition is in progress."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 

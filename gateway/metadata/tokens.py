@@ -25,8 +25,6 @@ MAX_RENEWERS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """The time, and the lifetimes of the settings."""
-
     now_ms: int
     max_lifetime_ms: int
     expiry_time_ms: int
@@ -47,7 +45,6 @@ class StoredTokens:
 
 
 def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """Return whether a token has expired."""
     return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
 
 

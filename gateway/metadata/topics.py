@@ -455,8 +455,6 @@ def new_partition(topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicToDelete:
-    """A topic to delete, by name or by id."""
-
     name: str | None = None
     topic_id: uuid.UUID | None = None
 

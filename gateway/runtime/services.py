@@ -78,7 +78,6 @@ class NodeServices:
     access: Access = field(default_factory=EverythingAllowed)
     """The authorizer: it decides what each principal may do."""
     tasks: TaskList = field(init=False)
-    """The background tasks."""
     audit: AuditLog = field(init=False)
     """The log of refused requests and administrative changes."""
 
@@ -90,8 +89,6 @@ class NodeServices:
 
 @dataclass(slots=True)
 class BatchCounters:
-    """Counts batches since the start."""
-
     duplicates: int = 0
     """Batches answered with the offset of their original."""
     rejections: int = 0

@@ -38,7 +38,6 @@ class LeavingTopics:
     """
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._topics: dict[str, _Leaving] = {}
 
     def __len__(self) -> int:

@@ -68,7 +68,6 @@ class SupervisorLink(asyncio.Protocol):
         return await verdict
 
     def close(self) -> None:
-        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -229,7 +228,6 @@ class BadFrame(Exception):
 
 
 def encode(message: FromWorker | FromSupervisor) -> bytes:
-    """Return the frame of a message."""
     content = msgspec.msgpack.encode(message)
     return len(content).to_bytes(LENGTH_BYTES, "big") + content
 
@@ -238,7 +236,6 @@ class Frames(Generic[T]):
     """The bytes that came from a stream, cut into messages."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
-        """Begin with an empty buffer."""
         self._decoder = decoder
         self._buffer = bytearray()
 

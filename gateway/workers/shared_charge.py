@@ -332,7 +332,6 @@ class Moves:
         return True
 
     def is_awaited(self, node_id: int) -> bool:
-        """Return whether a worker stops for the round."""
         return node_id in self._awaited
 
     def _carry_out(self) -> None:

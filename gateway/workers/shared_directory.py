@@ -38,7 +38,6 @@ METADATA: Final = "metadata"
 
 
 def own_files(root: Path, node_id: int) -> Path:
-    """Return the directory of a worker's own files."""
     return root / WORKERS / str(node_id)
 
 

@@ -45,8 +45,6 @@ class WorkersFailed(Exception):
 
 
 class Supervisor:
-    """Some workers, from their start to their end."""
-
     def __init__(self, charge: Charge, numbers: Collection[int], timeout_s: float) -> None:
         """Take the numbers of the workers, and after how many seconds without a sign of life one is killed."""
         self._charge = charge
@@ -55,7 +53,6 @@ class Supervisor:
         self._workers: dict[int, WorkerProcess] = {}
         self._deaths = dict.fromkeys(numbers, 0)
         self._due_s: dict[int, float] = {}
-        """When the workers are started that have died."""
         self._unstarted: deque[Collection[int]] = deque()
         """The workers that have never been started, in groups that start together."""
         self._selector = selectors.PollSelector()
@@ -267,7 +264,6 @@ class Supervisor:
 
 
 def _how(worker: WorkerProcess, code: int) -> str:
-    """Return how a worker ended."""
     if worker.last_words is not None:
         return worker.last_words
     return (
@@ -324,13 +320,11 @@ class Signals:
     """Takes SIGTERM, SIGINT and SIGCHLD in a `with` block. Then the process, which ends, ignores two."""
 
     def __init__(self) -> None:
-        """Take nothing yet."""
         self.is_stopping = False
         self.wakes, self._end = socket.socketpair()
         """A socket that can be read after a signal."""
 
     def __enter__(self) -> Self:
-        """Take the signals."""
         for end in (self.wakes, self._end):
             end.setblocking(False)
         signal.set_wakeup_fd(self._end.fileno(), warn_on_full_buffer=False)
@@ -343,11 +337,9 @@ class Signals:
         self.is_stopping = True
 
     def take(self) -> None:
-        """Forget that signals came."""
         self.wakes.recv(4096)
 
     def __exit__(self, *_: object) -> None:
-        """Take the signals no more."""
         ignore_stop_signals()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

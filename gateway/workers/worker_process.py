@@ -49,7 +49,6 @@ class WorkerProcess:
         self.last_words: str | None = None
         """The sentence with which the worker ended."""
         self.alive_at_s = now_s
-        """When the worker gave the last sign of life."""
         self._asked_at_s: float | None = None
         """When the oldest ping was sent that has no answer yet."""
         self._pinged_at_s = 0.0
@@ -58,7 +57,6 @@ class WorkerProcess:
 
     @property
     def wants_to_write(self) -> bool:
-        """Whether bytes wait until the worker reads."""
         return bool(self._unsent)
 
     def send(self, message: FromSupervisor) -> None:
@@ -111,7 +109,6 @@ class WorkerProcess:
         return self._asked_at_s is not None and now_s - self._asked_at_s > timeout_s
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -125,12 +122,10 @@ class WorkerProcess:
         return None if pid == 0 else os.waitstatus_to_exitcode(status)
 
     def await_end(self) -> None:
-        """Wait until the process has ended."""
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
     def close(self) -> None:
-        """Close the stream."""
         self.connection.close()
 
 
@@ -138,8 +133,6 @@ class WorkerProcess:
 
 
 class Ending(NamedTuple):
-    """The judgement of a charge about a process that has ended."""
-
     is_wanted: bool
     """Whether the worker ended because the charge had it stopped, and is started again later."""
     start: Collection[int]

@@ -159,13 +159,11 @@ class WaitingSource:
             raise OSError(errno.EIO, f"the bucket can't be read: {error}") from error
 
     def close(self) -> None:
-        """Release the connections."""
         self._calls.close()
 
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 30.0
-"""The time (s) after which a call that got no answer fails."""
 
 
 class BucketCalls(Protocol):
@@ -182,7 +180,6 @@ class BucketThread:
     """The thread, which the first call starts. Any thread may use it, and several at once."""
 
     def __init__(self, open_objects: Callable[[], ObjectStore], timeout_s: float = TIMEOUT_S) -> None:
-        """Take what opens the store, in the thread."""
         self._open_objects = open_objects
         self._timeout_s = timeout_s
         self._lock = threading.Lock()

@@ -105,8 +105,6 @@ class Watched(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The end of a watch."""
-
     end_seq: int
     """The first empty place of the log, or that of its seal."""
     is_sealed: bool
@@ -129,7 +127,6 @@ class Watch:
 
     @property
     def silent_s(self) -> float:
-        """The time for which the session has been silent."""
         return self._silence.silent_s
 
     async def verdict(self) -> Verdict:
@@ -224,7 +221,6 @@ class Watcher:
 
     @property
     def watched(self) -> list[Watched]:
-        """The sessions that are watched now."""
         return sorted(self._tasks)
 
     def follow(self, live: Mapping[int, Watched]) -> None:
@@ -238,7 +234,6 @@ class Watcher:
             )
 
     async def stop(self) -> None:
-        """End all watches."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         await end_tasks(*tasks)

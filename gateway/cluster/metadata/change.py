@@ -34,22 +34,17 @@ class CorruptChange(Exception):
 
 
 class StoredChange(NamedTuple):
-    """A change as the bucket has it."""
-
     kind: int
     node_id: int
     session: int
-    """The session of the gateway that made the change."""
     seq: int
     """The number of the object in `meta/`."""
     nonce: bytes
-    """The nonce of the session."""
     base_offset: int
     batch: bytes
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record."""
         return self.base_offset + parse_header(self.batch).last_offset_delta + 1
 
 
@@ -93,7 +88,6 @@ def decode_change(content: bytes, seq: int) -> StoredChange:
 
 
 def _fault_of(change: StoredChange) -> str | None:
-    """Return why a change can't be right, or None if it can."""
     if change.kind not in {CHANGE, PIECE}:
         return f"its kind is {change.kind}"
     if min(change.node_id, change.session, change.seq, change.base_offset) < 0:

@@ -145,7 +145,6 @@ def _batches(content: bytes, position: int) -> Iterator[bytes]:
 
 
 def _fault_of(snapshot: Snapshot) -> str | None:
-    """Return why a snapshot can't be right, or None if it can."""
     seq, next_offset, _, kept_end, sessions, batches = snapshot
     numbers = [each.session for each in sessions]
     if numbers != sorted(set(numbers)) or not numbers or not 0 <= numbers[0] <= numbers[-1] < seq:

@@ -105,7 +105,6 @@ class DirectoryObjects:
         await self._in_thread(key, lambda: self._files.delete(key))
 
     async def close(self) -> None:
-        """End the threads once their calls are done."""
         self._threads.shutdown(wait=False)
 
     async def _in_thread(self, key: str, work: Callable[[], T]) -> T:

@@ -54,8 +54,6 @@ class Refused(Exception):
 
 
 class Entry(NamedTuple):
-    """An object in a listing."""
-
     key: str
     size_bytes: int
     modified_ms: int
@@ -125,7 +123,6 @@ def check_prefix(prefix: str) -> None:
 
 
 def joined(content: bytes | Sequence[Buffer]) -> bytes:
-    """Return the content of an object as one buffer."""
     return content if isinstance(content, bytes) else b"".join(content)
 
 
@@ -167,7 +164,6 @@ class Counts:
         return (puts + self.gets * US_DOLLARS_PER_1000_GETS) / 1000
 
     def __add__(self, other: Counts) -> Counts:
-        """Return the counts of both."""
         return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 30.0
-"""The time after which a request has failed without an answer."""
 CONNECT_TIMEOUT_S: Final = 5.0
 GRACE_S: Final = 10.0
 """The time, after the request's own timeout, for what the timeout does not cover: asking for credentials."""

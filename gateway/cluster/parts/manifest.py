@@ -43,16 +43,12 @@ Place = tuple[int, int, int]
 
 
 class PartRef(msgspec.Struct, frozen=True):
-    """A part of a segment."""
-
     name: str
     position: int
     """The place of its first byte in the segment file."""
     length: int
-    """The number of its bytes."""
     end_offset: int
     crc: int
-    """The CRC-32C of its bytes."""
 
 
 class SegmentRef(msgspec.Struct, frozen=True):
@@ -73,14 +69,11 @@ class FileRef(msgspec.Struct, frozen=True):
     name: str
     length: int
     crc: int
-    """The CRC-32C of the content."""
     content: bytes | None = None
     stored: str | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The content of the object."""
-
     topic_id: UUID
     partition: int
     topic: str
@@ -105,7 +98,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> PartitionKey:
-        """The partition."""
         return PartitionKey(self.topic_id, self.partition)
 
     @property
@@ -162,7 +154,6 @@ def decode_manifest(content: bytes, key: str) -> Manifest:
 
 
 def _fault_of(manifest: Manifest) -> str | None:
-    """Return why a manifest can't be right, or None if it can."""
     numbers = (manifest.partition, *manifest.place, manifest.log_start_offset)
     highest = max(manifest.log_start_offset, manifest.stable_offset)
     if min(numbers) < 0 or manifest.stable_offset < UNKNOWN or highest > manifest.end_offset:
@@ -196,7 +187,6 @@ class PartitionKey(NamedTuple):
 
 
 def manifest_key(partition: PartitionKey) -> str:
-    """Return the key of the partition's manifest."""
     return f"{PREFIX}{partition.topic_id.hex}/{partition.partition}/manifest"
 
 
@@ -274,7 +264,6 @@ class Manifests:
         return None if known is None else known.manifest
 
     def partitions(self) -> list[PartitionKey]:
-        """Return the partitions with a manifest."""
         return [partition for partition, known in self._known.items() if known.manifest is not None]
 
     async def load(self, partition: PartitionKey) -> Manifest | None:

@@ -44,19 +44,14 @@ class CorruptPart(Exception):
 
 
 class PartHead(NamedTuple):
-    """What a part holds."""
-
     topic_id: UUID
     partition: int
     segment_base: int
-    """The base offset of the segment."""
     position: int
     """The place of the first byte in the segment file."""
     length: int
-    """The number of bytes."""
     first_offset: int
     end_offset: int
-    """The offset after the last record."""
 
 
 class PartIndex(NamedTuple):

@@ -77,12 +77,10 @@ class Waiter:
     __slots__ = ("_forget", "callback")
 
     def __init__(self, callback: Callable[[], None], forget: Callable[[Waiter], None]) -> None:
-        """Take the callback, and the function that forgets the reader."""
         self.callback: Callable[[], None] | None = callback
         self._forget = forget
 
     def cancel(self) -> None:
-        """Drop the callback."""
         self.callback = None
         self._forget(self)
 
@@ -346,8 +344,6 @@ _HEAD: Final = struct.Struct(">qi11xi")
 
 
 class Whole(NamedTuple):
-    """Whole batches at the beginning of some bytes."""
-
     size_bytes: int
     end_offset: int
     """The offset after the last record; that of the caller without a batch."""
@@ -418,10 +414,8 @@ class Blocks:
         self._blocks: OrderedDict[BlockKey, bytes] = OrderedDict()
         self.size_bytes = 0
         self.bytes_fetched = 0
-        """The bytes fetched since the start."""
 
     def has(self, key: BlockKey) -> bool:
-        """Return whether a block is in memory."""
         return key in self._blocks
 
     def stretch(self, part: PartRef, start: int, stop: int) -> Stretch:
@@ -452,7 +446,6 @@ class Blocks:
 
 
 def block_at(part: PartRef, place: int) -> BlockKey:
-    """Return the block that holds a byte of the part's data."""
     return BlockKey(part.name, (part.position + place) // BLOCK_BYTES)
 
 
@@ -503,7 +496,6 @@ class Known:
         self.leader_start = 0
         """The log start offset that the leader has told."""
         self.is_leader_silent = False
-        """Whether the last failure was that of the leader."""
         self.has_missed = False
         """Whether the bucket lacked a part of the newest manifest: another manifest has replaced it."""
         self._read_s = self._confirmed_s = self._failed_s = NEVER
@@ -531,7 +523,6 @@ class Known:
         return now_s < self._failed_s + FAILED_FOR_S
 
     def is_confirmed(self, now_s: float) -> bool:
-        """Return whether the leader's last answer still counts."""
         return now_s < self._confirmed_s + CONFIRMED_FOR_S
 
     def may_be_behind(self, now_s: float) -> bool:
@@ -580,8 +571,6 @@ read from the leader alone.
 
 
 class Bounds(NamedTuple):
-    """The offsets that a reader is told."""
-
     log_start: int
     stable: int
     end: int

@@ -101,13 +101,11 @@ class History:
         self._incomplete: dict[PartitionKey, Damage] = {}
         """The partitions of which something is missing."""
         self.size_bytes = 0
-        """The bytes that were read."""
         self.with_rows: set[PartitionKey] = set()
         """The partitions of which a write-ahead log has what no manifest has."""
 
     @property
     def restored(self) -> Mapping[PartitionKey, Manifest]:
-        """The manifests that were restored."""
         return {key: manifest for key, manifest in self._manifests.items() if manifest is not None}
 
     def check(self, partition: PartitionKey) -> None:
@@ -391,12 +389,9 @@ _WHAT: Final = "the gateway waits to read the records of the cluster"
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was read and written."""
-
     objects: int
     size_bytes: int
     manifests: Mapping[PartitionKey, Manifest]
-    """The manifests that were restored."""
     with_rows: Collection[PartitionKey]
     """The partitions of which a write-ahead log has what no manifest has."""
     failures: Mapping[PartitionKey, Damage]
@@ -490,8 +485,6 @@ def _begins_at(found: RowAt, offset: int) -> bool:
 
 
 class SegmentPlace(NamedTuple):
-    """A place in a segment file."""
-
     segment_base: int
     position: int
 
@@ -523,13 +516,11 @@ class SegmentEnds:
         self._ends: dict[PartitionKey, _End] = {}
 
     def begin(self, manifest: Manifest) -> None:
-        """Begin a partition with what its manifest names."""
         if manifest.segments:
             last = max(manifest.segments, key=lambda segment: segment.base)
             self._ends[manifest.key] = _End(SegmentPlace(last.base, last.size_bytes), manifest.end_offset, -1)
 
     def forget(self, partition: PartitionKey) -> None:
-        """Begin a partition anew, with nothing."""
         self._ends.pop(partition, None)
 
     def disagrees(self, row: DataRow) -> bool:
@@ -577,8 +568,6 @@ SEGMENT_BYTES: Final = 256 * 1024 * 1024
 
 
 class StoredTopic(NamedTuple):
-    """A topic as the metadata has it."""
-
     name: str
     partitions: int
 
@@ -601,7 +590,6 @@ class Rebuilt(NamedTuple):
     size_bytes: int
     partitions: int
     manifests: Mapping[PartitionKey, Manifest]
-    """The manifests that were restored."""
 
 
 async def rebuild(
@@ -650,7 +638,6 @@ async def rebuild(
 
 
 def _raise_first(restored: Restored) -> None:
-    """Raise what is wrong with a partition, if anything is."""
     for error in restored.failures.values():
         raise error
 

@@ -25,8 +25,6 @@ VERSION: Final = 1
 
 
 class LocalSession(msgspec.Struct, frozen=True):
-    """The content of the file."""
-
     address: str
     cluster_id: str
     session: int
@@ -57,5 +55,4 @@ def read_local_session(storage: Storage, root: str) -> LocalSession | None:
 
 
 def encode_local_session(local: LocalSession) -> bytes:
-    """Return the content of the file."""
     return msgspec.json.encode(local)

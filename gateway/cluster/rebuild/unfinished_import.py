@@ -22,8 +22,6 @@ _VERSION: Final = 1
 
 
 class UnfinishedImport(msgspec.Struct, frozen=True):
-    """The content of the object."""
-
     cluster_id: str
     directory_id: str
     path: str
@@ -61,5 +59,4 @@ async def begin_import(reads: PersistentReads, begun: UnfinishedImport) -> Unfin
 
 
 async def end_import(reads: PersistentReads) -> None:
-    """Delete the object. Raises Refused."""
     await reads.answered(lambda: reads.objects.delete(KEY))

@@ -77,8 +77,6 @@ MOST_IN_FLIGHT: Final = 64
 
 
 class Collection:
-    """Deletes objects of one cluster."""
-
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
         self._reads = PersistentReads(objects, "the gateway waits to delete what the bucket needs no more")
@@ -147,8 +145,6 @@ _DAMAGE: Final = (CorruptWalObject, IncompatibleFormat)
 
 @dataclass(slots=True)
 class _EndedLog:
-    """The log of one ended session."""
-
     session: EndedSession
     coverage: Coverage
     """The rows that no manifest covers."""
@@ -290,8 +286,6 @@ _LOGGED: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
 
 
 class Orphans(NamedTuple):
-    """What a search has found."""
-
     entries: list[Entry]
     unsure: dict[PartitionKey, list[str]]
     """The names of old objects, by partitions whose manifest this session has not replaced yet."""
@@ -383,7 +377,6 @@ class _Rows:
     seq: int
     """The first object."""
     put_s: float
-    """When the first object was put."""
     size_bytes: int = 0
     end_offset: int = 0
     files_place: Place = _NO_PLACE
@@ -406,7 +399,6 @@ class _Rows:
         self.log_start_offset = max(self.log_start_offset, later.log_start_offset)
 
     def are_in(self, manifest: Manifest) -> bool:
-        """Return whether the manifest covers the rows."""
         return (
             self.end_offset <= manifest.end_offset
             and self.files_place < manifest.place
@@ -421,11 +413,9 @@ class Coverage:
         """`seconds` is a clock that is never set."""
         self._seconds = seconds
         self.session = session
-        """The number of the session whose log it is."""
         self._rows: dict[PartitionKey, deque[_Rows]] = {}
         self._from_before: set[PartitionKey] = set()
         self.size_bytes = 0
-        """The bytes of all rows that are not covered."""
 
     def begin(self, partitions: Iterable[PartitionKey]) -> None:
         """Take partitions that need a manifest of this session: the bucket has records of them in logs that
@@ -445,7 +435,6 @@ class Coverage:
             self.size_bytes += row.length
 
     def wanting(self) -> set[PartitionKey]:
-        """Return the partitions that need a manifest."""
         return self._from_before | self._rows.keys()
 
     def log_start_of(self, partition: PartitionKey) -> int:
@@ -459,7 +448,6 @@ class Coverage:
         return partition in self._rows
 
     def partitions(self) -> AbcCollection[PartitionKey]:
-        """Return the partitions with rows that no manifest covers."""
         return list(self._rows)
 
     def counts(self, manifest: Manifest) -> None:
@@ -493,7 +481,6 @@ class Coverage:
 
 
 def _join_pairs(entries: deque[_Rows]) -> None:
-    """Halve the number of entries."""
     whole = list(entries)
     entries.clear()
     for number in range(0, len(whole), 2):
@@ -512,7 +499,6 @@ class RecordingWal:
         self.on_fenced: list[Callable[[str], None]] = wal.on_fenced
 
     def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
-        """Put the next object of the log, as `SessionWal.put` does."""
         if rows:
             self._coverage.put(self._wal.next_seq, rows, data)
         self._wal.put(rows, data, confirmed)

@@ -93,7 +93,6 @@ class UploadPorts:
     manifests: Manifests
     session: int
     next_seq: Callable[[], int]
-    """Returns the seq of the session's next object."""
     flushed: Callable[[PartitionLog], Awaitable[None]]
     """Makes everything now in a log durable. Raises StorageFailed."""
     log_start: Callable[[PartitionKey], int] = lambda _: 0
@@ -101,13 +100,10 @@ class UploadPorts:
 
 
 class _Upload(NamedTuple):
-    """One upload of a partition."""
-
     key: PartitionKey
     before: Manifest | None
     """The manifest that the upload replaces."""
     created: list[str]
-    """The names of the objects that the upload has created."""
     closed: list[ClosedFile]
 
 
@@ -121,7 +117,6 @@ class PartitionUploads:
         """The files that the manifest of a partition is about, by the base offset of the segment."""
 
     def knows(self, partition: PartitionKey) -> bool:
-        """Return whether this session has uploaded the partition."""
         return partition in self._files
 
     def is_changed(self, log: PartitionLog) -> bool:
@@ -133,7 +128,6 @@ class PartitionUploads:
         return any(present.get(base) is not file for base, file in known.items())
 
     def forget(self, partition: PartitionKey) -> None:
-        """Forget the files of a deleted partition."""
         self._files.pop(partition, None)
 
     async def upload(self, log: PartitionLog) -> Uploaded:
@@ -369,8 +363,6 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """When a round begins."""
-
     interval_s: float
     """The seconds after the one before."""
     wal_max_bytes: int

@@ -19,7 +19,6 @@ class UploadProgress(msgspec.Struct, frozen=True):
     round_ended_ms_ago: int | None
     """How long ago the last round ended; None before the first one has ended."""
     round_took_ms: int
-    """How long the last round took."""
     error: str | None
     """Why the last round ended early, or left partitions out; None where it did neither."""
     running_ms: int | None
@@ -35,17 +34,14 @@ class Rounds:
         self._left_out: list[str] = []
         """Why the round could not upload partitions; one reason for each."""
         self._begun_s: float | None = None
-        """When the present round began."""
         self._ended_s: float | None = None
         self._took_s = 0.0
         self._error: str | None = None
 
     def begin(self) -> None:
-        """Note that a round begins."""
         self._begun_s, self._left_out = self._seconds(), []
 
     def left_out(self, reason: str) -> None:
-        """Note why a partition can't be uploaded now."""
         self._left_out.append(reason)
 
     def end(self, error: Exception | None = None) -> None:
@@ -60,7 +56,6 @@ class Rounds:
         self._begun_s, self._ended_s, self._error = None, now_s, why
 
     def progress(self, wal_objects: int, wal_bytes: int, oldest_s: float | None) -> UploadProgress:
-        """Return how far the uploads are."""
         now_s = self._seconds()
         return UploadProgress(
             wal_objects=wal_objects,

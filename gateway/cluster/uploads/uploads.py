@@ -54,8 +54,6 @@ COLLECTED_EVERY_S: Final = 60.0
 
 
 class Uploads:
-    """The uploads of one session."""
-
     def __init__(
         self,
         objects: ObjectStore,
@@ -124,7 +122,6 @@ class Uploads:
         self._rounds = Rounds(seconds)
 
     def start(self) -> None:
-        """Begin to run rounds in the background."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="uploads")
 
     async def stop(self) -> None:
@@ -202,7 +199,6 @@ class Uploads:
         self._coverage.begin([PartitionKey(log.topic_id, log.partition)])
 
     def progress(self) -> UploadProgress:
-        """Return how far the uploads are."""
         wal_objects = self._wal.next_seq - self._collected_end
         return self._rounds.progress(wal_objects, self._coverage.size_bytes, self._coverage.oldest_s)
 
@@ -264,7 +260,6 @@ class Uploads:
         return self._counted.get(partition) or self._restored.get(partition)
 
     def released(self, partition: PartitionKey) -> None:
-        """Forget a partition that another gateway leads now."""
         self._uploads.forget(partition)
         self._counted.pop(partition, None)
         self._manifests.forget(partition)
@@ -342,7 +337,6 @@ class Uploads:
                 raise end
 
     async def _upload_one(self, partition: PartitionKey, *, is_wanting: bool) -> None:
-        """Upload one partition, if that is needed and possible now."""
         try:
             async with self._busy.setdefault(partition, asyncio.Lock()):
                 await self._upload_now(partition, is_wanting=is_wanting)

@@ -87,14 +87,11 @@ class WalRange(NamedTuple):
 
 
 class SessionState(enum.Enum):
-    """The state of a session, as the metadata has it."""
-
     RUNNING = enum.auto()
     """The session is that of a live broker, or may be that of a gateway that starts."""
     ENDED = enum.auto()
     """Its broker is fenced, unregistered or has a later session. So its log is sealed."""
     NO_BROKER = enum.auto()
-    """The session has not become a broker."""
 
 
 class StoredSessions:
@@ -171,12 +168,9 @@ missing, because most logs are short.
 """
 MOST_LOOKS: Final = 64
 SEALED_AT_ONCE: Final = 8
-"""Sessions that are sealed at the same time."""
 
 
 class SealedWal(NamedTuple):
-    """A write-ahead log that has ended."""
-
     first_seq: int
     """The boundary before the log was sealed: objects below it need not be there."""
     end_seq: int
@@ -255,8 +249,6 @@ async def sealed_at(objects: ObjectStore, node_id: int, session: int, seq: int) 
 
 
 class _Taker:
-    """Finds the first empty place of a log and seals it."""
-
     def __init__(
         self, reads: PersistentReads, node_id: int, session: int, by: int, reason: str, writer: bytes | None
     ) -> None:
@@ -348,8 +340,6 @@ class Collected(Exception):
 
 
 class RowAt(NamedTuple):
-    """A row, and where it is."""
-
     wal: WalRange
     seq: int
     placed: PlacedRow
@@ -365,8 +355,6 @@ class RowAt(NamedTuple):
 
 
 class _Indexed(NamedTuple):
-    """An object whose index is being read."""
-
     wal: WalRange
     seq: int
     read: asyncio.Task[tuple[Index, bytes]]
@@ -467,7 +455,6 @@ class EndedRows:
             raise await self._missing(wal, seq, key) from error
 
     async def _missing(self, wal: WalRange, seq: int, key: str) -> Exception:
-        """Return the error of a missing object."""
         if seq < await read_boundary(self._reads, wal.node_id, wal.session):
             return Collected(key)
         return CorruptWalObject(

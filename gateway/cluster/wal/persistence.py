@@ -58,7 +58,6 @@ class PersistentReads:
         return Backoff(self._chance)
 
     async def failed(self, error: Exception) -> None:
-        """Wait before a failed call is made again."""
         self._outage.failed(error, self._what)
         await asyncio.sleep(self._backoff.next_s())
 
@@ -81,7 +80,6 @@ class Backoff:
         self.failures = 0
 
     def next_s(self) -> float:
-        """Return the delay after one more failure."""
         delay_s = min(MOST_S, FIRST_S * 2.0 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
         return delay_s * (1 - self._chance.random() / 2)
@@ -132,7 +130,6 @@ class StoreOutage:
         )
 
     def succeeded(self) -> None:
-        """Note a call that the store answered."""
         if self._begun_s is None:
             return
         if self._reported_s is not None:

@@ -66,8 +66,6 @@ logger = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
-    """How a call for one object ended."""
-
     CREATED = enum.auto()
     UNKNOWN = enum.auto()
     """The create failed, and the store may or may not have carried it out."""
@@ -82,8 +80,6 @@ class Outcome(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What to do next about one object."""
-
     CREATE = enum.auto()
     LOOK = enum.auto()
     REST = enum.auto()
@@ -110,17 +106,14 @@ class Confirmations:
     def __init__(self, window: int) -> None:
         self.window = window
         self.next_seq = 0
-        """The seq of the next object."""
         self.sent_end = 0
         """The objects below were sent at least once."""
         self.confirmed_end = 0
-        """The objects below are confirmed."""
         self.is_fenced = False
         self._own: set[int] = set()
         """The objects from `confirmed_end` on that are known to be the session's own."""
 
     def add(self) -> int:
-        """Return the seq of a new object."""
         seq = self.next_seq
         self.next_seq += 1
         return seq
@@ -185,8 +178,6 @@ class SessionFenced(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """An object that is not confirmed."""
-
     seq: int
     key: str
     content: Sequence[Buffer]
@@ -241,12 +232,10 @@ class SessionWal:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another gateway ended the session."""
         return self._rules.is_fenced
 
     @property
     def next_seq(self) -> int:
-        """The seq of the next object."""
         return self._rules.next_seq
 
     @property

@@ -53,7 +53,6 @@ _VERSION: Final = 1
 SHARED_METADATA_SINCE: Final = 3
 """The first cluster version whose metadata is in `meta/`; before, it was stored as any partition."""
 READ_AT_ONCE: Final = 64
-"""Objects of `meta/` that are read at the same time."""
 CHANGE_MAGIC: Final = b"SQMC"
 """The first bytes of a change; a registration begins with a brace."""
 _OBJECT: Final = re.compile(r"meta/([0-9]{20})")
@@ -132,7 +131,6 @@ class SharedLogContent:
 
     sessions: list[RegisteredSession] = field(default_factory=list)
     changes: list[tuple[int, bytes]] = field(default_factory=list)
-    """The number and content of each change."""
     end_seq: int = 0
     """The number of the first object that was not read."""
     base: Snapshot | None = None
@@ -169,11 +167,9 @@ class SharedLogContent:
         self.end_seq += 1
 
     def before(self, session: int) -> list[RegisteredSession]:
-        """Return the sessions that were registered before this one."""
         return [known for known in self.sessions if known.session < session]
 
     def of(self, session: int) -> RegisteredSession | None:
-        """Return the registration of a session, or None."""
         return next((known for known in self.sessions if known.session == session), None)
 
 
@@ -269,7 +265,6 @@ async def read_shared_log(objects: ObjectStore, *, chance: random.Random | None 
 
 
 def encode_registration(registered: RegisteredSession) -> bytes:
-    """Return the content of the registration."""
     _, node_id, nonce, cluster_id, version, registered_ms, host, release = registered
     facts = (registered_ms, host, release)
     return msgspec.json.encode(_Stored(_VERSION, version, cluster_id, node_id, nonce.hex(), *facts))
@@ -379,7 +374,6 @@ class _BoundaryStored(msgspec.Struct):
 
 
 def encode_boundary(boundary: int) -> bytes:
-    """Return the content of the boundary object."""
     return msgspec.json.encode(_BoundaryStored(VERSION, boundary))
 
 

@@ -76,15 +76,12 @@ class DataRow(NamedTuple):
     partition: int
     leader_epoch: int
     first_offset: int
-    """The offset of the first record."""
     end_offset: int
-    """The offset after the last record."""
     segment_base: int
     """The base offset of the segment, which names its file."""
     position: int
     """The place of the first byte in the segment file."""
     length: int
-    """The number of bytes."""
 
 
 class FileRow(NamedTuple):
@@ -95,7 +92,6 @@ class FileRow(NamedTuple):
     name: str
     """The name of the file in the directory of the partition."""
     length: int
-    """The number of bytes."""
     leader_epoch: int = 0
 
 
@@ -136,7 +132,6 @@ class PlacedRow(NamedTuple):
     start: int
     """The place of the first byte in the object."""
     crc: int
-    """The CRC-32C of the bytes."""
 
 
 class Index(NamedTuple):
@@ -148,12 +143,9 @@ class Index(NamedTuple):
     nonce: bytes
     rows: list[PlacedRow]
     size_bytes: int
-    """The size of the whole object."""
 
 
 class Identity(NamedTuple):
-    """Whose object it is, and its place."""
-
     node_id: int
     session: int
     seq: int
@@ -176,7 +168,6 @@ class _Footer(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the whole object."""
         return _HEAD.size + self.data_bytes + self.index_bytes + FOOTER_BYTES
 
 
@@ -385,7 +376,6 @@ def _decode_file_row(index: bytes, position: int) -> tuple[FileRow, int, int]:
 
 
 def _fault_of(row: Row) -> str | None:
-    """Return why a row can't be right, or None if it can."""
     if isinstance(row, FileRow):
         numbers = min(row.partition, row.length, row.leader_epoch)
         is_possible = numbers >= 0 and _FILE_NAME.fullmatch(row.name) is not None
@@ -406,17 +396,14 @@ RowData = Buffer | tuple[Buffer, ...]
 
 
 def pieces_of(data: RowData) -> tuple[Buffer, ...]:
-    """Return the buffers."""
     return data if isinstance(data, tuple) else (data,)
 
 
 def in_one_piece(data: RowData) -> Buffer:
-    """Return the data as one buffer."""
     return b"".join(data) if isinstance(data, tuple) else data
 
 
 def crc_of(pieces: tuple[Buffer, ...]) -> int:
-    """Return the CRC-32C of the buffers, one after the other."""
     crc = 0
     for piece in pieces:
         crc = crc32c(piece, crc)
@@ -439,7 +426,6 @@ def boundary_key(node_id: int, session: int) -> str:
 
 
 def registration_key(session: int) -> str:
-    """Return the key of the object that registers the session."""
     return f"meta/{session:020}"
 
 

@@ -91,7 +91,6 @@ class Brokers:
         return live[0] if live else NO_LEADER
 
     def others(self) -> Sequence[int]:
-        """Return the node ids of the live brokers beside this gateway."""
         return [node_id for node_id in self._stored.live(self._node_id) if node_id != self._node_id]
 
     def epoch_of(self, node_id: int) -> int:
@@ -146,7 +145,6 @@ class Brokers:
         return None if partition is None else (self.leader_of(partition), partition.leader_epoch)
 
     def leads(self, partition: PartitionRecord) -> bool:
-        """Return whether this gateway leads the partition."""
         return self.is_alone or partition.leader == self._node_id
 
     def serves(self, topic: str, index: int, partition: PartitionRecord) -> bool:

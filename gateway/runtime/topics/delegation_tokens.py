@@ -61,7 +61,6 @@ class DelegationTokens:
         return self._key is not None
 
     def lifetimes(self) -> Lifetimes:
-        """Return the time and the lifetimes of the settings."""
         return Lifetimes(
             self._clock.now_ms(),
             self._config.int("delegation.token.max.lifetime.ms"),
@@ -73,7 +72,6 @@ class DelegationTokens:
         return hmac.digest(self._key or b"", token_id.encode(), "sha512")
 
     def with_password(self, password: bytes) -> DelegationTokenRecord | None:
-        """Return the token that has this password, or None."""
         for token_id in self._stored.by_id.keys() - self._known:
             self._ids[self.password(token_id)] = token_id
             self._known.add(token_id)
@@ -99,7 +97,6 @@ class DelegationTokens:
         return found
 
     async def remove_expired(self) -> None:
-        """Remove the expired tokens."""
         now_ms = self._clock.now_ms()
         if not any(is_expired(token, now_ms) for token in self._stored.by_id.values()):
             return

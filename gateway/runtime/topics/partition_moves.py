@@ -83,7 +83,6 @@ class PartitionMoves:
         """When leaders are spread next; None while no gateway has joined or ended."""
         self._task: asyncio.Task[None] | None = None
         self.moved = 0
-        """The partitions handed over since the start."""
 
     def start(self) -> None:
         """Follow the metadata, and carry out moves from now on."""

@@ -111,7 +111,6 @@ class EmbeddedBlockStore:
 
 
 def block_of(record: ProducerIdsRecord) -> ProducerIdBlock:
-    """Return the block that a record claims."""
     return ProducerIdBlock(
         first_producer_id=record.first_producer_id,
         last_producer_id=record.next_producer_id - 1,

@@ -50,8 +50,6 @@ class Reader(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """A live gateway that is a replica of a partition."""
-
     node_id: int
     rack: str | None
 
@@ -148,8 +146,6 @@ _Place = tuple[str, int]
 
 
 class _Asked(NamedTuple):
-    """A partition that a leader is asked for."""
-
     leader_epoch: int
     answer: asyncio.Future[int]
 
@@ -188,7 +184,6 @@ class LeaderStarts:
         return await asyncio.shield(asked.answer)
 
     async def stop(self) -> None:
-        """Ask no more."""
         await end_tasks(*self._asking.values())
 
     async def _ask_all(self, leader: int) -> None:

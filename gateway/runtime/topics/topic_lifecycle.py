@@ -121,7 +121,6 @@ class TopicLifecycle:
         ]
 
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Carry out the records of one change on the partition logs."""
         image = self._metadata_log.image
         topic_ids = dict.fromkeys(
             record.topic_id for record in records if isinstance(record, TopicRecord | PartitionRecord)
@@ -163,7 +162,6 @@ class TopicLifecycle:
             self._follow_leader(name, index)
 
     def _lose(self, name: str, index: int) -> None:
-        """Give up a partition that another broker leads."""
         self._partitions.release(name, index)
         self._readiness.lost(name, self._metadata_log.image.topics_by_name[name].topic_id, index)
 

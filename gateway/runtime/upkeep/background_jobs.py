@@ -66,8 +66,6 @@ class _Job:
 
 
 class BackgroundJobs:
-    """Starts and stops the background jobs."""
-
     def __init__(
         self,
         config: Config,
@@ -204,8 +202,6 @@ SNAPSHOTS_AT_ONCE: Final = 10
 
 
 class DelayedDelivery:
-    """Maintains the logs whose topics delay records."""
-
     def __init__(
         self, clock: Clock, log_directory: LogDirectory, partitions: Partitions, snapshot_every_ms: int
     ) -> None:
@@ -254,7 +250,6 @@ class ProducerExpiry:
         """The partitions opened since the start, and the setting, when all partitions were looked at."""
 
     async def run(self) -> None:
-        """Forget the producers that are due."""
         now_ms = self._clock.now_ms()
         expiration_ms = self._config.int(_EXPIRATION)
         present = self._partitions.opened_count, expiration_ms
@@ -301,7 +296,6 @@ class FileDeletion:
         return self._ticket is None
 
     async def run(self) -> None:
-        """Delete files that are due."""
         self._bytes_left = min(self._bytes_left, 0) + self._max_bytes
         files_left = self._max_files
         while files_left > 0 and self._bytes_left > 0:
@@ -337,8 +331,6 @@ SPARSE_ENTRY_BYTES: Final = 400
 
 
 class FreedMemory:
-    """Decides when to give memory back, and does it."""
-
     def __init__(self, tables: Sequence[dict[Any, Any]] = ()) -> None:
         """Take the tables that shrink with deletions; the sequence may grow later."""
         self._tables = tables

@@ -120,7 +120,6 @@ class BackupStaging:
             await asyncio.sleep(CHECK_EVERY_S)
 
     def _is_abandoned(self) -> bool:
-        """Return whether no command holds the lock."""
         path = f"{self._root}/{STAGING_LOCK}"
         try:
             self._storage.lock(path)

@@ -71,8 +71,6 @@ class _GivenUp(Exception):
 
 
 class Compaction:
-    """Cleans the dirty partitions, until it is stopped."""
-
     def __init__(
         self,
         config: Config,
@@ -159,7 +157,6 @@ class Compaction:
     # --- choosing partitions
 
     async def _due(self) -> list[Partition]:
-        """Return the partitions to clean, the dirtiest first."""
         if self._configs_changed:
             self._configs_changed = False
             async for key in in_slices(list(self._log_directory.stored())):
@@ -394,8 +391,6 @@ class Compaction:
 
 @dataclass(slots=True)
 class PartitionProgress:
-    """The progress of one partition's compaction."""
-
     topic_id: uuid.UUID
     clean_end_offset: int | None = None
     """The offset at which the last cleaning ended (exclusive); None before the first cleaning."""
@@ -408,8 +403,6 @@ class PartitionProgress:
 
 @dataclass(slots=True)
 class CompactionCounts:
-    """What compaction has done since the start."""
-
     cleanings: int = 0
     """Partitions that were compacted, each time counted."""
     failures: int = 0
@@ -455,7 +448,6 @@ class CompactionProgress:
         return self._uncleanable
 
     def mark_uncleanable(self, partition: Partition) -> None:
-        """Compact a partition no more until the gateway restarts."""
         entry = self.of(partition)
         self._uncleanable += not entry.uncleanable
         entry.uncleanable = True

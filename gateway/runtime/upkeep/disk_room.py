@@ -60,7 +60,6 @@ class DiskRoom:
         self._metadata_log = metadata_log
         self._recoveries = recoveries
         self.reopening: asyncio.Task[None] | None = None
-        """The newest task that reopens partitions."""
         self._is_gone = False
         """Whether the free space of the data directory could not be read at the last check."""
         self._checks_to_skip = 0
@@ -80,7 +79,6 @@ class DiskRoom:
 
     @property
     def min_free_bytes(self) -> int:
-        """The free bytes that producers may not use."""
         return self._config.int("seqgate.log.min.free.bytes")
 
     def bucket_lags(self, is_behind: bool) -> None:

@@ -49,8 +49,6 @@ T = TypeVar("T")
 
 
 class FileSweep:
-    """One sweep over the data directory of a running gateway."""
-
     def __init__(
         self,
         log_directory: LogDirectory,
@@ -185,7 +183,6 @@ class FileSweep:
 
 
 def is_partition(image: MetadataImage, topic: str, index: int) -> bool:
-    """Return whether the metadata has such a partition."""
     return index == 0 if topic == METADATA_TOPIC else image.partition_named(topic, index) is not None
 
 
@@ -208,8 +205,6 @@ GRACE_MS: Final = 60_000
 
 
 class StateKind(StrEnum):
-    """The kinds of state about a topic that no longer exists."""
-
     OFFSET = "committed offset without a topic"
     SHARE_STATE = "share group state without a topic"
     TRANSACTION = "transaction without a topic"

@@ -27,8 +27,6 @@ READ_FOR_S: Final = 1.0
 
 
 class NameKeeping:
-    """Maintains the logs whose topics deduplicate."""
-
     def __init__(
         self, config: Config, clock: Clock, partitions: Partitions, log_directory: LogDirectory
     ) -> None:
@@ -136,7 +134,6 @@ REPLAY_BYTES: Final = 32 << 10
 
 
 def deduplicates(config: Config, image: MetadataImage, topic: str) -> bool:
-    """Return whether a topic's partitions track producer names."""
     return topic not in INTERNAL_TOPICS and bool(
         config.topic_value("message.deduplication.enable", image.topic_configs(topic))
     )

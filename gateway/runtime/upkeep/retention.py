@@ -41,7 +41,6 @@ class Retention:
         self._due: dict[Partition, None] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._looking: set[asyncio.Task[int]] = set()
-        """The decisions that wait for the bucket."""
 
     def apply(self, partition: Partition) -> None:
         """Roll a segment that is due, and begin to delete old segments. Raises LogError."""
