@@ -88,7 +88,8 @@ class Adoptions:
         self._complaints: dict[PartitionKey, str] = {}
         """Why partitions could not be adopted, as it was logged."""
         self._turns: asyncio.Semaphore
-        self._services: Services | None = None
+        self._is_started = False
+        self._services: Services
         self._objects: ObjectStore
         self._storage: Storage
         self._sessions: StoredSessions
@@ -119,7 +120,7 @@ class Adoptions:
             return
         self._absent.add(key)
         self._complaints.pop(key, None)
-        if self._services is None:
+        if not self._is_started:
             return
         self._uploads.released(key)
         log = self._services.partitions.log_directory.opened(topic, index)
@@ -131,7 +132,6 @@ class Adoptions:
             self._drop(topic, index)
 
     async def _drop_when_flushed(self, log: PartitionLog) -> None:
-        assert self._services is not None
         with contextlib.suppress(LogError):
             await self._services.partitions.flusher.flushed(log)
         if self._services.partitions.log_directory.opened(log.topic, log.partition) is log:
@@ -142,7 +142,6 @@ class Adoptions:
             del self._closing[key]
 
     def _drop(self, topic: str, index: int) -> None:
-        assert self._services is not None
         try:
             self._services.partitions.log_directory.delete(topic, index)
         except (LogError, OSError) as error:
@@ -155,7 +154,6 @@ class Adoptions:
         gateway. Call `keep` if the metadata does not. Raises HandOverFailed, and as `Uploads.hand_over`; the
         partition is then served on.
         """
-        assert self._services is not None
         partitions = self._services.partitions
         image = self._services.topics.metadata_log.image.topics_by_name[topic]
         key = PartitionKey(image.topic_id, index)
@@ -186,6 +184,7 @@ class Adoptions:
         uploads: Uploads,
     ) -> None:
         """Adopt what this gateway leads and lacks, now and after each change of the metadata."""
+        self._is_started = True
         self._services, self._objects, self._storage = services, objects, storage
         self._sessions, self._uploads = sessions, uploads
         self._turns = asyncio.Semaphore(ADOPTIONS_AT_ONCE)
@@ -194,7 +193,6 @@ class Adoptions:
 
     def joined(self) -> None:
         """Serve what is here and still ours, as a member now. Open what the start would have opened."""
-        assert self._services is not None
         self.has_joined = True
         partitions = self._services.partitions
         directory, topics = partitions.log_directory, self._services.topics.metadata_log.image.topics_by_name
@@ -220,7 +218,6 @@ class Adoptions:
 
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
         """Adopt the partitions that a change of the metadata has given to this gateway."""
-        assert self._services is not None
         image, brokers = self._services.topics.metadata_log.image, self._services.node.brokers
         changed = [
             PartitionKey(record.topic_id, record.partition_id)
@@ -258,7 +255,6 @@ class Adoptions:
             task.add_done_callback(self._tasks.discard)
 
     def _leads(self, key: PartitionKey) -> bool:
-        assert self._services is not None
         partition = self._services.topics.metadata_log.image.partition(*key)
         return partition is not None and self._services.node.brokers.leads(partition)
 
@@ -280,7 +276,6 @@ class Adoptions:
                 await asyncio.sleep(RETRIED_AFTER_S)
 
     async def _adopt_once(self, keys: Sequence[PartitionKey], order: int) -> None:
-        assert self._services is not None
         directory = self._services.partitions.log_directory
         # Another order may still write files of the same partitions.
         while self._running.intersection(keys):
@@ -322,7 +317,6 @@ class Adoptions:
         """Put the files in the place of the partition, and recover the log; return False if that is not
         wanted any more. Raises LogError, OSError.
         """
-        assert self._services is not None
         partitions = self._services.partitions
         topic = self._services.topics.metadata_log.image.topics_by_id.get(key.topic_id)
         if topic is None or self._wanted.get(key) != order:
@@ -355,7 +349,6 @@ class Adoptions:
         return False
 
     def _became_ready(self, key: PartitionKey, *, is_behind: bool) -> None:
-        assert self._services is not None
         partitions = self._services.partitions
         topic = self._services.topics.metadata_log.image.topics_by_id[key.topic_id]
         name, index = topic.name, key.partition

@@ -43,7 +43,7 @@ from seqgate.gateway.metadata.records import (
     UserScramCredentialRecord,
 )
 from seqgate.gateway.metadata.tokens import StoredTokens
-from seqgate.gateway.metadata.users import StoredUsers
+from seqgate.gateway.metadata.users import StoredUsers, record_of_credential
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -270,14 +270,7 @@ def records_of(image: MetadataImage, sessions: Collection[int] | None = None) ->
         yield record_of(entry_id, entry)
     for user, credentials in image.users.by_name.items():
         for hashing, credential in credentials.items():
-            yield UserScramCredentialRecord(
-                user,
-                int(hashing),
-                credential.salt,
-                credential.stored_key,
-                credential.server_key,
-                credential.iterations,
-            )
+            yield record_of_credential(user, hashing, credential)
     yield from image.tokens.by_id.values()
     for entity, quotas in image.client_quotas.items():
         for key, quota in quotas.items():

@@ -167,17 +167,16 @@ def _limit(
 def _record_of(change: Deletion | Upsertion) -> MetadataRecord:
     if isinstance(change, Deletion):
         return RemoveUserScramCredentialRecord(change.name, change.mechanism)
-    credential = credential_of(
-        ScramHash(change.mechanism), change.salted_password, change.salt, change.iterations
-    )
-    return UserScramCredentialRecord(
-        change.name,
-        change.mechanism,
-        credential.salt,
-        credential.stored_key,
-        credential.server_key,
-        credential.iterations,
-    )
+    hashing = ScramHash(change.mechanism)
+    made = credential_of(hashing, change.salted_password, change.salt, change.iterations)
+    return record_of_credential(change.name, hashing, made)
+
+
+def record_of_credential(
+    name: str, hashing: ScramHash, credential: ScramCredential
+) -> UserScramCredentialRecord:
+    keys = (credential.salt, credential.stored_key, credential.server_key)
+    return UserScramCredentialRecord(name, int(hashing), *keys, credential.iterations)
 
 
 def describe_users(
@@ -193,19 +192,10 @@ def describe_users(
     counts = Counter(names)
     for name in in_hash_order(counts, string_hash):
         if counts[name] > 1:
-            yield (
-                name,
-                ApiError(
-                    ErrorCode.duplicate_resource,
-                    f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
-                ),
-            )
+            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            yield name, ApiError(ErrorCode.duplicate_resource, text)
+        elif name in stored.by_name:
+            yield name, stored.by_name[name]
         else:
-            yield (
-                name,
-                stored.by_name.get(name)
-                or ApiError(
-                    ErrorCode.resource_not_found,
-                    f"Attempt to describe a user credential that does not exist: {name}",
-                ),
-            )
+            text = f"Attempt to describe a user credential that does not exist: {name}"
+            yield name, ApiError(ErrorCode.resource_not_found, text)

@@ -306,12 +306,13 @@ class History:
         """Yield all parts in order, with their bytes, but for absent segments; several are read at once."""
         ahead: deque[tuple[SegmentRef, PartRef, asyncio.Task[memoryview]]] = deque()
         try:
-            for segment, part in _parts_of(manifest, absent):
-                reading = asyncio.create_task(self._read(manifest, segment, part))
-                ahead.append((segment, part, reading))
-                if len(ahead) >= PARTS_AT_ONCE:
-                    first = ahead.popleft()
-                    yield first[0], first[1], await first[2]
+            for segment in manifest.segments:
+                for part in () if segment.base in absent else segment.parts:
+                    reading = asyncio.create_task(self._read(manifest, segment, part))
+                    ahead.append((segment, part, reading))
+                    if len(ahead) >= PARTS_AT_ONCE:
+                        first = ahead.popleft()
+                        yield first[0], first[1], await first[2]
             while ahead:
                 first = ahead.popleft()
                 yield first[0], first[1], await first[2]
@@ -361,15 +362,6 @@ async def _rows_of(
 
 def _partition_of(found: RowAt) -> PartitionKey:
     return PartitionKey(found.row.topic_id, found.row.partition)
-
-
-def _parts_of(manifest: Manifest, absent: frozenset[int]) -> Iterable[tuple[SegmentRef, PartRef]]:
-    return (
-        (segment, part)
-        for segment in manifest.segments
-        if segment.base not in absent
-        for part in segment.parts
-    )
 
 
 def _absent(manifest: Manifest) -> frozenset[int]:
@@ -460,23 +452,15 @@ async def _discard(
 
 def in_order(rows: Iterable[RowAt]) -> list[RowAt]:
     """Return the rows of one partition in the order in which they were written, without superseded ones."""
-    placed = sorted(rows, key=_place)
+    placed = sorted(rows, key=lambda found: (*found.place, found.placed.start))
     kept: list[list[RowAt]] = []
     begun: int | None = None
-    for _, group in groupby(reversed(placed), key=_leadership):
+    for _, group in groupby(reversed(placed), key=lambda found: found.place[:2]):
         leaders = [found for found in group if begun is None or not _begins_at(found, begun)]
         kept.append(leaders)
         firsts = [found.row.first_offset for found in leaders if isinstance(found.row, DataRow)]
         begun = min([*firsts, *([] if begun is None else [begun])], default=None)
     return [found for leaders in reversed(kept) for found in reversed(leaders)]
-
-
-def _place(found: RowAt) -> tuple[int, int, int, int]:
-    return *found.place, found.placed.start
-
-
-def _leadership(found: RowAt) -> tuple[int, int]:
-    return found.row.leader_epoch, found.wal.session
 
 
 def _begins_at(found: RowAt, offset: int) -> bool:

@@ -354,12 +354,6 @@ class RowAt(NamedTuple):
         return self.row.leader_epoch, self.wal.session, self.seq
 
 
-class _Indexed(NamedTuple):
-    wal: WalRange
-    seq: int
-    read: asyncio.Task[tuple[Index, bytes]]
-
-
 FoundRow = tuple[RowAt, memoryview | CorruptWalObject]
 #: A row with its data, or with what is wrong with the data.
 
@@ -380,19 +374,19 @@ class EndedRows:
         Refused.
         """
         places = ((wal, seq) for wal in ranges for seq in range(wal.first_seq, wal.end_seq))
-        indexes: deque[_Indexed] = deque()
+        indexes: deque[tuple[WalRange, int, asyncio.Task[tuple[Index, bytes]]]] = deque()
         ahead: deque[asyncio.Task[list[FoundRow]]] = deque()
         try:
             while True:
                 for wal, seq in islice(places, INDEXES_AT_ONCE - len(indexes)):
-                    indexes.append(_Indexed(wal, seq, asyncio.create_task(self.index(wal, seq))))
+                    indexes.append((wal, seq, asyncio.create_task(self.index(wal, seq))))
                 while indexes and len(ahead) < READ_AT_ONCE:
-                    ahead.append(asyncio.create_task(self._wanted(indexes.popleft(), wants)))
+                    ahead.append(asyncio.create_task(self._wanted(*indexes.popleft(), wants)))
                 if not ahead:
                     return
                 yield await ahead.popleft()
         finally:
-            await end_tasks(*ahead, *(indexed.read for indexed in indexes))
+            await end_tasks(*ahead, *(index for _, _, index in indexes))
 
     async def index(self, wal: WalRange, seq: int) -> tuple[Index, bytes]:
         """Return the index of an object, and the end of the object that was read for it. Raises as `read`."""
@@ -421,9 +415,10 @@ class EndedRows:
             placed, memoryview(await self._get(wal, seq, placed.start, placed.row.length)), key
         )
 
-    async def _wanted(self, indexed: _Indexed, wants: Callable[[Row], bool]) -> list[FoundRow]:
-        wal, seq = indexed.wal, indexed.seq
-        index, end = await indexed.read
+    async def _wanted(
+        self, wal: WalRange, seq: int, read: asyncio.Task[tuple[Index, bytes]], wants: Callable[[Row], bool]
+    ) -> list[FoundRow]:
+        index, end = await read
         wanted = [placed for placed in index.rows if wants(placed.row)]
         if not wanted:
             return []
