@@ -44,9 +44,7 @@ GC_THRESHOLD = 50_000
 
 
 def run(config: Config, *, guide: bool = False, console: bool = False) -> None:
-    """Run a gateway until SIGINT or SIGTERM, with a `console` beside it if wanted. Raises StartFailed, and
-    Ended when the gateway must not serve any more.
-    """
+    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when it must not serve on."""
     prepare_process(config)
     for listener in config.listeners:
         check_listener(listener)
@@ -162,9 +160,7 @@ async def console_of(gateway: Gateway) -> ConsoleProcess:
 
 
 def load_commands() -> None:
-    """Import what answers the first command. Whoever upgrades the package before a restart replaces the files
-    under the running gateway.
-    """
+    """Import what answers the first command: an upgrade may replace the files under the running gateway."""
     import_module("seqgate.gateway.admin.operations")
 
 

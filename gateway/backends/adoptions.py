@@ -73,9 +73,7 @@ class Adoptions:
         self._absent: set[PartitionKey] = set()
         """The partitions of the metadata whose records are not here: others lead or led them."""
         self.has_joined = has_joined
-        """Whether the gateway is a member of the cluster. Before, another gateway may lead its partitions
-        without its knowledge, so none is served.
-        """
+        """Whether the gateway is a member. Before, others may lead its partitions, so none is served."""
         self._withdrawn: set[PartitionKey] = set()
         self._wanted: dict[PartitionKey, int] = {}
         """The partitions to adopt, with the number of the order; a later order replaces it."""
@@ -314,9 +312,7 @@ class Adoptions:
     async def _take_in(
         self, key: PartitionKey, order: int, staged: StagedPartitions, manifest: Manifest | None
     ) -> bool:
-        """Put the files in the place of the partition, and recover the log; return False if that is not
-        wanted any more. Raises LogError, OSError.
-        """
+        """Put the files in place, and recover the log; False if unwanted now. Raises LogError, OSError."""
         partitions = self._services.partitions
         topic = self._services.topics.metadata_log.image.topics_by_id.get(key.topic_id)
         if topic is None or self._wanted.get(key) != order:

@@ -98,9 +98,7 @@ class Backend:
         return LocalJournal(log, flusher, self._machine.clock)
 
     async def begin(self, services: Services) -> None:
-        """Join the cluster, if there is one, and begin the backend's background work. The gateway serves
-        requests. Raises StartFailed.
-        """
+        """Join a cluster, and begin background work. The gateway serves requests. Raises StartFailed."""
 
     async def prepare_stop(self) -> None:
         """Do what makes the stop short for clients, while requests are served."""

@@ -348,9 +348,7 @@ class BucketBackend(Backend):
             await self._membership.resign()
 
     async def _follow_metadata(self, journal: SharedJournal, metadata_log: MetadataLog) -> None:
-        """Fold in what other gateways have changed, soon after they did. Take the turn of a change only when
-        there is something to fold in.
-        """
+        """Fold in what others changed, soon after; take the turn of a change only when there is something."""
         while True:
             await asyncio.sleep(self._config.int("seqgate.cluster.metadata.poll.ms") / 1000)
             try:

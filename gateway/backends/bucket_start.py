@@ -86,9 +86,7 @@ class Started(NamedTuple):
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
     restored: Mapping[PartitionKey, int] | None
-    """The partitions whose records the directory has, up to the end of which leader epoch; None for all that
-    the metadata names.
-    """
+    """The directory's partitions, each to the end of a leader epoch; None for all of the metadata."""
 
     def has(self, partition: PartitionKey, leader_epoch: int) -> bool:
         """Return whether the directory has all records from before this leader epoch."""
@@ -150,9 +148,7 @@ class BucketStart:
         )
 
     async def _register(self) -> tuple[Session, int]:
-        """Register the session, under a node id that is free right before it. Returns the session, and the
-        epoch as `_node_id` does.
-        """
+        """Register the session under a node id that is free; return it, and the epoch as `_node_id` does."""
         facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), __version__)
         session: Session | None = None
         while session is None:
@@ -214,9 +210,7 @@ class BucketStart:
     async def _seal(
         self, session: Session, reads: PersistentReads
     ) -> Sequence[tuple[RegisteredSession, SealedWal]]:
-        """End the earlier sessions of this node, and find the ends of those that have ended; read the
-        metadata that there is then.
-        """
+        """End this node's earlier sessions, find the ends of ended ones, and read the metadata of then."""
         sealed = await self._seal_own(session)
         asked: set[int] = set()
         # A session that ends meanwhile may leave its partitions to this node, whose earlier session still
@@ -294,9 +288,7 @@ class BucketStart:
     async def _rebuild(
         self, session: Session, sealed: Sequence[tuple[RegisteredSession, SealedWal]]
     ) -> tuple[SharedLog, Mapping[PartitionKey, int] | None]:
-        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions
-        that it has, as in `Started`.
-        """
+        """Make the directory from the bucket; return the shared log behind it, and `Started.restored`."""
         wanted = self._epochs(session.node_id) if self._others(session) else None
         # An older release kept the metadata elsewhere, and no other gateway was there.
         restored = wanted if wanted is not None or not is_copied(self._known) else self._epochs()
@@ -414,9 +406,7 @@ class StartChecks:
         self._address = address
 
     def check_directory(self) -> None:
-        """Check that the data directory is empty or a cache of this bucket. Raises StartFailed, OSError,
-        IncompatibleFormat.
-        """
+        """Check that the directory is empty or the bucket's. Raises StartFailed, and disk errors."""
         local = read_local_session(self._storage, str(self._path))
         if local is None:
             try:
@@ -442,9 +432,7 @@ class StartChecks:
         self._storage.unlock(lock)
 
     async def check_imported(self, reads: PersistentReads) -> None:
-        """Check that the bucket is whole. Raises StartFailed, CorruptRegistration, IncompatibleFormat,
-        Refused.
-        """
+        """Check that the bucket is whole. Raises StartFailed, and as `read_import`."""
         begun = await read_import(reads)
         if begun is not None:
             raise StartFailed(

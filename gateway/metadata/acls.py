@@ -111,9 +111,7 @@ class StoredAcls:
 def create_acls(
     stored: StoredAcls, wanted: Sequence[AclEntry | ApiError], new_id: Callable[[], uuid.UUID], *, most: int
 ) -> Decision[list[ApiError | None]]:
-    """Create entries up to `most` in all; an error in place of an entry says that the entry was refused
-    already. The answer has one item per entry.
-    """
+    """Create entries up to `most` in all; an error stands for an entry that was refused already."""
     new: dict[AclEntry, None] = {}
     answers: list[ApiError | None] = []
     for entry in wanted:

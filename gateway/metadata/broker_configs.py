@@ -61,9 +61,7 @@ def broker_setting(name: str) -> Setting | None:
 
 
 def list_complaint(name: str, operation: str) -> str | None:
-    """Return why a setting can't be appended to or subtracted from; None when it can. Source: Kafka's
-    ConfigAdminManager.prepareIncrementalConfigs.
-    """
+    """Return why a setting is no list (Kafka's ConfigAdminManager.prepareIncrementalConfigs), or None."""
     setting = BY_NAME.get(name) or BY_KEPT_NAME.get(name)
     if name in READ_ONLY_LISTS or (setting is not None and setting.type is SettingType.LIST):
         return None

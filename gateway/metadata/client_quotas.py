@@ -97,9 +97,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 def alter_client_quotas(
     image: MetadataImage, alterations: Sequence[QuotaAlteration], *, max_entities: int, validate_only: bool
 ) -> Decision[dict[QuotaEntity, ApiError | None]]:
-    """Alter quotas; the answer has an error for each entity, None for one whose changes are taken.
-    `max_entities` limits the entities that have quotas.
-    """
+    """Alter quotas of up to `max_entities`; the answer has an error, or None, for each entity."""
     records: list[ClientQuotaRecord] = []
     answer: dict[QuotaEntity, ApiError | None] = {}
     new_entities = 0

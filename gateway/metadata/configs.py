@@ -63,9 +63,7 @@ _SESSIONS: Final = tuple(
 
 
 def group_config_error(config: Config, group_id: str, values: Mapping[str, str]) -> ApiError | None:
-    """Return the first error, in Kafka's order of checks, in the values to be set on a group. None when there
-    is none.
-    """
+    """Return the first error, in Kafka's order of checks, in the values to be set on a group, or None."""
     if not group_id:
         return ApiError(ErrorCode.invalid_request, "Default group resources are not allowed.")
     if len(group_id.encode()) > MAX_NAME_BYTES:
@@ -286,9 +284,7 @@ class Alteration:
     changes: Sequence[ConfigChange]
     replace: bool = False
     denied: ApiError | None = None
-    """The error of a client that may not alter the resource. The form of the request is checked before this
-    error counts.
-    """
+    """The error of a client that may not alter the resource. It counts after the form of the request."""
 
 
 def alter_configs(

@@ -123,9 +123,7 @@ def describe_all_brokers(
 
 
 def _kept_synonyms(config: Config, name: str) -> Iterator[ConfigEntry]:
-    """Yield the values of a name that has no effect. As in Kafka, the setting of a listener has the values of
-    the general setting, too.
-    """
+    """Yield the values of a name without effect, and as Kafka those of a listener's general setting."""
     from seqgate.gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - as above
 
     yield from config.kept_entries(name)

@@ -90,9 +90,7 @@ def create_token(
 def renew_token(
     token: DelegationTokenRecord | None, principal: str, lifetimes: Lifetimes, period_ms: int
 ) -> Decision[int | ApiError]:
-    """Let a token expire later; the answer is the new time. A `period_ms` of 0 or less stands for the period
-    of the settings.
-    """
+    """Let a token expire later; the answer is the new time. A `period_ms` up to 0 is that of the settings."""
     if token is None:
         return Decision((), ApiError(ErrorCode.delegation_token_not_found))
     if is_expired(token, lifetimes.now_ms):
@@ -108,9 +106,7 @@ def renew_token(
 def expire_token(
     token: DelegationTokenRecord | None, principal: str, now_ms: int, period_ms: int
 ) -> Decision[int | ApiError]:
-    """Let a token expire after `period_ms`, or remove it at once when that is negative; the answer is the
-    time at which the token expires.
-    """
+    """Let a token expire after `period_ms`, at once when that is negative; the answer is the time."""
     if token is None:
         return Decision((), ApiError(ErrorCode.delegation_token_not_found))
     if not _may_renew(token, principal):

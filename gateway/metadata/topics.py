@@ -183,9 +183,7 @@ def _refusal(
 
 
 def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
-    """Return the error in the numbers of partitions and replicas, or in the manual assignment. None when
-    there is none.
-    """
+    """Return the error in the numbers of partitions and replicas, or in the manual assignment, or None."""
     if topic.assignments:
         return _manual_error(topic, brokers)
     if topic.replication_factor < -1 or topic.replication_factor == 0:

@@ -83,9 +83,7 @@ class StoredUsers:
 def alter_users(
     stored: StoredUsers, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], *, most: int
 ) -> Decision[dict[str, ApiError | None]]:
-    """Set and delete credentials of up to `most` users in all; the answer has an error for each user, None
-    for a user whose change is taken.
-    """
+    """Set and delete credentials of up to `most` users; the answer has an error, or None, for each."""
     changes: dict[str, Deletion | Upsertion] = {}
     errors: dict[str, ApiError] = {}
     wanted: list[Deletion | Upsertion] = [*deletions, *upsertions]

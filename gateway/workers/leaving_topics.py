@@ -33,9 +33,7 @@ class _Leaving:
 
 
 class LeavingTopics:
-    """The removed topics that workers still have, by name. A name is in here once: no topic gets it before
-    all workers have left.
-    """
+    """The removed topics that workers have, by name. No other topic gets the name before all have left."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _Leaving] = {}

@@ -56,9 +56,7 @@ class SupervisorLink(asyncio.Protocol):
             self._transport.write(encode(message))
 
     async def commit(self, end_offset: int, records: list[bytes]) -> Refused | None:
-        """Ask for a change of the log, which ends at `end_offset`; return None once the change is among
-        `changes`, or why it is not.
-        """
+        """Ask for a change of the log at `end_offset`; return None once it is in `changes`, or why not."""
         if self._lost.done():
             return Refused(0, GONE)
         self._numbers += 1

@@ -82,9 +82,7 @@ class MetadataWriter:
         """Called with each topic that a durable change removes, before `when_changed`."""
 
     def keep_facts_in(self, files: str) -> None:
-        """Keep the recovery point and the damage of this log in a directory of its own from now on. Raises
-        OSError, IncompatibleFormat.
-        """
+        """Keep this log's recovery point and damage by themselves. Raises OSError, IncompatibleFormat."""
         self._files = files
         self._environment.damage.load(self._storage, self._environment.durability, self._root, files)
         self.checkpoint()

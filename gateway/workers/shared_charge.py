@@ -159,9 +159,7 @@ class SharedCharge(Charge):
 
 
 WAIT_LIMIT_S: Final = 10.0
-"""How long the creation of a topic waits for its name; then it fails, and the client tries again. Other
-changes of the worker wait behind it.
-"""
+"""How long a creation, and its worker's next changes, wait for a name; then the client tries again."""
 
 
 class _Waiting(NamedTuple):
@@ -256,9 +254,7 @@ class Commits:
 
 
 STOP_LIMIT_S: Final = 30.0
-"""How long the workers concerned have to stop cleanly. Then those that are left are killed, and the moves are
-tried again.
-"""
+"""How long the workers have to stop cleanly. Then the rest is killed, and the moves are tried again."""
 RETRY_S: Final = 5.0
 """The pause before moves are tried again that have failed."""
 

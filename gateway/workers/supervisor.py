@@ -61,9 +61,7 @@ class Supervisor:
         self._is_announced = False
 
     def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
-        """Run the workers until SIGTERM or SIGINT; call `announce` once all of them serve. Raises
-        WorkersFailed, LogError, OSError.
-        """
+        """Run the workers until a signal; `announce` when all serve. Raises WorkersFailed and disk errors."""
         self._unstarted.extend(self._charge.begin(self._workers))
         with Signals() as signals:
             try:

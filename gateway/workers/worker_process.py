@@ -154,9 +154,7 @@ class Charge(ABC):
 
     @abstractmethod
     def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
-        """Return what the process of a worker runs; it has this end of the stream to the supervisor.
-        `is_again`: all have served before.
-        """
+        """Return what a worker's process runs, with its stream. `is_again`: all have served before."""
 
     def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:  # noqa: B027 - a choice
         """Take a message that is not about the process itself."""
@@ -185,9 +183,7 @@ class Charge(ABC):
 
 
 RunGateway = Callable[[Config, int, socket.socket], int]
-"""Runs the gateway of a worker in its own process, with its number and its stream to the supervisor; returns
-the exit code.
-"""
+"""Runs a worker's gateway in its own process, with its number and stream; returns the exit code."""
 
 
 class BucketCharge(Charge):

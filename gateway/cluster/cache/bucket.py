@@ -110,9 +110,7 @@ class BucketSource:
     async def _segment(
         self, partition: PartitionKey, key: SegmentKey, *, is_new_wanted: bool
     ) -> SegmentRef | None:
-        """Return a segment from a manifest that is as new as the key says. Raises CorruptPart,
-        IncompatibleFormat, Refused.
-        """
+        """Return a segment of a manifest as new as the key. Raises as `read_manifest`."""
         manifest = _newest(self._manifests.get(partition), self._restored.get(partition))
         if manifest is None or is_new_wanted or manifest.generation < key.generation:
             manifest = await read_manifest(self._reads, partition)

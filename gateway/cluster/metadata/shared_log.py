@@ -226,9 +226,7 @@ async def copy_log(shared: SharedLog, batches: Batches) -> None:
 
 
 def _piece(left: deque[tuple[BatchHeader, memoryview]], first_offset: int) -> tuple[bytes, int]:
-    """Return one batch of the records from `first_offset` on, and the offset after it. Drops the batches
-    before from `left`. Raises CorruptRecord.
-    """
+    """Return a batch from `first_offset` on, and the next offset; drop those before. Raises CorruptRecord."""
     while left[0][0].last_offset < first_offset:
         left.popleft()
     records: list[Record] = []

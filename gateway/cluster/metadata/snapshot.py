@@ -56,9 +56,7 @@ class _StoredHead(msgspec.Struct):
 
 
 def image_batches(values: Iterable[bytes], next_offset: int, now_ms: int) -> tuple[bytes, ...]:
-    """Return the records with these values as batches that end at `next_offset`. Raises ValueError for more
-    records than there are offsets, or none.
-    """
+    """Return these values as batches that end at `next_offset`. Raises ValueError for too many, or none."""
     groups = list(_grouped(values))
     offset = next_offset - sum(len(group) for group in groups)
     if offset < 0 or not groups:

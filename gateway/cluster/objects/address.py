@@ -23,9 +23,7 @@ _CA_VARIABLE: Final = "AWS_CA_BUNDLE"
 
 
 class StoreOptions(NamedTuple):
-    """The settings of a store beside its address. The environment gives the endpoint, the region and the
-    authorities that are None.
-    """
+    """The settings of a store beside its address. The environment gives what is None."""
 
     endpoint: str | None = None
     region: str | None = None

@@ -30,9 +30,7 @@ class StoreFailed(Exception):
 
 
 class Untrusted(StoreFailed):
-    """The store's certificate is not trusted, so nothing was sent. A start refuses such a store; a running
-    gateway waits for a better certificate.
-    """
+    """The store's certificate is not trusted: a start refuses, a running gateway waits for a better one."""
 
 
 class AlreadyThere(Exception):
@@ -81,9 +79,7 @@ class ObjectStore(Protocol):
         """Return the last `size_bytes` of the content, all of a smaller one. Raises Missing."""
 
     async def read(self, key: str) -> tuple[bytes, str]:
-        """Return the content and its version, for `replace`. The same content may have the same version
-        again. Raises Missing.
-        """
+        """Return the content and its version. The same content may have the same version. Raises Missing."""
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
         """Replace this version of the object, or create the object when `version` is None, and return the new
@@ -94,9 +90,7 @@ class ObjectStore(Protocol):
         """
 
     def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
-        """Yield the objects whose key begins with `prefix` and is greater than `after`, ascending by key.
-        `prefix` is empty or ends with a slash.
-        """
+        """Yield the objects under `prefix` (empty, or with a slash) with a key above `after`, ascending."""
 
     async def delete(self, key: str) -> None:
         """Delete the object. It is no error when no object has the key."""
@@ -139,9 +133,7 @@ ENTRIES_PER_PAGE: Final = 1000
 
 @dataclass
 class Counts:
-    """The calls since the start. A call that found what it did not want to find (AlreadyThere, Missing,
-    Changed) is no failure.
-    """
+    """The calls since the start. AlreadyThere, Missing and Changed are no failures."""
 
     puts: int = 0
     """Creations and replacements, failed ones included: a store charges for each request."""

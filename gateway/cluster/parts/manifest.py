@@ -206,9 +206,7 @@ def file_name(unique: str) -> str:
 
 
 def partition_of(key: str) -> tuple[PartitionKey, str | None] | None:
-    """Return the partition to which an object belongs, and its name beside the manifest, or None for the
-    manifest; None for any other key.
-    """
+    """Return an object's partition and name, which is None for the manifest; None for any other key."""
     found = _MANIFEST.fullmatch(key) or _PART.fullmatch(key)
     if found is None:
         return None
@@ -217,9 +215,7 @@ def partition_of(key: str) -> tuple[PartitionKey, str | None] | None:
 
 
 async def read_manifest(reads: PersistentReads, partition: PartitionKey) -> Manifest | None:
-    """Return the manifest that the bucket has now; None without one. Waits until the store answers. Raises
-    CorruptPart, IncompatibleFormat, Refused.
-    """
+    """Return the bucket's manifest, or None. Raises CorruptPart, IncompatibleFormat, Refused."""
     key = manifest_key(partition)
     content = await reads.find(key)
     return None if content is None else decode_manifest(content, key)

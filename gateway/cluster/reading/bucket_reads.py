@@ -39,9 +39,7 @@ from seqgate.seq_validator.checksum import crc32c
 logger = logging.getLogger(__name__)
 
 PARTITIONS_KEPT: Final = 1024
-"""Partitions of which something is known; the least recently read one is forgotten, and its manifest is read
-again when needed.
-"""
+"""Partitions of which something is known; the least recently read one is forgotten, and read again later."""
 LOADS_AT_ONCE: Final = 16
 """Blocks, manifests and answers of leaders that are fetched at the same time; further ones wait."""
 LOAD_TIMEOUT_S: Final = 10.0
@@ -565,9 +563,7 @@ class Known:
 # aborted transactions.
 
 MOST_ABORTS_BYTES: Final = 8 << 20
-"""The most bytes of transaction indexes of one partition. Of a partition with more, committed records are
-read from the leader alone.
-"""
+"""The most bytes of a partition's transaction indexes. Beyond, the leader alone serves committed records."""
 
 
 class Bounds(NamedTuple):

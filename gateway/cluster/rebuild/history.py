@@ -93,9 +93,7 @@ class History:
         self._file_places: dict[tuple[PartitionKey, str], Place] = {}
         """The place of the row from which a side file is."""
         self._put_off: list[RowAt] = []
-        """The rows whose predecessors have not come yet. There are some only for partitions that lost two
-        leaders within a minute or so.
-        """
+        """The rows whose predecessors have not come yet, of partitions that lost two leaders in a minute."""
         self._disagreeing: set[PartitionKey] = set()
         """The partitions of which rows of several leaders overlap."""
         self._incomplete: dict[PartitionKey, Damage] = {}

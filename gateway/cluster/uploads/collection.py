@@ -112,9 +112,7 @@ class Collection:
         await all_of([asyncio.create_task(some()) for _ in range(DELETED_AT_ONCE)])
 
     async def move_boundary(self, key: str, boundary: int) -> int:
-        """Raise the boundary at this key to `boundary`, by a conditional replacement; return the previous
-        one. Waits and raises as `collect`.
-        """
+        """Raise the boundary at this key conditionally; return the last one. Waits, raises as `collect`."""
         first = None
         conflicts = self._reads.conflicts()
         while True:
@@ -418,9 +416,7 @@ class Coverage:
         self.size_bytes = 0
 
     def begin(self, partitions: Iterable[PartitionKey]) -> None:
-        """Take partitions that need a manifest of this session: the bucket has records of them in logs that
-        have ended, for example.
-        """
+        """Take partitions that need a manifest of this session, such as those with records in ended logs."""
         self._from_before.update(partitions)
 
     def put(self, seq: int, rows: Sequence[Row], data: Sequence[RowData]) -> None:

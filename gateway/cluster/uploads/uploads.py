@@ -67,9 +67,7 @@ class Uploads:
         now_ms: Callable[[], int],
         restored: Mapping[PartitionKey, Manifest] | None = None,
     ) -> None:
-        """`seconds` is a clock that is never set. `restored` are the manifests from which the local files
-        were made.
-        """
+        """`seconds` is never set. `restored` are the manifests from which the local files were made."""
         self._wal = wal
         self._coverage = coverage
         self._sessions = sessions
@@ -87,9 +85,7 @@ class Uploads:
         self._counted: dict[PartitionKey, Manifest] = {}
         """The manifests of this session that count, but for those that an upload may have replaced since."""
         self._unsure: set[PartitionKey] = set()
-        """The partitions of which the bucket may have, now or later, a newer manifest: an upload has begun,
-        and did not end well so far.
-        """
+        """The partitions that may get a newer manifest: an upload has begun, and has not ended well."""
         self._stored: list[Uploaded] = []
         """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one.
         """
@@ -268,9 +264,7 @@ class Uploads:
             self._unsure.discard(partition)
 
     async def _leave(self, partition: PartitionKey) -> None:
-        """Forget a partition that this gateway does not lead. The manifest of its leader may cover what our
-        log has of it. Raises Refused.
-        """
+        """Forget a partition that others lead: its manifest may cover what our log has. Raises Refused."""
         if self._is_busy(partition):
             return
         self.released(partition)

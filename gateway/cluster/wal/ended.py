@@ -163,9 +163,7 @@ class StoredSessions:
 
 
 FIRST_LOOKS: Final = 4
-"""Objects that are requested at the same time in the beginning. The number doubles while no object is
-missing, because most logs are short.
-"""
+"""Objects that are first requested together; the number doubles while none is missing."""
 MOST_LOOKS: Final = 64
 SEALED_AT_ONCE: Final = 8
 
@@ -305,9 +303,7 @@ class _Taker:
             )
 
     async def _look(self, seq: int) -> Seal | Identity | None:
-        """Return the object at this place as its footer and index describe it, or None. Raises
-        CorruptWalObject, IncompatibleFormat, Refused.
-        """
+        """Return the object at this place, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
         key = object_key(self._node_id, self._session, seq)
         try:
             end = await self._reads.get_end(key, OBJECT_END_BYTES)

@@ -71,9 +71,7 @@ _DOUBLINGS: Final = 10
 
 
 class Backoff:
-    """Delays that double from FIRST_S to MOST_S. Each is shortened by chance, at most to its half, so that
-    gateways spread their calls.
-    """
+    """Delays that double from FIRST_S to MOST_S, each shortened by chance, so that gateways spread calls."""
 
     def __init__(self, chance: random.Random | None = None) -> None:
         self._chance = chance or random.Random()

@@ -102,9 +102,7 @@ class RegisteredSession(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The metadata of the cluster before object `seq` of `meta/`: an image as record batches, and the
-    sessions that still matter.
-    """
+    """The metadata before object `seq` of `meta/`: an image as record batches, and sessions that matter."""
 
     seq: int
     next_offset: int
@@ -125,9 +123,7 @@ class Snapshot(NamedTuple):
 
 @dataclass
 class SharedLogContent:
-    """The objects of `meta/`, as far as they were read: from the first one on, or what a snapshot has instead
-    of the first ones.
-    """
+    """The objects of `meta/` that were read: from the first one on, or behind a snapshot."""
 
     sessions: list[RegisteredSession] = field(default_factory=list)
     changes: list[tuple[int, bytes]] = field(default_factory=list)
@@ -250,9 +246,7 @@ async def register_next(
 
 
 async def sessions(objects: ObjectStore, *, chance: random.Random | None = None) -> list[RegisteredSession]:
-    """Return all sessions, in the order of their numbers. Waits until the store answers. Raises
-    IncompatibleFormat, CorruptRegistration, Refused.
-    """
+    """Return all sessions in order. Raises IncompatibleFormat, CorruptRegistration, Refused."""
     return (await read_shared_log(objects, chance=chance)).sessions
 
 

@@ -172,9 +172,7 @@ class _Footer(NamedTuple):
 
 
 def encode(wal_object: WalObject) -> list[Buffer]:
-    """Return the content of the object as buffers; the data is not copied. Raises ValueError for rows that no
-    decoder would accept.
-    """
+    """Return the object as buffers without a copy. Raises ValueError for rows that no decoder accepts."""
     node_id, session, seq, nonce, rows, data = wal_object
     index = bytearray(_COUNT.pack(len(rows)))
     buffers: list[Buffer] = [_HEAD.pack(_MAGIC, VERSION, _DATA)]
@@ -360,9 +358,7 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow]:
 
 
 def _decode_file_row(index: bytes, position: int) -> tuple[FileRow, int, int]:
-    """Return the row at this position of the index, the CRC-32C of its data, and the position behind the row.
-    Raises struct.error.
-    """
+    """Return the row at this position, its data's CRC-32C, and the next position. Raises struct.error."""
     if index[position] == _FILE_ROW_TYPE:
         _, topic_id, partition, epoch, name_bytes, length, crc = _FILE_ROW.unpack_from(index, position)
         start = position + _FILE_ROW.size

@@ -135,9 +135,7 @@ class Brokers:
         return partition.leader if self._is_live(partition.leader) else NO_LEADER
 
     def leader_in(self, topic_key: str | bytes, index: int) -> tuple[int, int] | None:
-        """Return the node id and the epoch of a partition's leader. The topic is given by name, or by the 16
-        bytes of its id. None for an unknown partition.
-        """
+        """Return a partition's leader and epoch, or None, by the topic's name or its id's 16 bytes."""
         if isinstance(topic_key, bytes):
             partition = self._image.partition(uuid.UUID(bytes=topic_key), index)
         else:

@@ -27,9 +27,7 @@ def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> N
 
 
 def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
-    """Follow `seqgate.producer.max` and related settings. After a limit was lowered, idle producers are
-    evicted when the next new producer comes.
-    """
+    """Follow `seqgate.producer.max` and its like. A new producer evicts those beyond a lowered limit."""
 
     def apply() -> None:
         limit.max_per_partition = config.int("seqgate.producer.max.per.partition")

@@ -48,9 +48,7 @@ class HandOvers(Protocol):
     """Makes partitions ready for another leader."""
 
     async def hand_over(self, topic: str, index: int) -> None:
-        """Serve a partition no more, and upload the rest of its history; nothing is appended any more. Raises
-        errors of the log and the store.
-        """
+        """Serve a partition no more, and upload its rest. Raises errors of the log and the store."""
 
     def keep(self, topic_id: UUID, index: int) -> None:
         """Serve a partition again that was handed over, and that no other gateway leads."""

@@ -30,9 +30,7 @@ from seqgate.gateway.runtime.topics.latest_offsets import list_offsets_request
 from seqgate.gateway.tasks import end_tasks
 
 LEAST_BYTES: Final = 1 << 20
-"""Uploaded bytes that a consumer must have before it. For fewer, a way to another gateway and back costs more
-than it saves.
-"""
+"""Uploaded bytes that a consumer must have before it; fewer are not worth the way to another gateway."""
 RETURNED_FOR_S: Final = 90.0
 """librdkafka rejects a preferred replica that comes within a minute of the last one."""
 CLIENTS_KEPT: Final = 10_000

@@ -61,9 +61,7 @@ class SharedJournal:
 
     @property
     def copied(self) -> tuple[int, int] | None:
-        """The number of the first object, and the first offset, that the local log lacks; None if the local
-        log misses changes.
-        """
+        """The first object, and the first offset, that the local log lacks; None if it misses changes."""
         return (self._shared.next_seq, self._shared.next_offset) if self._is_copying else None
 
     async def has_more(self) -> bool:
@@ -162,9 +160,7 @@ class SharedJournal:
             )
 
     def _note_end(self, sentence: str) -> None:
-        """End the journal: the next call raises. The change that says so may be this gateway's own, and has
-        been made.
-        """
+        """End the journal: the next call raises. The change that says so has been made, maybe here."""
         if not self._ended.done():
             self._ended.set_result(sentence)
             for ended in self.on_ended:

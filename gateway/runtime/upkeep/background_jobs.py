@@ -213,9 +213,7 @@ class DelayedDelivery:
         self._to_snapshot: list[PartitionLog] = []
 
     def run(self) -> None:
-        """Release the records that are due, and write some of the snapshots; the snapshot of every log is
-        written once per interval.
-        """
+        """Release due records, and write some of the snapshots: that of every log once per interval."""
         now_ms = self._clock.now_ms()
         for log in self._lists.delaying:
             log.record_states.release_due(now_ms)

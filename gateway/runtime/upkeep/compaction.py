@@ -177,9 +177,7 @@ class Compaction:
         return due
 
     async def _cleanable(self, partition: Partition) -> Cleanable | None:
-        """Return the part of a partition to clean now; None when there is none. Waits for the bucket if only
-        that has a needed time.
-        """
+        """Return the part of a partition to clean now, or None. Waits for a time that only the bucket has."""
         log, progress = partition.log, self._progress.of(partition)
         if log.offline or progress.uncleanable:
             return None
@@ -302,9 +300,7 @@ class Compaction:
         )
 
     async def _put_in_place(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
-        """Put a cleaned segment in its place, even when the task is cancelled. Raises _GivenUp,
-        StorageFailed, OSError.
-        """
+        """Put a cleaned segment in its place to the end. Raises _GivenUp, StorageFailed, OSError."""
         await self._to_the_end(self._swap(partition.log, cleaning, cleaned))
 
     async def _swap(self, log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
@@ -436,9 +432,7 @@ class CompactionProgress:
                 self._entries[name, index] = PartitionProgress(topic.topic_id, clean_end_offset=offset)
 
     def clean_end_offset(self, key: tuple[str, int]) -> int | None:
-        """Return the offset at which the last cleaning of a partition (topic, index) ended. The partition may
-        be closed.
-        """
+        """Return the offset at which the last cleaning of a partition (topic, index), open or not, ended."""
         entry = self._entries.get(key)
         return None if entry is None else entry.clean_end_offset
 

@@ -62,9 +62,7 @@ class NameKeeping:
         await self._complete_topics()
 
     async def _complete_topics(self) -> None:
-        """Open all partitions of topics that wait for them before they evict names. A log that still waits
-        asks again.
-        """
+        """Open all partitions of topics that wait to evict names. A log that still waits asks again."""
         partial = list(self._lists.waiting_for_other_partitions)
         self._lists.waiting_for_other_partitions.clear()
         for log in partial:
@@ -92,9 +90,7 @@ class NameKeeping:
                         partition.log.record_states.expire_names(now_ms)
 
     async def _is_known(self, topic: TopicPartitions) -> bool:
-        """Return whether the names of all the topic's partitions that this gateway leads are in memory; this
-        opens the partitions.
-        """
+        """Open the topic's partitions that this gateway leads; return whether all names are in memory."""
         stored = self._log_directory.stored()
         async for index in in_slices(range(topic.count)):
             if self._partitions.by_name.get(topic.name) is not topic:
@@ -159,9 +155,7 @@ def may_know_names(directory: LogDirectory, topic: TopicPartitions, index: int) 
 
 
 async def complete_names(partition: Partition, clock: Clock, deadline_s: float) -> None:
-    """Replay a partition's log until its producer names are complete. Raises TimeoutError at `deadline_s` of
-    the loop's time, StorageFailed.
-    """
+    """Replay a log until its names are complete. Raises TimeoutError at `deadline_s`, StorageFailed."""
     if not is_behind(partition.log):
         return
     loop = asyncio.get_running_loop()

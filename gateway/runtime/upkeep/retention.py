@@ -95,9 +95,7 @@ class Retention:
             await asyncio.sleep(0)
 
     async def _decided(self, partition: Partition) -> int | None:
-        """Wait until the log can decide without the bucket; return the time of the decision, None at the end
-        of the gateway. Raises LogError.
-        """
+        """Wait until the log can decide; return the time, None at the gateway's end. Raises LogError."""
 
         def decide() -> int:
             now_ms = self._clock.now_ms()
