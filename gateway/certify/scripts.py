@@ -233,7 +233,9 @@ class RequestFault:
         if effect.kind is Kind.DELAY and not effect.delay_ms:
             effect = Effect(Kind.DELAY, round(LATE_FACTOR * scene.request_timeout_s * 1000))
         topic = scene.topic if self.api == PRODUCE else None
-        return scene.broker.faults.order(effect, Choice(self.api, topic), times=self.times, after=self.after)
+        return scene.broker.faults.order_effect(
+            effect, Choice(self.api, topic), times=self.times, after=self.after
+        )
 
 
 @dataclass(frozen=True, slots=True)

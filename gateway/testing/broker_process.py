@@ -14,10 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 from seqgate.gateway.admin.faults.control_client import Refused, ask
@@ -25,7 +25,7 @@ from seqgate.gateway.allocator import VARIABLE
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.control.routes import read_record, shown
 from seqgate.gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
-from seqgate.gateway.testing.faults import Kind
+from seqgate.gateway.testing.faults import FaultOrders
 from seqgate.gateway.testing.inside import BrokerClock
 from seqgate.gateway.testing.stored import StoredProducer, StoredRecord
 
@@ -300,10 +300,8 @@ class ServeProcess:
 _POLL_S: Final = 0.01
 
 
-class Ask(Protocol):
-    """Asks the test control of the broker."""
-
-    def __call__(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any: ...
+Ask = Callable[..., Any]
+"""Asks the test control of the broker: with a method, a path, and a body."""
 
 
 class RemoteFault:
@@ -346,8 +344,8 @@ class RemoteFault:
         return self._text
 
 
-class RemoteFaults:
-    """Each method orders the fault of its name, with the arguments of the method of `Faults`."""
+class RemoteFaults(FaultOrders[RemoteFault]):
+    """The faults of the broker, by the methods of `Faults`."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -356,49 +354,9 @@ class RemoteFaults:
         """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a topic that does
         not exist.
         """
+        if said.get("kinds") is not None:
+            said["kinds"] = [kind.name.lower() for kind in said["kinds"]]
         return RemoteFault(self._ask, self._ask("POST", "/faults", {"fault": fault, **said}))
-
-    def drop_answer(self, **said: Any) -> RemoteFault:
-        """Carry requests out without answering."""
-        return self.order("drop_answer", **said)
-
-    def close(self, **said: Any) -> RemoteFault:
-        """Close the connection in place of carrying requests out."""
-        return self.order("close", **said)
-
-    def error(self, code: str, **said: Any) -> RemoteFault:
-        """Refuse requests with an error, such as "NOT_ENOUGH_REPLICAS"."""
-        return self.order("error", code=code, **said)
-
-    def delay(self, milliseconds: int, **said: Any) -> RemoteFault:
-        """Answer requests later."""
-        return self.order("delay", milliseconds=milliseconds, **said)
-
-    def corrupt(self, **said: Any) -> RemoteFault:
-        """Flip one bit of the records in answers to fetches."""
-        return self.order("corrupt", **said)
-
-    def throttle(self, milliseconds: int, **said: Any) -> RemoteFault:
-        """Tell clients in answers to wait."""
-        return self.order("throttle", milliseconds=milliseconds, **said)
-
-    def not_leader(self, **said: Any) -> RemoteFault:
-        """Refuse Produce requests with NOT_LEADER_OR_FOLLOWER."""
-        return self.order("not_leader", **said)
-
-    def coordinator_moves(self, **said: Any) -> RemoteFault:
-        """Refuse requests with NOT_COORDINATOR."""
-        return self.order("coordinator_moves", **said)
-
-    def watch(self, **said: Any) -> RemoteFault:
-        """Count requests and do nothing to them."""
-        return self.order("watch", **said)
-
-    def script(self, seed: int, *, kinds: Collection[Kind] | None = None, **said: Any) -> RemoteFault:
-        """Let requests fail, each in a way that the seed chooses."""
-        if kinds is not None:
-            said["kinds"] = [kind.name.lower() for kind in kinds]
-        return self.order("script", seed=seed, **said)
 
     def partition_offline(self, topic: str, partition: int = 0) -> RemoteFault:
         """Take a partition offline until the end of the fault."""

@@ -13,104 +13,65 @@ from __future__ import annotations
 import enum
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypedDict, TypeVar, Unpack
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers import APIS
 
+if TYPE_CHECKING:
+    from seqgate.gateway.testing.inside import BrokenParts
+
 _NAMES: Final = frozenset(api.name for api in APIS)
 
 
-class Parts(Protocol):
-    """The parts of a broker that a test may break. All coroutines run in the broker's event loop."""
-
-    def fill_disk(self, is_full: bool) -> None:
-        """Let the disk seem to have no room, or the room that it has; a broker that runs notices with
-        `check_disk`.
-        """
-
-    async def take_offline(self, topic: str, partition: int) -> None:
-        """Let a partition fail as after a failed write. Raises LookupError."""
-
-    async def bring_back(self, topic: str, partition: int) -> None:
-        """Recover a partition if it is offline."""
-
-    async def check_disk(self) -> None:
-        """Measure the free space of the disk now."""
-
-    async def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer; return in how many partitions it was known."""
-
-    async def fence(self, transactional_id: str) -> None:
-        """Fence the producer of a transactional id. Raises LookupError."""
+Run = Callable[..., object]
+"""Runs a coroutine in the broker's thread, and returns its result; with `is_optional` runs nothing and returns
+None if the broker is stopped.
+"""
+F = TypeVar("F")
 
 
-class Run(Protocol):
-    """Runs a coroutine in the broker's thread, and returns its result; runs nothing and returns None if the
-    broker is stopped and `is_optional`.
+class Requests(TypedDict, total=False):
+    """The requests that a fault strikes: of those to this API (None: any), with this topic, and of this client,
+    `times` (1) after the first `after` (0).
     """
 
-    def __call__(self, work: Callable[[], Awaitable[object]], *, is_optional: bool = False) -> object: ...
+    api: str | None
+    topic: str | None
+    client: str | None
+    times: int
+    after: int
 
 
-class Faults:
-    """The faults of one broker. Of several that name a request, the one ordered first strikes."""
+class FaultOrders(ABC, Generic[F]):
+    """Orders faults by their names, from a broker in this process or in another one."""
 
-    def __init__(self, parts: Parts, run: Run) -> None:
-        """`run` runs what `parts` return in the broker's thread."""
-        self._parts = parts
-        self._run = run
-        self._lock = threading.Lock()
-        self._ordered: list[Fault] = []
+    @abstractmethod
+    def order(self, fault: str, **said: Any) -> F:
+        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a topic that does
+        not exist.
+        """
 
-    # --- requests
-
-    def drop_answer(
-        self,
-        *,
-        api: str | None = None,
-        topic: str | None = None,
-        client: str | None = None,
-        times: int = 1,
-        after: int = 0,
-        closes: bool = True,
-    ) -> Fault:
+    def drop_answer(self, *, closes: bool = True, **chosen: Unpack[Requests]) -> F:
         """Carry requests out without answering: close the connection, or let the client wait if not `closes`.
 
         A client sends such a request again; that is the case for which idempotent producers were made.
         """
-        effect = Effect(Kind.DROP_ANSWER if closes else Kind.LOSE_ANSWER)
-        return self.order(effect, Choice(api, topic, client), times=times, after=after)
+        return self.order("drop_answer", closes=closes, **chosen)
 
-    def close(
-        self,
-        *,
-        api: str | None = None,
-        topic: str | None = None,
-        client: str | None = None,
-        times: int = 1,
-        after: int = 0,
-    ) -> Fault:
+    def close(self, **chosen: Unpack[Requests]) -> F:
         """Close the connection in place of carrying requests out."""
-        return self.order(Effect(Kind.CLOSE), Choice(api, topic, client), times=times, after=after)
+        return self.order("close", **chosen)
 
     def error(
-        self,
-        code: ErrorCode | str,
-        *,
-        api: str | None = None,
-        topic: str | None = None,
-        client: str | None = None,
-        times: int = 1,
-        after: int = 0,
-        carries_out: bool = False,
-        milliseconds: int = 0,
-    ) -> Fault:
+        self, code: str, *, carries_out: bool = False, milliseconds: int = 0, **chosen: Unpack[Requests]
+    ) -> F:
         """Refuse requests with an error, such as "NOT_ENOUGH_REPLICAS", as Kafka answers a whole request with
         one error.
 
@@ -119,64 +80,40 @@ class Faults:
         refusal later; what it sends behind the request meanwhile is carried out. Raises ValueError for a name
         that is no error of Kafka.
         """
-        kind = Kind.ERROR_AFTER if carries_out else Kind.ERROR
-        effect = Effect(kind, _time(milliseconds), error_code(code))
-        return self.order(effect, Choice(api, topic, client), times=times, after=after)
+        return self.order("error", code=code, carries_out=carries_out, milliseconds=milliseconds, **chosen)
 
-    def delay(
-        self,
-        milliseconds: int,
-        *,
-        api: str | None = None,
-        topic: str | None = None,
-        client: str | None = None,
-        times: int = 1,
-        after: int = 0,
-    ) -> Fault:
+    def delay(self, milliseconds: int, **chosen: Unpack[Requests]) -> F:
         """Answer requests later; they are carried out at once. Later requests of the connection wait as well."""
-        effect = Effect(Kind.DELAY, _time(milliseconds))
-        return self.order(effect, Choice(api, topic, client), times=times, after=after)
+        return self.order("delay", milliseconds=milliseconds, **chosen)
 
     def corrupt(
         self, *, topic: str | None = None, client: str | None = None, times: int = 1, after: int = 0
-    ) -> Fault:
+    ) -> F:
         """Flip one bit of the records in answers to fetches, so that their CRC does not match. Answers
         without records are spared.
         """
-        return self.order(Effect(Kind.CORRUPT), Choice("Fetch", topic, client), times=times, after=after)
+        return self.order("corrupt", topic=topic, client=client, times=times, after=after)
 
-    def throttle(
-        self,
-        milliseconds: int,
-        *,
-        api: str | None = None,
-        topic: str | None = None,
-        client: str | None = None,
-        times: int = 1,
-        after: int = 0,
-    ) -> Fault:
+    def throttle(self, milliseconds: int, **chosen: Unpack[Requests]) -> F:
         """Tell clients in answers to wait, as a quota does."""
-        effect = Effect(Kind.THROTTLE, _time(milliseconds))
-        return self.order(effect, Choice(api, topic, client), times=times, after=after)
+        return self.order("throttle", milliseconds=milliseconds, **chosen)
 
-    def not_leader(self, *, topic: str | None = None, times: int = 1, after: int = 0) -> Fault:
+    def not_leader(self, *, topic: str | None = None, times: int = 1, after: int = 0) -> F:
         """Refuse Produce requests with NOT_LEADER_OR_FOLLOWER, after which a client asks who leads the
         partition now.
         """
-        return self.error(
-            ErrorCode.not_leader_or_follower, api="Produce", topic=topic, times=times, after=after
-        )
+        return self.order("not_leader", topic=topic, times=times, after=after)
 
-    def coordinator_moves(self, *, api: str = "OffsetCommit", times: int = 1, after: int = 0) -> Fault:
+    def coordinator_moves(self, *, api: str = "OffsetCommit", times: int = 1, after: int = 0) -> F:
         """Refuse requests with NOT_COORDINATOR, after which a client looks for its coordinator again.
 
         Other APIs of coordinators: Heartbeat, JoinGroup, TxnOffsetCommit, EndTxn, ...
         """
-        return self.error(ErrorCode.not_coordinator, api=api, times=times, after=after)
+        return self.order("coordinator_moves", api=api, times=times, after=after)
 
-    def watch(self, *, api: str | None = None, topic: str | None = None, client: str | None = None) -> Fault:
+    def watch(self, *, api: str | None = None, topic: str | None = None, client: str | None = None) -> F:
         """Count requests and do nothing to them."""
-        return self.order(Effect(Kind.WATCH), Choice(api, topic, client), times=EVER)
+        return self.order("watch", api=api, topic=topic, client=client)
 
     def script(
         self,
@@ -188,23 +125,50 @@ class Faults:
         rate: float = 0.1,
         times: int = 100,
         kinds: Collection[Kind] | None = None,
-    ) -> Fault:
+    ) -> F:
         """Let the share `rate` of the requests fail, each in a way that the `seed` chooses: at most `times`,
         three in a row.
 
         The same requests in the same order meet the same faults. The text of the fault names the seed.
         Clients retry after each of these faults; a sound application loses nothing. Raises ValueError.
         """
-        effects = RandomEffects(seed, rate, kinds)
-        fault = Fault(
-            f"script of seed {seed}, rate {rate:g}",
-            _known(Choice(api, topic, client)),
-            effects.pick,
-            times=times,
-        )
-        return self._add(fault)
+        said = {"api": api, "topic": topic, "client": client, "rate": rate, "times": times, "kinds": kinds}
+        return self.order("script", seed=seed, **said)
 
-    def order(self, effect: Effect, choice: Choice, *, times: int = 1, after: int = 0) -> Fault:
+
+class Faults(FaultOrders["Fault"]):
+    """The faults of one broker. Of several that name a request, the one ordered first strikes."""
+
+    def __init__(self, parts: BrokenParts, run: Run) -> None:
+        """`run` runs what `parts` return in the broker's thread."""
+        self._parts = parts
+        self._run = run
+        self._lock = threading.Lock()
+        self._ordered: list[Fault] = []
+
+    # --- requests
+
+    def order(
+        self,
+        fault: str,
+        *,
+        api: str | None = None,
+        topic: str | None = None,
+        client: str | None = None,
+        times: int = 1,
+        after: int = 0,
+        **how: Any,
+    ) -> Fault:
+        """Order a fault by its name; `how` are the arguments of its method. Raises ValueError."""
+        choice = _known(Choice(_API_OF.get(fault, api), topic, client))
+        if fault == "script":
+            effects = RandomEffects(**how)
+            text = f"script of seed {how['seed']}, rate {how['rate']:g}"
+            return self._add(Fault(text, choice, effects.pick, times=times))
+        effect = _EFFECTS[fault](**how)
+        return self.order_effect(effect, choice, times=EVER if fault == "watch" else times, after=after)
+
+    def order_effect(self, effect: Effect, choice: Choice, *, times: int = 1, after: int = 0) -> Fault:
         """Let requests of a choice fail. Raises ValueError for an API that does not exist."""
         return self._add(Fault(str(effect), _known(choice), lambda _: effect, after=after, times=times))
 
@@ -356,18 +320,32 @@ class Effect:
 
 def error_code(code: ErrorCode | str) -> ErrorCode:
     """Return the error with a name of Kafka's, such as NOT_ENOUGH_REPLICAS. Raises ValueError."""
-    if isinstance(code, ErrorCode):
-        found = code
-    else:
-        try:
-            found = ErrorCode[code.lower()]
-        except KeyError:
-            raise ValueError(
-                f"{code!r} is not the name of an error of Kafka, such as NOT_ENOUGH_REPLICAS"
-            ) from None
+    found = code if isinstance(code, ErrorCode) else ErrorCode.__members__.get(code.lower())
+    if found is None:
+        raise ValueError(f"{code!r} is not the name of an error of Kafka, such as NOT_ENOUGH_REPLICAS")
     if found is ErrorCode.none:
         raise ValueError("NONE refuses no request: name an error of Kafka, such as NOT_ENOUGH_REPLICAS")
     return found
+
+
+def _refusing(code: ErrorCode | str, *, carries_out: bool = False, milliseconds: int = 0) -> Effect:
+    return Effect(Kind.ERROR_AFTER if carries_out else Kind.ERROR, _time(milliseconds), error_code(code))
+
+
+_EFFECTS: Final[Mapping[str, Callable[..., Effect]]] = {
+    "drop_answer": lambda *, closes=True: Effect(Kind.DROP_ANSWER if closes else Kind.LOSE_ANSWER),
+    "close": lambda: Effect(Kind.CLOSE),
+    "error": _refusing,
+    "delay": lambda milliseconds: Effect(Kind.DELAY, _time(milliseconds)),
+    "corrupt": lambda: Effect(Kind.CORRUPT),
+    "throttle": lambda milliseconds: Effect(Kind.THROTTLE, _time(milliseconds)),
+    "not_leader": lambda: _refusing(ErrorCode.not_leader_or_follower),
+    "coordinator_moves": lambda: _refusing(ErrorCode.not_coordinator),
+    "watch": lambda: Effect(Kind.WATCH),
+}
+"""The effect of a fault by its name, from the arguments of its method."""
+_API_OF: Final = {"corrupt": "Fetch", "not_leader": "Produce"}
+"""The API of faults that strike one API only."""
 
 
 # Random effects from a seed: the same requests in the same order meet the same faults.

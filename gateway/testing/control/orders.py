@@ -32,41 +32,39 @@ class Order(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     partition: int = 0
 
 
-Make = Callable[[Faults, Order], Fault]
+_ANY: Final = ("api", "topic", "client", "times", "after")
+FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "drop_answer": (*_ANY, "closes"),
+    "close": _ANY,
+    "error": (*_ANY, "code", "carries_out", "milliseconds"),
+    "delay": (*_ANY, "milliseconds"),
+    "throttle": (*_ANY, "milliseconds"),
+    "corrupt": ("topic", "client", "times", "after"),
+    "not_leader": ("topic", "times", "after"),
+    "coordinator_moves": ("api", "times", "after"),
+    "watch": ("api", "topic", "client"),
+    "script": ("api", "topic", "client", "times", "rate", "seed", "kinds"),
+    "partition_offline": ("topic", "partition"),
+    "disk_full": (),
+}
+"""The fields of each fault, which are the arguments of the method of its name."""
+_REQUIRED: Final = {"error": "code", "script": "seed", "partition_offline": "topic"}
 
 
-def _chosen(order: Order, *names: str) -> dict[str, Any]:
-    """Return what the order says about the requests. Raises ValueError for fields that the fault has not."""
+def _chosen(order: Order) -> dict[str, Any]:
+    """Return the arguments of an order. Raises ValueError for fields that the fault has not, or lacks."""
+    names = FAULTS[order.fault]
     known = {"fault", *names}
     for field in msgspec.structs.fields(order):
         if field.name not in known and getattr(order, field.name) != field.default:
             raise ValueError(f"{order.fault} has no field {field.name!r}; it has {', '.join(sorted(known))}")
-    found = {name: getattr(order, name) for name in names}
-    if found.get("times", 1) is None:
-        del found["times"]
+    found = {name: getattr(order, name) for name in names if getattr(order, name) is not None}
+    required = _REQUIRED.get(order.fault)
+    if required is not None and required not in found:
+        raise ValueError(f"{order.fault} needs the field {required!r}")
+    if "kinds" in found:
+        found["kinds"] = [_kind(name) for name in found["kinds"]]
     return found
-
-
-def _required(order: Order, name: str) -> Any:
-    value = getattr(order, name)
-    if value is None:
-        raise ValueError(f"{order.fault} needs the field {name!r}")
-    return value
-
-
-_ANY: Final = ("api", "topic", "client", "times", "after")
-
-
-def _error(faults: Faults, order: Order) -> Fault:
-    chosen = _chosen(order, *_ANY, "code", "carries_out", "milliseconds")
-    return faults.error(_required(order, "code"), **{k: v for k, v in chosen.items() if k != "code"})
-
-
-def _script(faults: Faults, order: Order) -> Fault:
-    chosen = _chosen(order, "api", "topic", "client", "times", "rate", "seed", "kinds")
-    seed, names = _required(order, "seed"), chosen.pop("kinds")
-    del chosen["seed"]
-    return faults.script(seed, kinds=None if names is None else [_kind(name) for name in names], **chosen)
 
 
 def _kind(name: str) -> Kind:
@@ -76,29 +74,9 @@ def _kind(name: str) -> Kind:
     return Kind[name.upper()]
 
 
-def _coordinator_moves(faults: Faults, order: Order) -> Fault:
-    chosen = _chosen(order, "api", "times", "after")
-    return faults.coordinator_moves(**{k: v for k, v in chosen.items() if v is not None})
-
-
-REQUEST_FAULTS: Final[Mapping[str, Make]] = {
-    "drop_answer": lambda faults, order: faults.drop_answer(**_chosen(order, *_ANY, "closes")),
-    "close": lambda faults, order: faults.close(**_chosen(order, *_ANY)),
-    "error": _error,
-    "delay": lambda faults, order: faults.delay(**_chosen(order, *_ANY, "milliseconds")),
-    "throttle": lambda faults, order: faults.throttle(**_chosen(order, *_ANY, "milliseconds")),
-    "corrupt": lambda faults, order: faults.corrupt(**_chosen(order, "topic", "client", "times", "after")),
-    "not_leader": lambda faults, order: faults.not_leader(**_chosen(order, "topic", "times", "after")),
-    "coordinator_moves": _coordinator_moves,
-    "watch": lambda faults, order: faults.watch(**_chosen(order, "api", "topic", "client")),
-    "script": _script,
-}
-PART_FAULTS: Final = ("partition_offline", "disk_full")
-
-
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A fault that was ordered. `repair` ends the fault of a part, and repairs the part."""
+    """A fault that was ordered. `repair` ends it, and repairs what it broke."""
 
     number: int
     name: str
@@ -142,19 +120,10 @@ class Orders:
         """Carry an order out. Raises ValueError, LookupError; NotNow for a partition of a broker that does
         not run.
         """
+        if order.fault not in FAULTS:
+            raise ValueError(f"{order.fault!r} is no fault; the faults are {', '.join(FAULTS)}")
         broken = ExitStack()
-        if order.fault == "partition_offline":
-            topic = _required(order, "topic")
-            _chosen(order, "topic", "partition")
-            fault = broken.enter_context(self._faults.partition_offline(topic, order.partition))
-        elif order.fault == "disk_full":
-            _chosen(order)
-            fault = broken.enter_context(self._faults.disk_full())
-        elif order.fault in REQUEST_FAULTS:
-            fault = REQUEST_FAULTS[order.fault](self._faults, order)
-        else:
-            names = ", ".join([*REQUEST_FAULTS, *PART_FAULTS])
-            raise ValueError(f"{order.fault!r} is no fault; the faults are {names}")
+        fault = broken.enter_context(getattr(self._faults, order.fault)(**_chosen(order)))
         placed = Numbered(next(self._numbers), order.fault, fault, broken.close)
         self._all[placed.number] = placed
         return placed
@@ -162,7 +131,6 @@ class Orders:
     def end(self, number: int) -> Numbered:
         """End a fault, and repair what it broke. Raises LookupError."""
         found = self.get(number)
-        found.fault.end()
         found.repair()
         return found
 

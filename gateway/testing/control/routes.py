@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from seqgate.gateway.testing.broker_thread import BrokerThread
-from seqgate.gateway.testing.control.orders import PART_FAULTS, REQUEST_FAULTS, Order, Orders
+from seqgate.gateway.testing.control.orders import FAULTS, Order, Orders
 from seqgate.gateway.testing.inside import BrokenParts, Inside
 from seqgate.gateway.testing.stored import StoredRecord, explain_differences
 
@@ -235,7 +235,7 @@ def description() -> dict[str, Any]:
     """Return the description of all routes."""
     kinds = sorted({route.body for route in ROUTES if route.body is not None}, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schemas["Order"]["properties"]["fault"]["enum"] = [*REQUEST_FAULTS, *PART_FAULTS]
+    schemas["Order"]["properties"]["fault"]["enum"] = [*FAULTS]
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)

@@ -9,29 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.testing.faults import Choice, Effect, Fault, Faults, Kind, RequestFacts, error_code
+from seqgate.gateway.testing.inside import BrokenParts, FillableStorage
 from tests.models.faults import ModelFault, ModelRequest, struck_by
-
-
-class NoParts:
-    """A broker without parts."""
-
-    async def take_offline(self, topic: str, partition: int) -> None: ...
-    async def bring_back(self, topic: str, partition: int) -> None: ...
-    def fill_disk(self, is_full: bool) -> None: ...
-    async def check_disk(self) -> None: ...
-    async def expire_producer(self, producer_id: int) -> int:
-        return producer_id
-
-    async def fence(self, transactional_id: str) -> None: ...
 
 
 def run(work: Callable[[], Awaitable[object]], *, is_optional: bool = False) -> object:
     raise AssertionError((work, is_optional))
 
 
+def no_gateway() -> Gateway:
+    raise AssertionError
+
+
 def new_faults() -> Faults:
-    return Faults(NoParts(), run)
+    return Faults(BrokenParts(no_gateway, FillableStorage()), run)
 
 
 APIS = ("Produce", "Fetch", "Metadata")
