@@ -477,30 +477,3 @@ class SeriesStore:
         """Forget the clients that have pushed nothing for their lifetime."""
         for instance_id in [key for key, client in self._clients.items() if client.expires_ms <= now_ms]:
             self._count -= len(self._clients.pop(instance_id).series)
-
-
-__all__ = [
-    "MAX_ATTRIBUTES",
-    "MAX_FIELDS",
-    "MAX_LABELS",
-    "MAX_LABEL_NAME_CHARACTERS",
-    "MAX_MESSAGE_BYTES",
-    "MAX_NAME_CHARACTERS",
-    "MAX_RANGES",
-    "MAX_TEXT_CHARACTERS",
-    "FieldBudget",
-    "HistogramValue",
-    "InvalidPayload",
-    "Labels",
-    "MalformedMessage",
-    "Measurements",
-    "Point",
-    "PushedSeries",
-    "SeriesKey",
-    "SeriesKind",
-    "SeriesLimits",
-    "SeriesStore",
-    "Value",
-    "decode",
-    "nested",
-]

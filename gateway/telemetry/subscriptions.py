@@ -26,7 +26,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 import re2
@@ -145,12 +145,8 @@ class ClientDescription:
     def selected_values(self) -> dict[str, str]:
         """Return the values that selectors compare, by selector."""
         return {
-            "client_instance_id": instance_id_text(self.client_instance_id),
-            "client_id": self.client_id,
-            "client_software_name": self.client_software_name,
-            "client_software_version": self.client_software_version,
-            "client_source_address": self.client_source_address,
-            "client_source_port": str(self.client_source_port),
+            name: instance_id_text(value) if isinstance(value, uuid.UUID) else str(value)
+            for name, value in asdict(self).items()
         }
 
     def labels(self) -> dict[str, str]:
@@ -164,16 +160,7 @@ def instance_id_text(client_instance_id: uuid.UUID) -> str:
     return urlsafe_b64encode(client_instance_id.bytes).decode().rstrip("=")
 
 
-SELECTORS: Final = frozenset(
-    {
-        "client_instance_id",
-        "client_id",
-        "client_software_name",
-        "client_software_version",
-        "client_source_address",
-        "client_source_port",
-    }
-)
+SELECTORS: Final = frozenset(field.name for field in fields(ClientDescription))
 MAX_EXPRESSION_CHARACTERS: Final = 1_000
 """Longest expression of one selector."""
 _OPTIONS: Final = re2.Options()
@@ -301,9 +288,21 @@ class ClientInstance:
 
         `metrics_bytes` is the size of the metrics as they arrived.
         """
-        error = self._push_error(
-            subscription_id, compression_type, metrics_bytes, now_ms, max_bytes, is_terminating=is_terminating
-        )
+        error = ErrorCode.none
+        is_due = now_ms - self._last_pushed_ms >= self.choice.push_interval_ms
+        if self.is_terminating:
+            error = ErrorCode.invalid_request
+        elif not is_due and not is_terminating:
+            error = ErrorCode.throttling_quota_exceeded
+        else:
+            if is_due:
+                self._last_pushed_ms = now_ms
+            if subscription_id != self.choice.subscription_id:
+                error = ErrorCode.unknown_subscription_id
+            elif not 0 <= compression_type <= HIGHEST_COMPRESSION_TYPE:
+                error = ErrorCode.unsupported_compression_type
+            elif metrics_bytes > max_bytes:
+                error = ErrorCode.telemetry_too_large
         # Kafka, too, takes over the flag of a refused push.
         self.is_terminating = is_terminating
         self._last_error = error
@@ -312,30 +311,6 @@ class ClientInstance:
     def refuse_content(self, error: ErrorCode) -> None:
         """Note the error that refuses the metrics of the last push."""
         self._last_error = error
-
-    def _push_error(
-        self,
-        subscription_id: int,
-        compression_type: int,
-        metrics_bytes: int,
-        now_ms: float,
-        max_bytes: int,
-        *,
-        is_terminating: bool,
-    ) -> ErrorCode:
-        if self.is_terminating:
-            return ErrorCode.invalid_request
-        if now_ms - self._last_pushed_ms >= self.choice.push_interval_ms:
-            self._last_pushed_ms = now_ms
-        elif not is_terminating:
-            return ErrorCode.throttling_quota_exceeded
-        if subscription_id != self.choice.subscription_id:
-            return ErrorCode.unknown_subscription_id
-        if not 0 <= compression_type <= HIGHEST_COMPRESSION_TYPE:
-            return ErrorCode.unsupported_compression_type
-        if metrics_bytes > max_bytes:
-            return ErrorCode.telemetry_too_large
-        return ErrorCode.none
 
 
 class Instances:
