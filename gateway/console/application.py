@@ -19,12 +19,12 @@ from starlette.types import ASGIApp
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.console import Console
-from seqgate.gateway.console.options import ConsoleOptions
+from seqgate.gateway.config.listeners import is_loopback
+from seqgate.gateway.console.asking.connections import WayIn
+from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.pages import PAGES
-from seqgate.gateway.console.security.exposure import Hosts, exposure_complaint
 from seqgate.gateway.console.web.desk import Desk
-from seqgate.gateway.console.web.login import Guard, login_routes
+from seqgate.gateway.console.web.login import Guard, Hosts, login_routes
 from seqgate.gateway.console.web.visiting import STATIC, Renderer, Sent, Work, stranger
 
 _TITLES: Final = {404: "There is no such page", 405: "This address takes no such request"}
@@ -115,3 +115,21 @@ def _listening(options: ConsoleOptions) -> socket.socket:
         raise ControlError(
             f"--listen {shown_address(host, port)}: {error.strerror or error}; choose another address"
         ) from None
+
+
+def exposure_complaint(options: ConsoleOptions, way_in: WayIn) -> str | None:
+    """Return why a console with these options must not start, and what to do; None when it may."""
+    host, port = options.listen
+    if options.is_insecure or is_loopback(host):
+        return None
+    try:
+        if way_in.mechanisms():
+            return None
+        reason = "the listener at --bootstrap has no logins"
+    except ControlError as error:
+        reason = f"the console can't find out whether people must log in ({error})"
+    return (
+        f"a console on {host or 'every interface'}:{port} would let everybody who reaches it read and change "
+        f"everything: {reason}. Listen on 127.0.0.1, use a listener with logins (docs/security.md), or give "
+        f"--insecure where only trusted people reach the address"
+    )

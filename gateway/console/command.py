@@ -81,7 +81,7 @@ def console(
     try:
         from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
         from seqgate.gateway.console.application import run  # noqa: PLC0415 - needs seqgate[console]
-        from seqgate.gateway.console.options import ConsoleOptions  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.console.console import ConsoleOptions  # noqa: PLC0415 - slow to import
 
         run(
             ConsoleOptions(

@@ -1,15 +1,34 @@
-"""The parts that all pages of a console share."""
+"""The options of `seqgate console`, and the parts that all pages of a console share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.console.asking.connections import Connections, WayIn
 from seqgate.gateway.console.contents.schemas import Schemas
 from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import Sampler
-from seqgate.gateway.console.options import ConsoleOptions
 from seqgate.gateway.console.security.sessions import FormTokens, LoginLimit, Notices, Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """The options of a console.
+
+    `security` says how to connect to the cluster. When it has a login, the sampler uses the login; visitors
+    log in themselves. `public_names` are further host names under which browsers may reach the console, such
+    as the name of a proxy.
+    """
+
+    bootstrap: tuple[tuple[str, int], ...]
+    listen: tuple[str, int] = ("127.0.0.1", 8080)
+    security: ClientSecurity = OPEN
+    metrics_url: str | None = None
+    public_names: frozenset[str] = field(default_factory=frozenset)
+    is_insecure: bool = False
+    certificate: str | None = None
+    certificate_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

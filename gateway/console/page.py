@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
@@ -14,6 +14,7 @@ from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.console.answer import Answer, Data
 from seqgate.gateway.console.asking.connections import may_describe_cluster
 from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import History
 
 # A visit: one request of one person to a page.
@@ -74,31 +75,24 @@ class Visit:
 
         Raises ControlError without --metrics, and for a person who lacks the right to describe the cluster.
         """
-        self.check_metrics()
-        assert self.console.listener is not None
-        return self.console.listener.view(request)
+        return self.listener().view(request)
 
-    def ask_gateway_by_name(self, operation: str, **fields: Any) -> Any:
-        """Return the answer as `ask_gateway` does, as plain dictionaries and lists, for an operation without
-        messages here.
-        """
-        self.check_metrics()
-        assert self.console.listener is not None
-        return self.console.listener.view_named(operation, **fields)
+    def told(self, request: Request[A]) -> tuple[A, None] | tuple[None, str | None]:
+        """Return the answer of `ask_gateway`, or why it is missing; neither without --metrics."""
+        if not self.has_metrics:
+            return None, None
+        try:
+            return self.ask_gateway(request), None
+        except ControlError as error:
+            return None, str(error)
 
     def readiness(self) -> tuple[bool, str]:
-        """Return whether the gateway says that it is ready, and its words. Raises ControlError as
-        `ask_gateway` does.
-        """
-        self.check_metrics()
-        assert self.console.listener is not None
-        return self.console.listener.readiness()
+        """Return whether the gateway is ready, and its words. Raises ControlError as `ask_gateway` does."""
+        return self.listener().readiness()
 
     def metrics_text(self) -> str:
         """Return all metrics of the gateway as Prometheus' text. Raises ControlError as `ask_gateway` does."""
-        self.check_metrics()
-        assert self.console.listener is not None
-        return self.console.listener.metrics()
+        return self.listener().metrics()
 
     def figures(self, names: Sequence[str]) -> Data:
         """Return what the sampler has read since the time `after` of the address, for a chart."""
@@ -115,8 +109,8 @@ class Visit:
         """Whether the console has the gateway's metrics listener."""
         return self.console.listener is not None
 
-    def check_metrics(self) -> None:
-        """Raise ControlError without --metrics, and for a person who lacks the right to describe the cluster."""
+    def listener(self) -> MetricsClient:
+        """Return the metrics listener for this person. Raises ControlError as `ask_gateway` does."""
         if self.console.listener is None:
             raise ControlError(
                 "only the gateway's metrics listener knows this; set seqgate.metrics.listener of the "
@@ -127,6 +121,7 @@ class Visit:
                 f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); seqgate "
                 "acls add gives rights"
             )
+        return self.console.listener
 
     def _may_describe_cluster(self) -> bool:
         with self.cluster() as cluster:
@@ -143,23 +138,21 @@ class Visit:
 
     def number(self, name: str, default: int, lowest: int = 0, highest: int = (1 << 63) - 1) -> int:
         """Return a field as an integer; `default` where it is missing or empty. Raises ControlError."""
-        text = self.text(name).strip()
-        return default if not text else _number(name, text, lowest, highest)
+        found = self.optional_number(name, lowest, highest)
+        return default if found is None else found
 
     def optional_number(self, name: str, lowest: int = 0, highest: int = (1 << 63) - 1) -> int | None:
         """Return a field as an integer; None where it is missing or empty. Raises ControlError."""
         text = self.text(name).strip()
-        return None if not text else _number(name, text, lowest, highest)
-
-
-def _number(name: str, text: str, lowest: int, highest: int) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) < _LONGEST_NUMBER):
-        raise ControlError(f"{name} must be a number, not {text[:40]!r}")
-    number = int(text)
-    if not lowest <= number <= highest:
-        raise ControlError(f"{name} must be between {lowest} and {highest}, not {number}")
-    return number
+        if not text:
+            return None
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < _LONGEST_NUMBER):
+            raise ControlError(f"{name} must be a number, not {text[:40]!r}")
+        number = int(text)
+        if not lowest <= number <= highest:
+            raise ControlError(f"{name} must be between {lowest} and {highest}, not {number}")
+        return number
 
 
 Function = Callable[[Visit], Answer]

@@ -11,8 +11,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from seqgate.gateway.console.application import application
-from seqgate.gateway.console.console import Console
-from seqgate.gateway.console.options import ConsoleOptions
+from seqgate.gateway.console.console import Console, ConsoleOptions
 
 BASE = "http://127.0.0.1:8080"
 _TITLE = re.compile(r"<h1>(.*?)</h1>", re.DOTALL)

@@ -83,7 +83,8 @@ class Connections:
 
     def _taken(self, security: ClientSecurity) -> _Open | None:
         """Return an idle connection of the same login that still answers."""
-        self._drop_old()
+        before = time.monotonic() - IDLE_S
+        self._drop(lambda _, since: since < before)
         while True:
             lent = self._popped(security)
             if lent is None or time.monotonic() - lent.since < SURE_S or _answers(lent):
@@ -110,27 +111,19 @@ class Connections:
         if surplus is not None:
             surplus.closing.close()
 
-    def _drop_old(self) -> None:
-        before = time.monotonic() - IDLE_S
-        with self._lock:
-            old = [key for key, (_, lent) in self._idle.items() if lent.since < before]
-            dropped = [self._idle.pop(key)[1] for key in old]
-        for lent in dropped:
-            lent.closing.close()
-
     def forget(self, security: ClientSecurity) -> None:
         """Close the idle connections of a login."""
-        with self._lock:
-            keys = [key for key, (known, _) in self._idle.items() if known == security]
-            dropped = [self._idle.pop(key)[1] for key in keys]
-        for lent in dropped:
-            lent.closing.close()
+        self._drop(lambda known, _: known == security)
 
     def close(self) -> None:
         """Close every idle connection."""
+        self._drop(lambda _security, _since: True)
+
+    def _drop(self, is_dropped: Callable[[ClientSecurity, float], bool]) -> None:
+        """Close the idle connections that `is_dropped` names by their login and their last use."""
         with self._lock:
-            dropped = [lent for _, lent in self._idle.values()]
-            self._idle.clear()
+            keys = [key for key, (known, lent) in self._idle.items() if is_dropped(known, lent.since)]
+            dropped = [self._idle.pop(key)[1] for key in keys]
         for lent in dropped:
             lent.closing.close()
 

@@ -95,7 +95,7 @@ def fetch(
     `committed`: leave out records of open and aborted transactions.
     """
     found: dict[int, Stretch] = {}
-    for leader, partitions in _by_leader(topic, positions).items():
+    for leader, partitions in topic.by_leader(positions).items():
         wanted = tuple(
             FetchPartition(
                 partition=i32(partition),
@@ -112,21 +112,11 @@ def fetch(
             topics=(FetchTopic(topic=TopicName(topic.name), partitions=wanted),),
             forgotten_topics_data=(),
         )
-        address = cluster.reached.other(*topic.brokers[leader])
-        answer = ask_broker(address, request, FetchResponse, timeout_s=TIMEOUT_S)
+        answer = ask_broker(cluster.reached.other(*leader), request, FetchResponse, timeout_s=TIMEOUT_S)
         for row in (row for one in answer.responses for row in one.partitions):
             partition = int(row.partition_index)
             found[partition] = _stretch(partition, positions[partition], row, committed=committed)
     return found
-
-
-def _by_leader(topic: TopicPlaces, positions: Mapping[int, int]) -> dict[int, list[int]]:
-    led: dict[int, list[int]] = {}
-    for place in topic.partitions:
-        if place.partition in positions and place.leader in topic.brokers:
-            assert place.leader is not None
-            led.setdefault(place.leader, []).append(place.partition)
-    return led
 
 
 def _stretch(partition: int, position: int, row: Any, *, committed: bool) -> Stretch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -132,14 +132,37 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
     """Return the records of a page. Raises ControlError or an error of kafka-python."""
     partitions, left_out = _partitions(topic, wish)
     starts, ends = offsets(cluster, topic.name, partitions)
-    if wish.start in {From.NEWEST, From.BEFORE}:
-        return _backward(cluster, topic, wish, wanted, starts, ends, left_out)
-    return _forward(cluster, topic, wish, wanted, starts, ends, left_out)
+    is_backward = wish.start in {From.NEWEST, From.BEFORE}
+    if is_backward:
+        spans = _spans_back(cluster, topic, wish, wanted, starts, ends)
+    else:
+        spans = _spans_on(cluster, topic, wish, starts, ends)
+    found = Search(topic, spans, wanted, SEARCHED if is_backward else wish.rows, wish.committed).run(cluster)
+    ordered = sorted(found.records, key=_order(spans), reverse=is_backward)
+    older = {partition: span.first for partition, span in spans.items()}
+    newer = dict(found.positions)
+    if is_backward and found.stopped is None:
+        newer = {partition: span.end for partition, span in spans.items()}
+    for kept in ordered[wish.rows :]:
+        partition, offset = kept.record.partition, kept.record.offset
+        if is_backward:
+            older[partition] = max(older[partition], offset + 1)
+        else:
+            newer[partition] = min(newer[partition], offset)
+    return RecordPage(
+        ordered[: wish.rows],
+        found,
+        spans,
+        newer if any(newer[partition] < ends[partition] for partition in newer) else None,
+        older if any(older[partition] > starts[partition] for partition in older) else None,
+        left_out,
+        is_backward,
+    )
 
 
 def _partitions(topic: TopicPlaces, wish: Wish) -> tuple[list[int], int]:
     """Return the partitions to read, and how many are left out. Raises ControlError."""
-    led = [place.partition for place in topic.partitions if place.leader is not None]
+    led = topic.led
     if wish.partition is not None:
         if wish.partition not in {place.partition for place in topic.partitions}:
             raise ControlError(f"topic {topic.name} has no partition {wish.partition}")
@@ -151,36 +174,22 @@ def _partitions(topic: TopicPlaces, wish: Wish) -> tuple[list[int], int]:
     return led[:MOST_PARTITIONS], max(0, len(led) - MOST_PARTITIONS)
 
 
-def _backward(
+def _spans_back(
     cluster: Cluster,
     topic: TopicPlaces,
     wish: Wish,
     wanted: RecordFilter,
     starts: Mapping[int, int],
     ends: Mapping[int, int],
-    left_out: int,
-) -> RecordPage:
+) -> dict[int, Span]:
+    """Return the offsets to search for a page that ends before positions, or with the newest records."""
     given = wish.positions or {}
     before = {partition: min(given.get(partition, end), end) for partition, end in ends.items()}
     back = _offsets_back(cluster, topic, wish, wanted, before)
-    spans = {
+    return {
         partition: Span(max(starts[partition], end - back[partition]), end)
         for partition, end in before.items()
     }
-    found = Search(topic, spans, wanted, SEARCHED, wish.committed).run(cluster)
-    newest = sorted(found.records, key=_order(spans), reverse=True)
-    shown, dropped = newest[: wish.rows], newest[wish.rows :]
-    older = {partition: span.first for partition, span in spans.items()}
-    for kept in dropped:
-        partition = kept.record.partition
-        older[partition] = max(older[partition], kept.record.offset + 1)
-    has_older = any(older[partition] > starts[partition] for partition in older)
-    newer: Mapping[int, int] | None = (
-        before if any(end < ends[partition] for partition, end in before.items()) else None
-    )
-    if found.stopped is not None:
-        newer = found.positions
-    return RecordPage(shown, found, spans, newer, older if has_older else None, left_out, True)
 
 
 def _offsets_back(
@@ -200,33 +209,15 @@ def _offsets_back(
     return back
 
 
-def _forward(
-    cluster: Cluster,
-    topic: TopicPlaces,
-    wish: Wish,
-    wanted: RecordFilter,
-    starts: Mapping[int, int],
-    ends: Mapping[int, int],
-    left_out: int,
-) -> RecordPage:
+def _spans_on(
+    cluster: Cluster, topic: TopicPlaces, wish: Wish, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, Span]:
+    """Return the offsets to search for a page that begins somewhere."""
     first = _first_offsets(cluster, topic, wish, starts, ends)
-    spans = {
+    return {
         partition: Span(min(max(first[partition], starts[partition]), end), end)
         for partition, end in ends.items()
     }
-    found = Search(topic, spans, wanted, wish.rows, wish.committed).run(cluster)
-    oldest = sorted(found.records, key=_order(spans))
-    shown, dropped = oldest[: wish.rows], oldest[wish.rows :]
-    newer = dict(found.positions)
-    for kept in dropped:
-        partition = kept.record.partition
-        newer[partition] = min(newer[partition], kept.record.offset)
-    has_newer = any(newer[partition] < ends[partition] for partition in newer)
-    older = {partition: span.first for partition, span in spans.items()}
-    has_older = any(older[partition] > starts[partition] for partition in older)
-    return RecordPage(
-        shown, found, spans, newer if has_newer else None, older if has_older else None, left_out, False
-    )
 
 
 def _first_offsets(
@@ -271,11 +262,7 @@ def read_positions(text: str) -> dict[int, int]:
     """Return the positions of an address. Raises ControlError."""
     if len(text) > _LONGEST_POSITIONS:
         raise ControlError("the positions of this link are too long")
-    return dict(_position(part) for part in _parts(text))
-
-
-def _parts(text: str) -> Iterable[str]:
-    return filter(None, text.split(","))
+    return dict(_position(part) for part in filter(None, text.split(",")))
 
 
 def _position(part: str) -> tuple[int, int]:

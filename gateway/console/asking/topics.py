@@ -5,7 +5,7 @@ kafka-python.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -47,6 +47,20 @@ class TopicPlaces:
     is_internal: bool
     partitions: tuple[PartitionPlace, ...]
     brokers: Mapping[int, tuple[str, int]]
+
+    @property
+    def led(self) -> list[int]:
+        """The partitions that have a leader."""
+        return [place.partition for place in self.partitions if place.leader is not None]
+
+    def by_leader(self, partitions: Container[int]) -> dict[tuple[str, int], list[int]]:
+        """Return these partitions by the addresses of their leaders."""
+        found: dict[tuple[str, int], list[int]] = {}
+        for place in self.partitions:
+            address = None if place.leader is None else self.brokers.get(place.leader)
+            if address is not None and place.partition in partitions:
+                found.setdefault(address, []).append(place.partition)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +119,7 @@ def partition_figures(
     """Return offsets and sizes of some partitions of a topic."""
     led = [place.partition for place in places if place.leader is not None]
     starts, ends = offsets(cluster, topic.name, led)
-    sizes = _sizes(cluster, topic, places)
+    sizes = _sizes(cluster, topic, {place.partition for place in places})
     return {
         place.partition: PartitionFigures(
             starts.get(place.partition), ends.get(place.partition), sizes.get(place.partition)
@@ -125,20 +139,13 @@ def offsets(cluster: Cluster, topic: str, partitions: Sequence[int]) -> tuple[di
     return {place[1]: starts[place] for place in places}, {place[1]: ends[place] for place in places}
 
 
-def _sizes(cluster: Cluster, topic: TopicPlaces, places: Sequence[PartitionPlace]) -> dict[int, int]:
+def _sizes(cluster: Cluster, topic: TopicPlaces, partitions: Container[int]) -> dict[int, int]:
     """Return the bytes of partitions at their leaders; nothing for leaders that don't answer or refuse."""
-    led_by: dict[int, list[int]] = {}
-    for place in places:
-        if place.leader is not None:
-            led_by.setdefault(place.leader, []).append(place.partition)
     found: dict[int, int] = {}
-    for leader, partitions in led_by.items():
-        if leader in topic.brokers:
-            asked = DescribableLogDirTopic(
-                topic=TopicName(topic.name), partitions=tuple(map(i32, partitions))
-            )
-            sizes = sizes_at(cluster, *topic.brokers[leader], (asked,))
-            found |= {partition: size for (name, partition), size in sizes.items() if name == topic.name}
+    for address, led in topic.by_leader(partitions).items():
+        asked = DescribableLogDirTopic(topic=TopicName(topic.name), partitions=tuple(map(i32, led)))
+        sizes = sizes_at(cluster, *address, (asked,))
+        found |= {partition: size for (name, partition), size in sizes.items() if name == topic.name}
     return found
 
 

@@ -55,22 +55,16 @@ class MetricsClient:
         """Return the answer to a request of the control socket that only reads."""
         fields = msgspec.to_builtins(request)
         fields.pop("operation")
-        answer: A = self._decoded(request.operation_name(), fields, request.answer_type())
-        return answer
-
-    def view_named(self, operation: str, **fields: Any) -> Any:
-        """Return the answer to an operation by its name, as plain dictionaries and lists."""
-        return self._decoded(operation, fields, Any)
-
-    def _decoded(self, operation: str, fields: dict[str, Any], kind: Any) -> Any:
+        operation = request.operation_name()
         query = urllib.parse.urlencode(
             [(name, _text(one)) for name, value in fields.items() for one in _values(value)]
         )
         _, body = self._get(f"/view/{urllib.parse.quote(operation, safe='')}?{query}", (_OK,))
         try:
-            return msgspec.json.decode(body, type=kind)
+            answer: A = msgspec.json.decode(body, type=request.answer_type())
         except msgspec.MsgspecError as error:
             raise ControlError(f"the answer of {self.url} to {operation} has another form: {error}") from None
+        return answer
 
     def _get(self, path: str, accepted: tuple[int, ...]) -> tuple[int, bytes]:
         connect = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
@@ -147,16 +141,16 @@ class Sample(NamedTuple):
 
 def samples(text: str, wanted: Iterable[str] = WANTED) -> list[Sample]:
     """Return the samples of the wanted names."""
-    return list(_parsed(text, tuple(wanted)))
-
-
-def _parsed(text: str, wanted: tuple[str, ...]) -> Iterator[Sample]:
-    lines = [line for line in text.splitlines() if line.startswith(wanted)]
     names = set(wanted)
+    return [sample for sample in samples_of(text, tuple(names)) if sample.name in names]
+
+
+def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[Sample]:
+    """Yield the samples whose names begin so."""
+    lines = [line for line in text.splitlines() if line.startswith(prefixes)]
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            if sample.name in names:
-                yield Sample(sample.name, sample.labels, float(sample.value))
+            yield Sample(sample.name, sample.labels, float(sample.value))
 
 
 def totals(found: Iterable[Sample]) -> dict[str, float]:

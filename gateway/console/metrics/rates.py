@@ -5,18 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka.admin import OffsetSpec
-from prometheus_client.parser import text_string_to_metric_families
 
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
-from seqgate.gateway.console.metrics.listener import MetricsClient, Sample, buckets, quantile, samples, totals
+from seqgate.gateway.console.metrics.listener import (
+    MetricsClient,
+    Sample,
+    buckets,
+    quantile,
+    samples,
+    samples_of,
+    totals,
+)
 
 DURATION: Final = "seqgate_request_duration_seconds"
 LATENESS: Final = "seqgate_event_loop_delay_seconds"
@@ -135,19 +142,13 @@ class PushingClient:
 def clients_of(text: str) -> dict[str, PushingClient]:
     """Return the clients in a gateway's metrics, by their instance ids. Buckets of histograms are left out."""
     found: dict[str, PushingClient] = {}
-    for sample in _pushed(text):
+    for sample in samples_of(text, PREFIXES):
+        if INSTANCE not in sample.labels or sample.name.endswith(_BUCKET):
+            continue
         client = found.setdefault(sample.labels[INSTANCE], PushingClient())
         client.labels |= {name: sample.labels[name] for name in OF_THE_CLIENT if name in sample.labels}
         client.series.append(sample)
     return found
-
-
-def _pushed(text: str) -> Iterator[Sample]:
-    lines = [line for line in text.splitlines() if line.startswith(PREFIXES)]
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        for sample in family.samples:
-            if INSTANCE in sample.labels and not sample.name.endswith(_BUCKET):
-                yield Sample(sample.name, sample.labels, float(sample.value))
 
 
 def total_of(series: Iterable[Sample], name: str) -> float | None:

@@ -75,7 +75,7 @@ def view(visit: Visit) -> Answer:
 def client_figures(visit: Visit) -> Answer:
     """Return a metric of a client since a time; the sampler reads it while somebody looks."""
     instance_id, metric = visit.text("instance"), visit.text("metric")
-    visit.check_metrics()
+    visit.listener()
     reader = FigureReader(visit.metrics_text, instance_id, metric)
     watches = visit.console.sampler.watches
     history = watches.history(f"client {visit.user} {instance_id} {metric}", reader, keeps_reader=True)

@@ -29,10 +29,8 @@ MOST_PARTITIONS: Final = 50
 _statuses: Final[Cache[ClusterStatus]] = Cache(KEPT_S)
 
 
-class GatewayFacts(NamedTuple):
-    """The status and the list of gateways from the gateway behind --metrics, or the reason why they are
-    missing.
-    """
+class ClusterFacts(NamedTuple):
+    """The status and the gateways that the gateway behind --metrics tells, or why they are missing."""
 
     status: Status | None = None
     gateways: Gateways | None = None
@@ -43,7 +41,7 @@ def cluster_page(visit: Visit) -> Answer:
     """Show the gateways or brokers."""
     with visit.cluster() as cluster:
         status = _statuses.get(visit.security, cluster.addresses, lambda: cluster_status(cluster))
-        listed = _listed(cluster)
+        listed = remote.gateways(cluster, GatewaysRequest())
         leaders = leaders_of(cluster)
     changes = visit.console.sampler.leader_changes
     changes.see(time.time_ns() // 1_000_000, leaders)
@@ -66,10 +64,6 @@ def cluster_page(visit: Visit) -> Answer:
     )
 
 
-def _listed(cluster: Cluster) -> Gateways:
-    return remote.gateways(cluster, GatewaysRequest())
-
-
 def _knows_drains(status: ClusterStatus) -> bool:
     """Return whether some gateway of the cluster serves the request that drains; brokers of Apache Kafka
     don't.
@@ -77,19 +71,11 @@ def _knows_drains(status: ClusterStatus) -> bool:
     return any(BrokerHeartbeatRequest.__api_key__ in broker.apis for broker in status.brokers)
 
 
-def _facts(visit: Visit) -> GatewayFacts:
-    if not visit.has_metrics:
-        return GatewayFacts()
-    try:
-        status = visit.ask_gateway(StatusRequest())
-    except ControlError as error:
-        return GatewayFacts(trouble=str(error))
-    if status.bucket is None:
-        return GatewayFacts(status)
-    try:
-        return GatewayFacts(status, visit.ask_gateway(GatewaysRequest()))
-    except ControlError as error:
-        return GatewayFacts(status, trouble=str(error))
+def _facts(visit: Visit) -> ClusterFacts:
+    status, trouble = visit.told(StatusRequest())
+    if status is None or status.bucket is None:
+        return ClusterFacts(status, trouble=trouble)
+    return ClusterFacts(status, *visit.told(GatewaysRequest()))
 
 
 # Makes another gateway the leader of a partition, and drains gateways.

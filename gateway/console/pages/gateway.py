@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status.messages import Status, StatusRequest
-from seqgate.gateway.admin.sweep.messages import ListTasksRequest, TaskPage
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.sweep.messages import ListTasksRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import Answer, Data, View
 from seqgate.gateway.console.metrics.listener import Sample, samples
@@ -27,7 +26,7 @@ LONGEST: Final = 20_000
 
 def logs(visit: Visit) -> Answer:
     """Show the page; its island asks for the lines."""
-    gateway, trouble = _gateway(visit)
+    gateway, trouble = visit.told(StatusRequest())
     level = visit.text("level", "INFO")
     values = {
         "gateway": gateway,
@@ -38,16 +37,6 @@ def logs(visit: Visit) -> Answer:
         "wanted": visit.text("filter"),
     }
     return View("logs.html", values)
-
-
-def _gateway(visit: Visit) -> tuple[Status | None, str | None]:
-    """Return whose log this is, or why nobody tells."""
-    if not visit.has_metrics:
-        return None, None
-    try:
-        return visit.ask_gateway(StatusRequest()), None
-    except ControlError as error:
-        return None, str(error)
 
 
 def lines(visit: Visit) -> Answer:
@@ -84,13 +73,7 @@ def _shown(line: LogLine) -> dict[str, Any]:
 
 def tasks(visit: Visit) -> Answer:
     """Show the tasks under way, and the last ones that ended."""
-    found: TaskPage | None = None
-    trouble: str | None = None
-    if visit.has_metrics:
-        try:
-            found = visit.ask_gateway(ListTasksRequest())
-        except ControlError as error:
-            trouble = str(error)
+    found, trouble = visit.told(ListTasksRequest())
     return View("tasks.html", {"found": found, "trouble": trouble, "url": visit.console.options.metrics_url})
 
 

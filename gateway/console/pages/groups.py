@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -33,9 +33,8 @@ from seqgate.gateway.admin.groups.remote import (
 )
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
-from seqgate.gateway.admin.tables import shown
+from seqgate.gateway.admin.tables import counted, shown
 from seqgate.gateway.admin.times import timestamp_ms
-from seqgate.gateway.admin.transactions.messages import PendingOffset
 from seqgate.gateway.console.answer import (
     Answer,
     Confirmation,
@@ -162,18 +161,14 @@ def delete(visit: Visit) -> Answer:
         back=address("/groups/view", group=group),
         sentences=(
             (
-                f"The group's committed offsets in {_partitions(outcome.committed_partitions)} are deleted "
-                "with it."
+                f"The group's committed offsets in {counted(outcome.committed_partitions, 'partition')} are "
+                "deleted with it."
             ),
             "A consumer that joins a group of this name afterwards begins where its auto.offset.reset says.",
         ),
         typed=typed,
         is_danger=True,
     )
-
-
-def _partitions(number: int) -> str:
-    return "1 partition" if number == 1 else f"{number:,} partitions"
 
 
 # Moves the committed offsets of a group: the form, the preview, and the change.
@@ -273,30 +268,24 @@ def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
     done = reset_offsets(cluster, _request(visit, execute=visit.is_confirmed))
     moved = moves(done.changes)
     skipped, again = sum(each.skipped for each in moved), sum(each.again for each in moved)
+    partitions = counted(len(moved), "partition")
     if visit.is_confirmed:
         group_lists.forget()
         return Redirect(
             address("/groups/view", group=group),
-            notice=f"The offsets of group {shown(group)} in {_partitions_reset(moved)} are committed.",
+            notice=f"The offsets of group {shown(group)} in {partitions} are committed.",
         )
     return Confirmation(
         title=f"Reset the offsets of group {shown(group)}?",
         action="Reset the offsets",
         back=address("/groups/reset", group=group, **{name: visit.text(name) for name in _FIELDS}),
         sentences=(
-            (
-                f"The group will read {again:,} records again, and skip {skipped:,} records, in "
-                f"{_partitions_reset(moved)}."
-            ),
+            (f"The group will read {again:,} records again, and skip {skipped:,} records, in {partitions}."),
             "The group must stay without members until then; the console checks this once more.",
         ),
         changes=[_shown(each) for each in moved[:MOST_SHOWN]],
         is_danger=skipped > 0,
     )
-
-
-def _partitions_reset(moved: Sequence[Moved]) -> str:
-    return "1 partition" if len(moved) == 1 else f"{len(moved):,} partitions"
 
 
 def _shown(moved: Moved) -> tuple[str, str, str]:
@@ -379,7 +368,7 @@ MOST_MEMBERS: Final = 200
 """Members that the page lists; it counts the others."""
 
 
-class GatewayFacts(NamedTuple):
+class GroupFacts(NamedTuple):
     """The facts of a group that only the gateway tells: partitions by place, members by id. `trouble` says
     why they are missing.
     """
@@ -403,7 +392,8 @@ def view(visit: Visit) -> Answer:
     with visit.cluster() as cluster:
         description = describe_group(cluster, DescribeGroupRequest(group=group))
     facts = _facts(visit, group)
-    partitions = [_with_facts(row, facts) for row in description.partitions]
+    # The rows of the gateway have more fields than the cluster's own.
+    partitions = [facts.partitions.get((row.topic, row.partition), row) for row in description.partitions]
     topic = visit.text("topic").strip()
     shown = [row for row in partitions if topic in ("", row.topic)]
     rows, paging = page_of(shown, visit.number("page", 1, 1))
@@ -428,7 +418,7 @@ def view(visit: Visit) -> Answer:
             "topics": topics,
             "all_partitions": len(partitions),
             "lag": sum(row.lag or 0 for row in partitions),
-            "pending": _pending(facts.partitions.values()),
+            "pending": [held for row in facts.partitions.values() for held in row.pending],
             "series": _series(busiest, topics),
             "lag_feed": address(
                 "/api/groups/lag",
@@ -445,28 +435,14 @@ def _kind(description: GroupDescription) -> str:
     return SIMPLE if is_simple else description.type
 
 
-def _facts(visit: Visit, group: str) -> GatewayFacts:
+def _facts(visit: Visit, group: str) -> GroupFacts:
     """Ask the gateway behind --metrics, where there is one."""
-    if not visit.has_metrics:
-        return GatewayFacts({}, {}, None)
-    try:
-        told = visit.ask_gateway(DescribeGroupRequest(group=group, limit=MAX_PAGE_ROWS))
-    except ControlError as error:
-        return GatewayFacts({}, {}, str(error))
-    return GatewayFacts(
-        {(row.topic, row.partition): row for row in told.partitions},
-        {member.member_id: member for member in told.members},
-        None,
+    told, trouble = visit.told(DescribeGroupRequest(group=group, limit=MAX_PAGE_ROWS))
+    return GroupFacts(
+        {} if told is None else {(row.topic, row.partition): row for row in told.partitions},
+        {} if told is None else {member.member_id: member for member in told.members},
+        trouble,
     )
-
-
-def _with_facts(row: GroupPartition, facts: GatewayFacts) -> GroupPartition:
-    """Return the row of the gateway, which has more fields, or else the cluster's own."""
-    return facts.partitions.get((row.topic, row.partition), row)
-
-
-def _pending(rows: Iterable[GroupPartition]) -> list[PendingOffset]:
-    return [held for row in rows for held in row.pending]
 
 
 def _busiest(rows: Sequence[GroupPartition]) -> list[str]:

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.names.messages import NamesRequest, Position
-from seqgate.gateway.admin.pids.messages import FindOwnerRequest, Owner
+from seqgate.gateway.admin.pids.messages import FindOwnerRequest
 from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 from seqgate.gateway.admin.producers.remote import list_producers
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions.messages import TransactionRow
+from seqgate.gateway.admin.transactions.messages import ListTransactionsRequest, TransactionRow
+from seqgate.gateway.admin.transactions.remote import list_transactions
 from seqgate.gateway.admin.verdicts.messages import VerdictRow
 from seqgate.gateway.console.answer import Answer, Data, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
-from seqgate.gateway.console.asking.transaction_list import lines_of_producer
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.rates import History
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
@@ -102,14 +102,9 @@ def producers(
 def _asked(visit: Visit, topic: str | None, partition: int | None, after: Cursor | None, limit: int) -> Told:
     if partition is not None and topic is None:
         raise ControlError(f"choose the topic of partition {partition}")
-    trouble = None
-    if visit.has_metrics:
-        try:
-            page = visit.ask_gateway(ListProducersRequest(topic, partition, after, limit=limit))
-        except ControlError as error:
-            trouble = str(error)
-        else:
-            return Told(page.producers, page.complete, page.counters)
+    page, trouble = visit.told(ListProducersRequest(topic, partition, after, limit=limit))
+    if page is not None:
+        return Told(page.producers, page.complete, page.counters)
     rows = _over_kafka(visit, topic, partition)
     later = [row for row in rows if after is None or place_of(row) > after]
     return Told(later[:limit], len(later) <= limit, None, trouble)
@@ -242,7 +237,7 @@ def one(visit: Visit) -> Answer:
     partition, producer_id = visit.number("partition", 0), visit.number("id", 0)
     told = producers(visit, topic, partition, (topic, partition, producer_id - 1), 1)
     row: ProducerRow | None = next((row for row in told.rows if row.producer_id == producer_id), None)
-    owner, owner_trouble = _owner(visit, producer_id)
+    owner, owner_trouble = visit.told(FindOwnerRequest(producer_id))
     transactions, transactions_trouble = _transactions(visit, producer_id)
     return View(
         "producers_one.html",
@@ -262,21 +257,13 @@ def one(visit: Visit) -> Answer:
     )
 
 
-def _owner(visit: Visit, producer_id: int) -> tuple[Owner | None, str | None]:
-    """Return the block that holds an id, or why it is not known; neither without --metrics."""
-    if not visit.has_metrics:
-        return None, None
-    try:
-        return visit.ask_gateway(FindOwnerRequest(producer_id)), None
-    except ControlError as error:
-        return None, str(error)
-
-
 def _transactions(visit: Visit, producer_id: int) -> tuple[list[TransactionRow], str | None]:
     """Return the transactional ids that have this producer id: one, or none."""
     try:
         with visit.cluster() as cluster:
-            return lines_of_producer(cluster, producer_id), None
+            return list_transactions(
+                cluster, ListTransactionsRequest(producer_ids=[producer_id])
+            ).transactions, None
     except ControlError as error:
         return [], str(error)
 

@@ -206,7 +206,7 @@ def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
     offset = visit.number("offset", 0)
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
-        starts, ends = offsets(cluster, name, [partition] if partition in _led(topic) else [])
+        starts, ends = offsets(cluster, name, [partition] if partition in topic.led else [])
         if partition not in ends:
             raise ControlError(f"topic {name} has no partition {partition} with a leader")
         kept = None
@@ -218,10 +218,6 @@ def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
             f"{starts[partition]:,} to {ends[partition] - 1:,}, and compaction may have removed some"
         )
     return topic, kept, ends[partition]
-
-
-def _led(topic: TopicPlaces) -> set[int]:
-    return {place.partition for place in topic.partitions if place.leader is not None}
 
 
 def _record_at(
@@ -394,8 +390,7 @@ def _rows(stretch: Stretch, wanted: RecordFilter, forms: Forms) -> list[dict[str
 
 def _log_ends(cluster: Any, topic: TopicPlaces, visit: Visit) -> dict[int, int]:
     only = visit.optional_number("partition", 0, (1 << 31) - 1)
-    led = [place.partition for place in topic.partitions if place.leader is not None]
-    chosen = [partition for partition in led if only is None or partition == only][:MOST_PARTITIONS]
+    chosen = [partition for partition in topic.led if only is None or partition == only][:MOST_PARTITIONS]
     return offsets(cluster, topic.name, chosen)[1]
 
 

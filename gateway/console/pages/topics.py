@@ -9,8 +9,7 @@ from seqgate.gateway.admin.configs import remote as configs
 from seqgate.gateway.admin.configs.command import ConfigRow
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.topics import remote as topics_topics
-from seqgate.gateway.admin.topics import remote as topics_topics_
+from seqgate.gateway.admin.topics import remote
 from seqgate.gateway.config.table import BY_TOPIC_NAME
 from seqgate.gateway.console.answer import (
     Answer,
@@ -121,7 +120,7 @@ def _wanted(visit: Visit) -> _Wanted:
 
 
 def _create(cluster: Cluster, wanted: _Wanted, *, only_check: bool) -> None:
-    (outcome,) = topics_topics.create(
+    (outcome,) = remote.create(
         cluster,
         [wanted.name],
         partitions=wanted.partitions,
@@ -183,7 +182,7 @@ def delete(visit: Visit) -> Answer:
                 typed=name,
                 is_danger=True,
             )
-        (outcome,) = topics_topics.delete(cluster, [name])
+        (outcome,) = remote.delete(cluster, [name])
     if outcome.error is not None:
         raise ControlError(f"topic {name} is not deleted: {outcome.error}")
     topic_lists.forget()
@@ -241,7 +240,7 @@ def add_partitions(visit: Visit) -> Answer:
                 ),
                 changes=(("partitions", f"{now:,}", f"{wanted:,}"),),
             )
-        outcome = topics_topics_.alter(cluster, name, partitions=wanted, settings={}, unset=())
+        outcome = remote.alter(cluster, name, partitions=wanted, settings={}, unset=())
     if outcome.error is not None:
         raise ControlError(f"topic {name} keeps its partitions: {outcome.error}")
     topic_lists.forget()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
+from kafka.errors import BrokerResponseError
+
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.tables import duration
+from seqgate.gateway.admin.tables import counted, duration
 from seqgate.gateway.admin.transactions.answers import STATES
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
-    PendingOffset,
     TransactionAbort,
 )
 from seqgate.gateway.admin.transactions.remote import abort_hanging as abort_in_partition
@@ -24,11 +26,10 @@ from seqgate.gateway.admin.transactions.remote import (
     rows_of,
 )
 from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, page_of
-from seqgate.gateway.console.asking.transaction_list import Wanted, listed, listings
+from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
-OPEN: Final = "Ongoing"
 _SECOND_MS: Final = 1_000
 _SERIES: Final = (rates.OPEN_TRANSACTIONS, rates.OLDEST_TRANSACTION)
 
@@ -123,7 +124,7 @@ def abort(visit: Visit) -> Answer:
         sentences=(
             (
                 f"The transaction is open for {duration(planned.age_ms)}. Its records are discarded in "
-                f"{_partitions(planned)}."
+                f"{counted(planned.partition_count, 'partition')}."
             ),
             "The offsets that the transaction holds for groups are not committed.",
             "The producer is fenced: its next request fails, and it must be started again.",
@@ -139,10 +140,6 @@ def _typed(name: str, producer_id: int) -> str:
     transactional id.
     """
     return name if name.isprintable() and name == name.strip() else str(producer_id)
-
-
-def _partitions(planned: TransactionAbort) -> str:
-    return "1 partition" if planned.partition_count == 1 else f"{planned.partition_count} partitions"
 
 
 def _changes(planned: TransactionAbort, name: str) -> list[tuple[str, str, str]]:
@@ -171,7 +168,7 @@ def _changes(planned: TransactionAbort, name: str) -> list[tuple[str, str, str]]
 
 def _done(name: str, done: TransactionAbort) -> str:
     fenced = "" if done.fenced_by is None else f", and producer epoch {done.producer_epoch} is fenced"
-    return f"The transaction of {name} is aborted in {_partitions(done)}{fenced}."
+    return f"The transaction of {name} is aborted in {counted(done.partition_count, 'partition')}{fenced}."
 
 
 def abort_hanging(visit: Visit) -> Answer:
@@ -222,7 +219,7 @@ def one(visit: Visit) -> Answer:
     with visit.cluster() as cluster:
         found = describe_transaction(cluster, DescribeTransactionRequest(name))
     rows, paging = page_of(found.partitions, visit.number("page", 1, 1))
-    pending, pending_count, trouble = _pending(visit, name)
+    told, trouble = visit.told(DescribeTransactionRequest(name, limit=1))
     return View(
         "transactions_one.html",
         {
@@ -232,22 +229,70 @@ def one(visit: Visit) -> Answer:
             "is_overdue": found.is_overdue,
             "rows": rows,
             "paging": paging,
-            "pending": pending,
-            "pending_count": pending_count,
+            "pending": None if told is None else told.pending_offsets,
+            "pending_count": 0 if told is None else told.pending_offset_count or 0,
             "pending_trouble": trouble,
         },
     )
 
 
-def _pending(visit: Visit, name: str) -> tuple[list[PendingOffset] | None, int, str | None]:
-    """Return the offsets that the transaction holds, which only the gateway knows; None without --metrics."""
-    if not visit.has_metrics:
-        return None, 0, None
+# The transactional ids of a cluster. Raises ControlError or an error of kafka-python.
+
+KEPT_S: Final = 2.0
+INVALID_REGULAR_EXPRESSION: Final = 128
+"""Kafka's error, which kafka-python has no name for."""
+
+
+class Wanted(NamedTuple):
+    """The filters of a list. `pattern` is a regular expression (RE2) that must match the whole id."""
+
+    state: str | None = None
+    pattern: str | None = None
+    older_than_ms: int | None = None
+    producer_id: int | None = None
+
+
+class Listed(NamedTuple):
+    """A transactional id without its transaction."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+listings: Final[Cache[list[Listed]]] = Cache(KEPT_S)
+
+
+def listed(cluster: Cluster, wanted: Wanted) -> list[Listed]:
+    """Return the ids that pass the filters, by id; a list that is a few seconds old counts."""
+    if wanted.state is not None and wanted.state not in STATES:
+        raise ControlError(f"state must be one of {', '.join(STATES)}, not {wanted.state}")
+    return listings.get(
+        cluster.reached.security, (cluster.addresses, wanted), lambda: _asked(cluster, wanted)
+    )
+
+
+def _asked(cluster: Cluster, wanted: Wanted) -> list[Listed]:
     try:
-        found = visit.ask_gateway(DescribeTransactionRequest(name, limit=1))
-    except ControlError as error:
-        return None, 0, str(error)
-    return found.pending_offsets, found.pending_offset_count or 0, None
+        found = cluster.admin.list_transactions(
+            producer_id_filters=None if wanted.producer_id is None else [wanted.producer_id],
+            state_filters=None if wanted.state is None else [wanted.state],
+            duration_filter_ms=wanted.older_than_ms,
+            transactional_id_pattern=wanted.pattern,
+        )
+    except BrokerResponseError as error:
+        if error.errno != INVALID_REGULAR_EXPRESSION:
+            raise
+        raise ControlError(
+            f"the pattern {wanted.pattern!r} is not a regular expression of RE2; correct it, or leave it "
+            "empty"
+        ) from None
+    rows = {
+        Listed(row.transactional_id, int(row.producer_id), str(getattr(row.state, "value", row.state)))
+        for rows in found.values()
+        for row in rows
+    }
+    return sorted(rows)
 
 
 PAGE: Final = Page(

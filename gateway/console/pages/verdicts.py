@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
 from seqgate.gateway.console.answer import Answer, Data
 from seqgate.gateway.console.page import Visit
@@ -34,13 +33,9 @@ def table_of(
     answers.
     """
     source = {"topic": topic, "partition": partition, "id": producer_id}
-    if not visit.has_metrics:
-        return {"verdicts": None, "verdicts_trouble": None, "verdicts_source": source}
-    try:
-        rows = [shown(row) for row in verdicts(visit, topic, partition, producer_id)]
-    except ControlError as error:
-        return {"verdicts": None, "verdicts_trouble": str(error), "verdicts_source": source}
-    return {"verdicts": rows, "verdicts_trouble": None, "verdicts_source": source}
+    found, trouble = visit.told(ListVerdictsRequest(topic, partition, producer_id, limit=ROWS))
+    rows = None if found is None else [shown(row) for row in found.verdicts]
+    return {"verdicts": rows, "verdicts_trouble": trouble, "verdicts_source": source}
 
 
 def shown(row: VerdictRow) -> dict[str, Any]:

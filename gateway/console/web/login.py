@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import anyio.to_thread
@@ -13,9 +14,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.console.answer import View
 from seqgate.gateway.console.page import Visit
-from seqgate.gateway.console.security.exposure import Hosts
 from seqgate.gateway.console.security.sessions import new_id
 from seqgate.gateway.console.web.desk import Desk
 from seqgate.gateway.console.web.visiting import (
@@ -142,3 +143,30 @@ class Guard:
             await refusal(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
+
+
+# Checks the Host header, against a foreign page whose name is made to lead to this machine (DNS rebinding).
+
+
+class Hosts:
+    """The host names under which browsers may reach the console."""
+
+    def __init__(self, listen_host: str, public_names: Iterable[str]) -> None:
+        """Accept the given names; beyond the loopback without names, accept every name."""
+        self._names = {name.lower() for name in public_names}
+        self._loopback_only = is_loopback(listen_host)
+        self._any = not self._loopback_only and not self._names
+
+    def accepts(self, header: str) -> bool:
+        """Return whether a Host header names the console."""
+        host = _host(header)
+        if self._any or host in self._names:
+            return True
+        return is_loopback(host)
+
+
+def _host(header: str) -> str:
+    """Return the host of `HOST:PORT`, in lower case, without the brackets of an IPv6 address."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,8 +25,7 @@ from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
 from seqgate.gateway.console.answer import Answer, address
-from seqgate.gateway.console.console import Console
-from seqgate.gateway.console.options import ConsoleOptions
+from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.page import Page, PageGroup, Upload, Visit
 from seqgate.gateway.console.security.sessions import FIELD, new_id
 
@@ -54,20 +53,12 @@ class Sent:
 
 async def visit_of(console: Console, request: Request, sent: Sent) -> Visit:
     """Return the visit of a request. Raises LoginNeeded, and ControlError when the cluster can't be asked."""
-    session_id = session_id_of(request, console.options) or fresh_session_id()
-    login = console.sessions.login(session_id)
+    visit = stranger(console, request, sent)
+    login = console.sessions.login(visit.session_id)
     if login is None:
         login = await anyio.to_thread.run_sync(_open_login, console)
-    return Visit(
-        console=console,
-        security=login,
-        session_id=session_id,
-        address=request.client.host if request.client else "",
-        path={name: str(value) for name, value in request.path_params.items()},
-        query={name: request.query_params.getlist(name) for name in request.query_params},
-        form=sent.fields,
-        uploads=sent.uploads,
-    )
+    path = {name: str(value) for name, value in request.path_params.items()}
+    return replace(visit, security=login, path=path, uploads=sent.uploads)
 
 
 def stranger(console: Console, request: Request, sent: Sent) -> Visit:
@@ -75,7 +66,7 @@ def stranger(console: Console, request: Request, sent: Sent) -> Visit:
     return Visit(
         console=console,
         security=ClientSecurity(),
-        session_id=session_id_of(request, console.options) or fresh_session_id(),
+        session_id=session_id_of(request, console.options) or new_id(),
         address=request.client.host if request.client else "",
         query={name: request.query_params.getlist(name) for name in request.query_params},
         form=sent.fields,
@@ -326,11 +317,6 @@ def set_session_id(response: Response, request: Request, options: ConsoleOptions
         secure=request.url.scheme == "https",
         path="/",
     )
-
-
-def fresh_session_id() -> str:
-    """Return an id for a browser that has none."""
-    return new_id()
 
 
 # The headers of every answer: what the browser may load, and who may show the page.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from seqgate.gateway.admin.pids.messages import FindOwnerRequest
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest
 from seqgate.gateway.console.metrics.listener import MetricsClient, buckets, quantile, samples
 from seqgate.gateway.console.metrics.rates import (
     BYTES_IN,
@@ -103,11 +105,16 @@ def test_new_partitions_count_with_their_next_reading() -> None:
 def test_the_listener_is_asked_and_its_refusals_are_sentences() -> None:
     with metrics_stub() as stub:
         listener = MetricsClient(stub.url)
-        stub.views["verdicts"] = {"rows": []}
-        assert listener.view_named("verdicts", topic="a", partition=0, producer_id=None) == {"rows": []}
-        assert stub.asked == [("verdicts", {"topic": "a", "partition": "0"})]
-        with pytest.raises(ControlError, match="no operation lost"):
-            listener.view_named("lost")
+        stub.views["pids.owner"] = {
+            "producer_id": 7,
+            "block": None,
+            "handed_out": None,
+            "next_producer_id": 0,
+        }
+        assert listener.view(FindOwnerRequest(7)).block is None
+        assert stub.asked == [("pids.owner", {"producer_id": "7"})]
+        with pytest.raises(ControlError, match="no operation verdicts"):
+            listener.view(ListVerdictsRequest("a", 0))
         stub.ready = (503, "starting")
         assert listener.readiness() == (False, "starting")
     with pytest.raises(ControlError, match=r"does not answer: .*; set seqgate\.metrics\.listener"):

@@ -11,9 +11,9 @@ import pytest
 
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.console.application import exposure_complaint
 from seqgate.gateway.console.asking.connections import WayIn
-from seqgate.gateway.console.options import ConsoleOptions
-from seqgate.gateway.console.security.exposure import exposure_complaint
+from seqgate.gateway.console.console import ConsoleOptions
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.metrics_stub import metrics_stub
