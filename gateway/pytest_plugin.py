@@ -87,7 +87,7 @@ def seqgate_topic(seqgate: Broker, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_faults_stay(pytestconfig: pytest.Config) -> Iterator[None]:
-    """End the faults ordered at the session's broker. A suite may have a fixture `seqgate` of its own."""
+    """End what a test ordered at the session's broker; a suite may have its own fixture `seqgate`."""
     yield
     broker = pytestconfig.stash.get(_BROKER, None)
     if broker is not None:

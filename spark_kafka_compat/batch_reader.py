@@ -61,9 +61,7 @@ class BatchRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """A range of offsets of one partition, `end_offset` exclusive. A batch belongs to the split of its base
-    offset.
-    """
+    """Offsets of a partition, `end_offset` exclusive. A batch belongs to the split of its base offset."""
 
     bootstrap: str
     topic: str

@@ -148,9 +148,7 @@ class CheckpointTopics:
 
 
 def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:
-    """Return the names of the topics that these options of a source choose; None when a pattern chooses the
-    topics.
-    """
+    """Return the topics that options of a source name; None when a pattern chooses them."""
     if "subscribe" in options:
         return [name.strip() for name in str(options["subscribe"]).split(",")]
     assigned = options.get("assign")
@@ -162,9 +160,7 @@ def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:
 def past_the_end(
     stored: Mapping[Place, int], ranges: Mapping[Place, tuple[int, int]], checkpoint: str, remedy: str
 ) -> Complaints:
-    """Return a complaint for each topic of which the checkpoint stores an offset that its partition does not
-    have.
-    """
+    """Return a complaint for each topic with a stored offset that its partition does not have."""
     complaints: Complaints = {}
     for place, offset in sorted(stored.items()):
         _, end = ranges.get(place, (0, offset))
@@ -216,9 +212,7 @@ class _Files:
             stream.close()
 
     def read_ids(self, path: str) -> dict[str, str]:
-        """Return the stored topic ids. A kill between the two steps of `write_ids` leaves them under the
-        temporary name.
-        """
+        """Return the stored ids. A kill amid `write_ids` leaves them under the temporary name."""
         for name in (path, f"{path}.tmp"):
             text = self.read(name)
             if text is not None:

@@ -125,9 +125,7 @@ class Transaction:
     def insert(
         self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, key: Sequence[str] = ()
     ) -> None:
-        """Insert rows. With `key`, columns under a unique constraint, a row replaces the row with the same
-        key.
-        """
+        """Insert rows. With `key`, columns under a unique constraint, a row replaces that of its key."""
         self.cursor.executemany(insert_statement(self.dialect, table, columns, key), rows)
 
 
@@ -160,9 +158,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Open a transaction on a connection of its own; commit at the end of the block, roll back when the
-        block raises.
-        """
+        """Open a transaction on its own connection; commit at the end of the block, roll back on an error."""
         connection = self.connect()
         try:
             transaction = Transaction(connection.cursor(), self.dialect)
@@ -181,9 +177,7 @@ class Database:
 
 
 def is_database_error(error: Exception) -> bool:
-    """Return True when a driver raised the error: all errors of a driver derive from its class Error (PEP
-    249).
-    """
+    """Return True for an error of a driver: all errors of drivers derive from its class Error (PEP 249)."""
     return any(
         kind.__name__ == "Error" and kind.__module__.split(".")[0] in {"sqlite3", "psycopg"}
         for kind in type(error).__mro__

@@ -216,9 +216,7 @@ def named_by_source(
 
 
 def settings_for(rows: DataFrame) -> dict[str, str]:
-    """Return the client settings, as options of the sink, that rows of `named_by_source` need; empty for
-    other rows.
-    """
+    """Return the client settings that rows of `named_by_source` need, as options of the sink."""
     is_named = any(field.name == "headers" and _NAMED in (field.metadata or {}) for field in rows.schema)
     return dict(_SEND_IN_ORDER) if is_named else {}
 

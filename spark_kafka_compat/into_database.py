@@ -59,9 +59,7 @@ RowWriter = Callable[[Transaction, "Sequence[Row]"], None]
 
 
 def into_table(table: str, *, key: Sequence[str] = ()) -> RowWriter:
-    """Return a writer that inserts rows into the columns of the same names. With `key` a row replaces the row
-    with its key.
-    """
+    """Return a writer into columns of the same names. With `key` a row replaces the row with its key."""
 
     def write(transaction: Transaction, rows: Sequence[Row]) -> None:
         transaction.insert(table, rows[0].__fields__, rows, key=key)

@@ -32,9 +32,7 @@ class Use(Flag):
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name in Spark's spelling, its uses, Spark's default (None: no default), and its
-    meaning.
-    """
+    """An option: its name as Spark spells it, its uses, Spark's default (None: none), and its meaning."""
 
     name: str
     uses: Use

@@ -53,9 +53,7 @@ class Partitions(NamedTuple):
 def partitions_of(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
 ) -> Partitions:
-    """Ask the endpoint for partitions. `options` are the checked options of Spark's source. Raises
-    `EndpointError`.
-    """
+    """Ask for partitions, with checked options of Spark's source. Raises `EndpointError`."""
     settings = _client_settings(options)
     if _is_plain(settings):
         return partitions_by_wire(bootstrap, topics, settings)
@@ -74,7 +72,6 @@ def topic_ids_of(
 
 
 def _client_settings(options: Mapping[str, OptionValue]) -> dict[str, str]:
-    """Return the settings of the Kafka client among the options of Spark's source."""
     return {
         name.removeprefix(KAFKA_PREFIX): option_text(value)
         for name, value in options.items()
@@ -152,7 +149,6 @@ def partitions_by_admin(
 
 
 def _described(jvm: Any, admin: Any, topics: Sequence[str]) -> Any:
-    """Return a map from topic name to Java's TopicDescription."""
     names = jvm.java.util.ArrayList()
     for topic in topics:
         names.add(topic)
@@ -186,18 +182,14 @@ _ON_THE_DRIVER = "file:"
 
 
 class Span(NamedTuple):
-    """The offsets of a micro batch by partition: `start` inclusive, `end` exclusive. A partition without a
-    start is new.
-    """
+    """Offsets of a micro batch: `start` inclusive, `end` exclusive. A partition without start is new."""
 
     start: dict[Place, int]
     end: dict[Place, int]
 
 
 def parse_offsets(text: str) -> dict[Place, int]:
-    """Return the offsets in a file of the log, which has one source. Raises `SparkCompatError` for another
-    format.
-    """
+    """Return the offsets in a file of the log with one source. Raises `SparkCompatError`."""
     version, *lines = _lines(text)
     offsets = _kafka_offsets(lines[-1]) if version == _VERSION and lines else None
     if offsets is None:
@@ -222,9 +214,7 @@ def parse_all_offsets(text: str) -> dict[Place, int]:
 
 
 def topics_in(offsets: Iterable[object]) -> set[str]:
-    """Return the topics in the offsets of a progress report, as JSON or decoded; sources of other kinds have
-    none.
-    """
+    """Return the topics in the Kafka offsets of a progress report, as JSON or decoded."""
     topics: set[str] = set()
     for one in offsets:
         try:

@@ -176,9 +176,7 @@ class Trail:
 
 
 def _distance(expected: int, sequence: int) -> int:
-    """Return by how much a sequence exceeds the expected one; negative if it is lower. Sequences wrap, so the
-    smaller distance counts.
-    """
+    """Return by how much a sequence exceeds the expected one; of both ways around the smaller counts."""
     ahead = (sequence - expected) % SEQUENCE_SPAN
     return ahead if ahead < SEQUENCE_SPAN // 2 else ahead - SEQUENCE_SPAN
 
@@ -232,9 +230,7 @@ RECORDS_PER_SPLIT = 1_000_000
 
 
 class ProducerVerdict(NamedTuple):
-    """The verdict about one producer id in one partition. `producer_id` -1: records without idempotence, only
-    counted.
-    """
+    """The verdict about a producer id in a partition; -1: records without idempotence, only counted."""
 
     topic: str
     partition: int
@@ -435,9 +431,7 @@ class RecordVerdict(NamedTuple):
 
 
 def field_column(expression: str) -> Column:
-    """Return a column of a Kafka record: `header:NAME`, `json:$.path` in the value, or any SQL expression on
-    Spark's columns.
-    """
+    """Return a column of a record: `header:NAME`, `json:$.path` of the value, or SQL on Spark's columns."""
     from pyspark.sql import functions
 
     if header := _HEADER.fullmatch(expression):

@@ -153,9 +153,7 @@ def installed_pyspark_version() -> str:
 
 
 def scala_binary_version(pyspark_version: str, jars: Path | None = None) -> str:
-    """Return the Scala binary version, such as "2.13": of the `jars` of pyspark, otherwise the default of
-    that Spark line.
-    """
+    """Return the Scala version, such as 2.13: of pyspark's `jars`, else that Spark line's default."""
     if jars is not None:
         for jar in sorted(jars.glob("scala-library-*.jar")):
             major, minor = jar.stem.removeprefix("scala-library-").split(".")[:2]
@@ -231,9 +229,7 @@ class UnknownOptionError(SparkCompatError):
 
 
 class EndpointError(SparkCompatError):
-    """The Kafka endpoint is unreachable, or answered with an error. `retriable` is True when a retry may
-    succeed.
-    """
+    """The endpoint is unreachable, or answered with an error. `retriable`: a retry may succeed."""
 
     def __init__(self, message: str, *, retriable: bool = False) -> None:
         super().__init__(message)
@@ -249,9 +245,7 @@ class FencedError(SparkCompatError):
 
 
 class PositionError(SparkCompatError):
-    """The next records do not continue the database: records were deleted, or a checkpoint is ahead of the
-    database.
-    """
+    """The next records do not continue the database: deleted, or a checkpoint is ahead of it."""
 
 
 class RecreatedTopicError(PositionError):

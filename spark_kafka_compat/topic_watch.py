@@ -86,9 +86,7 @@ class TopicWatch(StreamingQueryListener):
         self._compare_in_time(query)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Compare the topics again: after a micro batch that follows another one too soon, the topics were
-        not compared.
-        """
+        """Compare the topics that were not compared after a micro batch which came too soon."""
         query = self._queries.get(event.runId)
         if query is not None:
             self._compare_in_time(query)
@@ -129,9 +127,7 @@ class _Query:
 
 
 def _query(spark: SparkSession, query_id: str) -> _Query | None:
-    """Return what to compare for a query that starts; None for a query without Kafka, or one that reads two
-    endpoints.
-    """
+    """Return what to compare for a query that starts; None unless it reads one Kafka endpoint."""
     running: Any = spark.streams.get(query_id)
     execution = running._jsq.streamingQuery()  # noqa: SLF001 - PySpark shows neither plan nor checkpoint
     sources = list(kafka_sources(execution.analyzedPlan()))

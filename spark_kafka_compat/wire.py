@@ -22,9 +22,7 @@ TIMEOUT_S = 30.0
 DEFAULT_PORT = 9092
 API_VERSIONS = 18
 VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 12)}
-"""The versions in use of each request, by API key. They name topics, need no fetch session, and suit Kafka
-0.11 to 4.3.
-"""
+"""The versions by API key. They name topics, need no fetch session, and suit Kafka 0.11 to 4.3."""
 _MAX_ANSWER_BYTES = 1 << 30
 
 
@@ -123,9 +121,7 @@ class Connection:
 
 
 def built(entity_type: Any, values: Mapping[str, Any]) -> Any:
-    """Return a kio entity of plain values. Mappings and lists become nested entities; unknown fields are left
-    out.
-    """
+    """Return a kio entity of plain values, nested ones of mappings and lists, without unknown fields."""
     hints = typing.get_type_hints(entity_type)
     known = {field.name for field in fields(entity_type)}
     return entity_type(
@@ -148,9 +144,7 @@ def _read(entity_type: Any, data: bytes, position: int) -> tuple[Any, int]:
 
 
 def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
-    """Return the addresses in a text such as `host:port,[::1]:9092`. Raises `EndpointError` for a malformed
-    text.
-    """
+    """Return the addresses in a text such as `host:port,[::1]:9092`. Raises `EndpointError`."""
     addresses: list[tuple[str, int]] = []
     for part in filter(None, (piece.strip() for piece in bootstrap.split(","))):
         host, separator, port = part.rpartition(":")
@@ -165,9 +159,7 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def check_reachable(bootstrap: str) -> None:
-    """Connect to one of the addresses. Raises `EndpointError` when the text is malformed or none accepts a
-    connection.
-    """
+    """Connect to one of the addresses. Raises `EndpointError`, also for a malformed text."""
     refused: EndpointError | None = None
     for host, port in parse_bootstrap(bootstrap):
         try:

@@ -34,15 +34,11 @@ from seqgate.gateway.testing import Broker, StoredRecord
 from seqgate.gateway.testing.control.routes import shown
 
 SETTINGS: Final = {"log.flush.interval.messages": "1", "auto.create.topics.enable": "false"}
-"""The settings of the brokers: an acknowledged record survives a power cut, and a topic is there when a
-script says so.
-"""
+"""A power cut loses nothing acknowledged, and a topic exists when a script says so."""
 
 
 class NotReady(Exception):
-    """There is nothing to certify, for example because the application fails without a fault; the message
-    says why.
-    """
+    """There is nothing to certify; the message says why, such as a failure without a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +55,7 @@ class Certificate:
         return Counter(outcome.verdict for outcome in self.outcomes)
 
     def is_good(self, *, may_give_up: bool = False) -> bool:
-        """Return whether the application passed every script; with `may_give_up` it may also have reported a
-        failure.
-        """
+        """Return whether all scripts passed; with `may_give_up` also a reported failure is good."""
         good = {Judgement.PASSED, Judgement.GAVE_UP} if may_give_up else {Judgement.PASSED}
         return all(outcome.verdict in good for outcome in self.outcomes)
 
@@ -130,9 +124,7 @@ class _Stage:
         """Whether the applications were killed, so that what they show means nothing."""
 
     def play(self, script: Script, *, reads_along: bool = True) -> RunOutcome:
-        """Run the application through a script, against a broker that no other run has; `reads_along` as for
-        `play`.
-        """
+        """Run the application through a script, against a free broker; `reads_along` as for `play`."""
         broker = self._taken()
         outcome = play(script, broker, self._setup, self._register, reads_along=reads_along)
         with self._lock:

@@ -24,15 +24,11 @@ from seqgate.gateway.testing import Broker, StoredRecord
 from seqgate.gateway.testing.stored import Reordered, Value, differences, shown
 
 BURSTS: Final = 20
-"""Parts in which the application gets its values, so that a producer that sends what it reads makes several
-batches of them.
-"""
+"""Parts of the values, so that a producer that sends what it reads makes several batches of them."""
 LULL_S: Final = 0.25
 """Longest wait for a Produce request between two bursts: a client may be retrying."""
 FIRST_SHARE: Final = 0.25
-"""The share of the time of a run in which the first Produce request may come: a program may need seconds to
-start.
-"""
+"""Share of a run's time for the first Produce request: a program may need seconds to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +322,7 @@ class Judgement(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an application ended. `exit_code` is None if it hung and was killed; `acknowledged` are the values
-    that it printed.
-    """
+    """How it ended. `exit_code` None: hung and killed; `acknowledged` are the values that it printed."""
 
     exit_code: int | None
     seconds: float
@@ -408,9 +402,7 @@ def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) 
 def judge(
     findings: Findings, ending: Ending, struck: Collection[Struck], *, may_give_up: bool = False
 ) -> Judgement:
-    """Return what a run shows. What is worse comes first: a lost record counts, whether or not each fault
-    struck.
-    """
+    """Return what a run shows. The worse comes first: a lost record counts even if no fault struck."""
     if findings:
         return Judgement.FAILED
     if ending.exit_code is None:

@@ -31,9 +31,7 @@ class Struck:
 
 @dataclass
 class Scene:
-    """One broker while one script plays. `request_timeout_s` is the time after which the application's client
-    retries.
-    """
+    """A broker while a script plays. The client retries after `request_timeout_s`."""
 
     broker: Broker
     topic: str
@@ -76,9 +74,7 @@ class Scene:
         return [*(Struck(what, fault.struck) for what, fault in self._faults), *acts]
 
     def wait_for_requests(self, count: int, timeout_s: float) -> bool:
-        """Wait until so many Produce requests came in all; return False after the time, or when the
-        application ends.
-        """
+        """Wait until so many Produce requests came in all; False after the time, or at the end."""
         return self.wait_until_struck(self._produced, count, timeout_s)
 
     def wait_until_struck(self, fault: Fault, times: int, timeout_s: float) -> bool:
@@ -204,9 +200,7 @@ def topic_created_late(scene: Scene) -> Iterator[None]:
 # application sends.
 
 Act = Callable[[Scene], Iterator[None]]
-"""Breaks and repairs parts of the broker. It runs between two bursts of values; at each `yield` the
-application gets the next burst.
-"""
+"""Breaks and repairs parts of the broker; at each `yield` the application gets the next burst."""
 RETRIES: Final = "sends the batch again; the broker recognises a batch that it has"
 ACT_AT: Final = 5
 """The burst of values before which an act begins."""
@@ -483,9 +477,7 @@ CALM: Final = Script("calm", "Nothing fails.", "sends each value once")
 
 
 def named(names: list[str]) -> list[Script]:
-    """Return the scripts with these names, in the order of SCRIPTS. Raises ValueError for a name that no
-    script has.
-    """
+    """Return the scripts with these names, in the order of SCRIPTS. Raises ValueError."""
     known = {script.name for script in SCRIPTS}
     for name in names:
         if name not in known:

@@ -1,6 +1,4 @@
-"""The answers of pages: what a page shows, asks or sends, a part of a long list, and the addresses that lead
-on. Pure.
-"""
+"""The answers of pages, a part of a long list, and the addresses that lead on. Pure."""
 
 from __future__ import annotations
 
@@ -121,9 +119,7 @@ def _comparable(value: Any) -> tuple[bool, Any]:
 
 
 def address(path: str, **query: str | int | Sequence[str] | None) -> str:
-    """Return an address of the console with a query; None, empty texts and empty lists are left out, and a
-    list gives its name several times.
-    """
+    """Return an address with a query, without None and what is empty; a list repeats its name."""
     given = {name: value for name, value in query.items() if value or value == 0}
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 

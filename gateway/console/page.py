@@ -64,9 +64,7 @@ class Visit:
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster]:
-        """Yield the cluster, connected as the person. Raises ControlError, also in place of errors of
-        kafka-python.
-        """
+        """Yield the cluster, connected as the person. Raises ControlError, also for kafka-python's errors."""
         with self.console.connections.lend(self.security) as cluster:
             yield cluster
 
@@ -156,9 +154,7 @@ class Visit:
 
 
 Function = Callable[[Visit], Answer]
-"""A function of a page. It runs in a thread, may block, and may raise ControlError with a sentence for the
-person.
-"""
+"""A function of a page. It runs in a thread, may block, and may raise ControlError for the person."""
 
 
 class PageGroup(Enum):
@@ -205,9 +201,7 @@ Endpoint = Get | Feed | Post
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page. `path` is where its entry in the navigation leads; `key` is the letter after `g` that opens the
-    page.
-    """
+    """A page. `path` is its entry in the navigation; `key`, the letter after `g`, opens the page."""
 
     title: str
     path: str

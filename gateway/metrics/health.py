@@ -14,9 +14,7 @@ NAMED: Final = 10
 
 
 async def complaints(gateway: LiveGateway) -> list[str]:
-    """Return a sentence for each reason why producers are refused or records can't be used; none while all is
-    well.
-    """
+    """Return a sentence for each reason why producers are refused or records can't be used."""
     found = [complaint async for complaint in in_slices(each_complaint(gateway)) if complaint is not None]
     more = len(found) - NAMED
     return found if more <= 0 else [*found[:NAMED], f"{more} more reasons"]

@@ -46,9 +46,7 @@ class Metric:
 
     @property
     def family(self) -> str:
-        """Return the name without the suffix that clients of Prometheus add themselves: `_total` of a
-        counter, `_info` of an info.
-        """
+        """Return the name without `_total` of a counter or `_info`, which clients of Prometheus add."""
         suffix = {MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}.get(self.kind, "")
         return self.name.removesuffix(suffix) if suffix else self.name
 
@@ -184,9 +182,7 @@ class Traffic:
 
 
 class TopicTraffic:
-    """Sums the traffic of partitions by topic. The first `most` topics have series of their own, the rest
-    share one.
-    """
+    """Sums traffic by topic: the first `most` topics have series of their own, the rest share one."""
 
     def __init__(self, partitions: Partitions, most: int) -> None:
         self._partitions = partitions

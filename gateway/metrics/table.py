@@ -33,9 +33,7 @@ from seqgate.gateway.metrics.subjects import groups, requests, storage
 from seqgate.gateway.telemetry.payload import HistogramValue, PushedSeries, SeriesKind
 
 STEP: Final = 500
-"""Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because
-they come less often.
-"""
+"""Values read at once, in under a millisecond; slices of rarer work are longer."""
 T = TypeVar("T")
 _END: Final = b"# EOF\n"
 """The last line of the OpenMetrics format."""
@@ -141,9 +139,7 @@ def _buckets(durations: Durations) -> list[tuple[str, float]]:
 
 
 def process_families() -> Iterator[Family]:
-    """Yield what prometheus_client tells of every process: memory, CPU time, file handles, garbage
-    collection.
-    """
+    """Yield prometheus_client's values of a process: memory, CPU, file handles, garbage collection."""
     from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR  # noqa: PLC0415 - they read the process
 
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):

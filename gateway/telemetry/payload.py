@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
 
 MAX_MESSAGE_BYTES: Final = 64 << 10
-"""Largest metric, and largest resource. A larger metric is dropped, and counts once; a larger resource
-refuses the payload.
-"""
+"""A larger metric is dropped, and counts once; a larger resource refuses the payload."""
 MAX_ATTRIBUTES: Final = 64
 """Attributes of one measurement, or of one resource, that are looked through for labels."""
 MAX_LABELS: Final = 16
@@ -59,9 +57,7 @@ MAX_TEXT_CHARACTERS: Final = 128
 MAX_RANGES: Final = 64
 """Ranges of one histogram; a histogram with more is dropped."""
 _RESOURCE_METRICS, _RESOURCE, _SCOPE_METRICS, _METRICS = 1, 1, 2, 2
-"""Field numbers: MetricsData.resource_metrics, ResourceMetrics.resource and .scope_metrics,
-ScopeMetrics.metrics.
-"""
+"""Fields: MetricsData.resource_metrics, ResourceMetrics.resource, .scope_metrics, ScopeMetrics.metrics."""
 _DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA; 0 is unspecified, 2 is cumulative."""
 _NO_RECORDED_VALUE: Final = 1
@@ -202,9 +198,7 @@ def _labels(attributes: Iterable[Any]) -> dict[str, str]:
 
 
 def _label_name(key: str) -> str:
-    """Return the attribute's key as Prometheus allows it for a label: letters, digits and `_`, no digit
-    first, no `__` first.
-    """
+    """Return the key as Prometheus' label: letters, digits and `_`, no digit and no `__` first."""
     name = _NOT_IN_A_LABEL.sub("_", key[:MAX_LABEL_NAME_CHARACTERS])
     if name[0].isdigit():
         return f"_{name}"
@@ -274,9 +268,7 @@ def nested(message: memoryview, number: int, budget: FieldBudget) -> Iterator[me
 
 
 def _varint(message: memoryview, position: int) -> tuple[int, int]:
-    """Return the number at the position, and the position after it: seven bits in each byte, the lowest
-    first.
-    """
+    """Return the number at a position and the position after it: seven bits a byte, the lowest first."""
     number = shift = 0
     while shift < _VARINT_BITS:
         if position >= len(message):
@@ -308,9 +300,7 @@ class SeriesKind(enum.Enum):
 
 
 class HistogramValue(NamedTuple):
-    """Observations by range: `counts[i]` of those up to `bounds[i]`, and above the bound before; the last
-    count has no upper bound.
-    """
+    """`counts[i]` observations up to `bounds[i]` and above the bound before; the last has no bound."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -331,9 +321,7 @@ Value = float | HistogramValue
 
 
 class SeriesKey(NamedTuple):
-    """The identity of a series of one client. `labels` are those of the measurement, without those of the
-    client.
-    """
+    """The identity of a series of one client; `labels` are the measurement's own."""
 
     name: str
     kind: SeriesKind
@@ -426,7 +414,6 @@ class SeriesStore:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return the number of series."""
         return self._count
 
     def __iter__(self) -> Iterator[PushedSeries]:
@@ -444,9 +431,7 @@ class SeriesStore:
         lifetime_ms: int,
         limits: SeriesLimits,
     ) -> int:
-        """Fold in the measurements of a push; return how many were dropped because a limit on series is
-        reached.
-        """
+        """Fold in the measurements of a push; return how many a limit on series has dropped."""
         client = self._clients.get(description.client_instance_id)
         if client is None:
             client = _PushingClient(description.labels())

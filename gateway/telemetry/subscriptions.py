@@ -50,9 +50,7 @@ _SIGN: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscription: name prefixes of metrics, the interval of pushes (ms), and the clients that it
-    selects.
-    """
+    """Name prefixes of metrics, the interval of pushes (ms), and the clients that are selected."""
 
     metrics: frozenset[str]
     interval_ms: int
@@ -116,9 +114,7 @@ class Subscriptions:
 
 
 def _subscription_id(requested: tuple[str, ...], interval_ms: int, client: ClientDescription) -> int:
-    """Return the CRC-32C of the choice and the client instance id, as int32. All gateways of a cluster
-    compute the same.
-    """
+    """Return the CRC-32C of choice and instance id as int32, the same on all gateways of a cluster."""
     content = "\0".join((*requested, str(interval_ms))).encode()
     checksum = crc32c(client.client_instance_id.bytes + content)
     return (checksum ^ _SIGN) - _SIGN
@@ -175,9 +171,7 @@ class InvalidMatch(ValueError):
 
 
 def parse_match(entries: Iterable[str]) -> Patterns:
-    """Return the matchers of a `match` list. As in Kafka, the last entry of a selector counts. Raises
-    InvalidMatch.
-    """
+    """Return the matchers of `match`; as in Kafka, a selector's last entry counts. Raises InvalidMatch."""
     patterns: dict[str, Callable[[str], object]] = {}
     for entry in entries:
         selector, expression = _parts(entry)
@@ -239,9 +233,7 @@ def lifetime_ms(choice: Choice) -> int:
 
 
 class ClientInstance:
-    """One client: its subscription as it was last chosen, and its last requests. Times are milliseconds of
-    one clock.
-    """
+    """One client: its chosen subscription and its last requests. Times are ms of one clock."""
 
     __slots__ = (
         "_last_asked_ms",

@@ -28,9 +28,7 @@ _MODULES: Final = {
     "StoredProducer": "stored",
     "StoredRecord": "stored",
 }
-"""The modules of the names. They are imported with the first use, because the process of a test control needs
-few of them.
-"""
+"""The modules of the names, imported with the first use: a test control needs few of them."""
 
 
 def __getattr__(name: str) -> Any:

@@ -62,15 +62,11 @@ class Broker:
     # --- its life
 
     def start(self) -> None:
-        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if the broker runs
-        already.
-        """
+        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if it runs already."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop cleanly, and return when all data is written; a stopped broker stays stopped. Raises what the
-        stop raises.
-        """
+        """Stop cleanly, and return when all data is written; a stopped broker stays stopped."""
         self._thread.stop()
 
     def restart(self) -> None:
@@ -91,9 +87,7 @@ class Broker:
         self._thread.power_cut()
 
     def reset(self) -> None:
-        """Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker
-        keeps its port; connections break.
-        """
+        """Begin anew: no topics, groups, producers, transactions or faults, at the time of day, same port."""
         self._thread.reset()
 
     def close(self) -> None:
@@ -114,15 +108,11 @@ class Broker:
         return self._thread.run(self._inside.topics)
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no
-        such topic.
-        """
+        """Return the committed records of a topic, by partition and offset. Raises LookupError without it."""
         return self._thread.run(lambda: self._inside.records(topic))
 
     def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no
-        such topic.
-        """
+        """Return the producers that the partitions of a topic remember. Raises LookupError without it."""
         return self._thread.run(lambda: self._inside.producers(topic))
 
     def groups(self) -> dict[str, str]:

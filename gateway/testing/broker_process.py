@@ -34,9 +34,7 @@ _KINDS: Final[Mapping[int, type[Exception]]] = {
     HTTPStatus.NOT_FOUND: LookupError,
     HTTPStatus.CONFLICT: RuntimeError,
 }
-"""The exceptions that `Broker` raises where the test control answers with these statuses; a ValueError for
-all others.
-"""
+"""The exceptions of `Broker` by the test control's status; all others are a ValueError."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 """Time for a clean stop; then the process is killed."""
@@ -51,9 +49,7 @@ class BrokerProcess:
     """
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Prepare the broker; `settings` override SETTINGS. Without a `directory` the data is in a temporary
-        one.
-        """
+        """Prepare the broker; `settings` override SETTINGS. Without `directory` its data is temporary."""
         self._data = DataDirectory(directory)
         self._settings = dict(settings or {})
         self._port = 0
@@ -87,9 +83,7 @@ class BrokerProcess:
     # --- its life
 
     def start(self) -> None:
-        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if the broker runs
-        already.
-        """
+        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if it runs already."""
         if self._process is not None:
             raise RuntimeError("the broker runs already: call stop() first")
         settings = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
@@ -120,16 +114,12 @@ class BrokerProcess:
         self._end(lambda process: process.end(signal.SIGKILL, STOP_TIMEOUT_S))
 
     def power_cut(self) -> None:
-        """Kill the process, and lose every record that was not flushed. Raises RuntimeError if the broker
-        does not run.
-        """
+        """Kill the process, and lose every record that was not flushed. Raises RuntimeError if it is over."""
         self._ask("POST", "/power-cut")
         self._end(lambda process: process.await_end(STOP_TIMEOUT_S))
 
     def reset(self) -> None:
-        """Begin anew: no topics, groups, producers, transactions or faults. The broker keeps its port;
-        connections break.
-        """
+        """Begin anew: no topics, groups, producers, transactions or faults, on the same port."""
         if self._process is None:
             empty(self.directory)
             self.start()
@@ -154,15 +144,11 @@ class BrokerProcess:
         return [str(name) for name in self._ask("GET", "/topics")]
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no
-        such topic.
-        """
+        """Return the committed records of a topic, by partition and offset. Raises LookupError without it."""
         return [read_record(row) for row in self._ask("GET", f"/topics/{quote(topic)}/records")]
 
     def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no
-        such topic.
-        """
+        """Return the producers that the partitions of a topic remember. Raises LookupError without it."""
         return [StoredProducer(**row) for row in self._ask("GET", f"/topics/{quote(topic)}/producers")]
 
     def groups(self) -> dict[str, str]:
@@ -195,7 +181,6 @@ class BrokerProcess:
 
 
 def _address(printed: Iterable[str], begins: str) -> str:
-    """Return the address that the line with this beginning tells."""
     return next(line.removeprefix(begins).split()[0] for line in printed if line.startswith(begins))
 
 
@@ -260,22 +245,16 @@ class ServeProcess:
         return text.splitlines()
 
     def prints_within(self, timeout_s: float) -> bool:
-        """Wait until the process has printed something that nobody has read, or has ended; return False after
-        the timeout.
-        """
+        """Wait until something unread is printed, or the process has ended; False after the timeout."""
         return bool(select.select([self._output], [], [], timeout_s)[0])
 
     def end(self, number: signal.Signals, timeout_s: float) -> int:
-        """Send a signal, wait for the end and return the exit code. Raises TimeoutExpired, after which it is
-        killed.
-        """
+        """Send a signal and return the exit code; kill it and raise TimeoutExpired if it is late."""
         self._process.send_signal(number)
         return self.await_end(timeout_s)
 
     def await_end(self, timeout_s: float) -> int:
-        """Wait for the end and return the exit code. Raises TimeoutExpired, after which the process is
-        killed.
-        """
+        """Return the exit code; kill the process and raise TimeoutExpired if it is late."""
         try:
             return self._process.wait(timeout_s)
         finally:

@@ -1,6 +1,4 @@
-"""A gateway in a thread of this process, with an event loop of its own. It can be ended in every way, and
-started again.
-"""
+"""A gateway in a thread with its own event loop; it can be ended in every way and started again."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class NotNow(RuntimeError):
 
 
 class BrokerThread:
-    """Runs one gateway after the other, with the same data and on the same ports. Call all methods from other
-    threads than its own.
-    """
+    """Runs one gateway after the other, on the same data and ports. Call it from other threads."""
 
     def __init__(self, config: Config, directory: Callable[[], Path]) -> None:
         """Take the settings, and what returns the data directory; both are used with the first start."""
@@ -82,9 +78,7 @@ class BrokerThread:
             self._thread = thread
 
     def stop(self) -> None:
-        """Stop cleanly, and return when all data is written; a stopped gateway stays stopped. Raises what the
-        stop raises.
-        """
+        """Stop cleanly, and return when all data is written. Raises what the stop raises."""
         with self._life:
             thread, self._thread = self._thread, None
             if thread is None:
@@ -119,9 +113,7 @@ class BrokerThread:
             self.start()
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine in the gateway's event loop; return its result. Raises NotNow if the gateway does
-        not run, or ends meanwhile.
-        """
+        """Run a coroutine in the gateway's loop. Raises NotNow if it does not run, or ends meanwhile."""
 
         async def begin() -> T:
             return await work()
@@ -135,9 +127,7 @@ class BrokerThread:
             raise NotNow("the broker ended before it answered") from None
 
     def run_if_started(self, work: Callable[[], Awaitable[object]], *, is_optional: bool = False) -> object:
-        """Run a coroutine as `run` does; run nothing and return None if the gateway is stopped and
-        `is_optional`.
-        """
+        """Run a coroutine; if the gateway is stopped and it `is_optional`, run nothing and return None."""
         return None if is_optional and self._thread is None else self.run(work)
 
     def advance(self, by_s: float) -> None:
@@ -340,9 +330,7 @@ class FaultyRequests:
             changed.resolve(change(answer))
 
     def _late(self, refusal: bytes, effect: Effect) -> Deferred:
-        """Return the answer of a request that is not carried out, and whose client learns it after the time
-        of the effect.
-        """
+        """Return the late answer of a request that is not carried out."""
         late = Deferred()
         self._pass_on(refusal, late, lambda answer: answer, effect)
         return late
@@ -359,7 +347,6 @@ class FaultyRequests:
     def _change_of(
         self, fault: Fault, effect: Effect, api_key: int, version: int, refusal: Callable[[], bytes]
     ) -> AnswerChange:
-        """Return what a fault does to an answer."""
         if effect.kind is Kind.ERROR_AFTER:
             return lambda _: refusal()
         if effect.kind is Kind.CORRUPT:
@@ -369,9 +356,7 @@ class FaultyRequests:
         return lambda answer: answer
 
     def _corrupted(self, fault: Fault, effect: Effect, version: int, answer: Answer) -> Answer:
-        """Flip the last bit of the first batch of the topic that the fault names; take the strike back if
-        there is none.
-        """
+        """Flip the last bit of the named topic's first batch; take the strike back if there is none."""
         from seqgate.gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import, and seldom needed
 
         whole = bytearray(_whole(answer))
@@ -385,7 +370,6 @@ class FaultyRequests:
         return bytes(whole)
 
     def _topics(self, request: Any) -> Iterator[str]:
-        """Yield the names of the topics that a request names, by name or by id."""
         for place in fields(request):
             value = getattr(request, place.name)
             if not isinstance(value, tuple):
@@ -418,9 +402,7 @@ def _decoded(api_key: int, version: int, frame: memoryview, position: int) -> An
 
 
 def _note_refused(refusals: Refusals, version: int, frame: memoryview, position: int, effect: Effect) -> None:
-    """Note that a Produce was refused, as its handler would, so that no later batch is stored before one that
-    is sent again.
-    """
+    """Note a refused Produce, so that no later batch is stored before one that is sent again."""
     if is_flexible(PRODUCE, version):
         position = skip_tagged_fields(frame, position)
     request, _ = produce_reader(version)(frame, position)
@@ -430,7 +412,6 @@ def _note_refused(refusals: Refusals, version: int, frame: memoryview, position:
 
 
 def _refusal(api_key: int, version: int, correlation_id: int, request: Any, effect: Effect) -> bytes:
-    """Return the answer that refuses a request with the error of an effect."""
     return error_answer(
         api_key,
         version,

@@ -29,9 +29,7 @@ class DataDirectory:
     """The data directory of one broker."""
 
     def __init__(self, given: Path | None) -> None:
-        """Take the directory of the test. None: the data is in a temporary directory, made when its path is
-        first asked for.
-        """
+        """Take the directory of the test; None: a temporary one, made when its path is first asked for."""
         self._given = given
         self._temporary = TemporaryDirectory()
 
@@ -65,9 +63,7 @@ def empty(directory: Path) -> None:
 
 
 def bootstrap_of(port: int) -> str:
-    """Return the address for clients, HOST:PORT. Raises RuntimeError for port 0, that of a broker before its
-    first start.
-    """
+    """Return the address for clients, HOST:PORT. Raises RuntimeError for port 0: never started."""
     if not port:
         raise RuntimeError("the broker has no address before its first start: call start()")
     return f"127.0.0.1:{port}"
@@ -77,9 +73,7 @@ VARIABLE: Final = "SEQGATE_TEST_DIRECTORY"
 """The environment variable that names the directory in which temporary directories are made."""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the file system in memory of Linux; mkdtemp makes private directories in it
 MIN_FREE_BYTES: Final = 1 << 30
-"""Free space that the file system in memory must have; with less, directories are made on the disk.
-Containers have 64 MiB by default.
-"""
+"""Free space below which directories are on the disk; containers have 64 MiB in memory by default."""
 _PREFIX: Final = "seqgate-broker-"
 _UNLOCKED_PREFIX: Final = "seqgate-new-"
 """Begins the name of a directory until its process holds the lock."""
@@ -125,9 +119,7 @@ def temporary_place() -> Path:
 
 
 def _make(parent: Path) -> tuple[Path, int]:
-    """Return a new directory and the handle that holds its lock. The directory gets its name once it is
-    locked.
-    """
+    """Return a new directory, which gets its name once it is locked, and the handle of the lock."""
     made = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX, dir=parent))
     lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
     with contextlib.suppress(

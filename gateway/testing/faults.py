@@ -89,9 +89,7 @@ class FaultOrders(ABC, Generic[F]):
     def corrupt(
         self, *, topic: str | None = None, client: str | None = None, times: int = 1, after: int = 0
     ) -> F:
-        """Flip one bit of the records in answers to fetches, so that their CRC does not match. Answers
-        without records are spared.
-        """
+        """Flip a bit of records in answers to fetches, against their CRC; spare answers without records."""
         return self.order("corrupt", topic=topic, client=client, times=times, after=after)
 
     def throttle(self, milliseconds: int, **chosen: Unpack[Requests]) -> F:
@@ -99,9 +97,7 @@ class FaultOrders(ABC, Generic[F]):
         return self.order("throttle", milliseconds=milliseconds, **chosen)
 
     def not_leader(self, *, topic: str | None = None, times: int = 1, after: int = 0) -> F:
-        """Refuse Produce requests with NOT_LEADER_OR_FOLLOWER, after which a client asks who leads the
-        partition now.
-        """
+        """Refuse Produce with NOT_LEADER_OR_FOLLOWER, after which a client asks who leads the partition."""
         return self.order("not_leader", topic=topic, times=times, after=after)
 
     def coordinator_moves(self, *, api: str = "OffsetCommit", times: int = 1, after: int = 0) -> F:
@@ -351,9 +347,7 @@ _API_OF: Final = {"corrupt": "Fetch", "not_leader": "Produce"}
 # Random effects from a seed: the same requests in the same order meet the same faults.
 
 MOST_IN_A_ROW: Final = 3
-"""Requests of a kind that are struck one after the other; the next one is spared, so that a client that
-retries gets on.
-"""
+"""Strikes in a row of requests of a kind; the next is spared, so that a retrying client gets on."""
 DELAY_MS: Final = 50
 _ANY: Final = (Effect(Kind.DROP_ANSWER), Effect(Kind.CLOSE), Effect(Kind.DELAY, DELAY_MS))
 _OF_COORDINATORS: Final = (
@@ -456,9 +450,7 @@ Pick = Callable[[RequestFacts], Effect | None]
 
 
 class Fault:
-    """One order. It strikes the requests of its choice after the first `after`, at most `times` of them,
-    until `end`.
-    """
+    """One order. It strikes its choice's requests after the first `after`, at most `times`, until `end`."""
 
     def __init__(self, text: str, choice: Choice, pick: Pick, *, after: int = 0, times: int = EVER) -> None:
         """`text` says for people what the fault does. Raises ValueError for numbers that are too low."""

@@ -58,15 +58,11 @@ class Inside:
         return sorted(name for name in registry.by_name if not name.startswith("__"))
 
     async def records(self, topic: str) -> list[StoredRecord]:
-        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no
-        such topic.
-        """
+        """Return the committed records of a topic, by partition and offset. Raises LookupError without it."""
         return [record for each in self._partitions(topic) for record in committed_records(each)]
 
     async def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no
-        such topic.
-        """
+        """Return the producers that the partitions of a topic remember. Raises LookupError without it."""
         return [row for each in self._partitions(topic) for row in producers_of(each)]
 
     async def groups(self) -> dict[str, str]:
@@ -196,9 +192,7 @@ class _ShiftedClock:
 
 
 class BrokerClock:
-    """The clock of one broker. Retention, transactions, sessions and all else of the broker follow it;
-    clients do not.
-    """
+    """A broker's clock: retention, transactions, sessions and all else follow it; clients do not."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
         """`advance` moves the broker's clocks by seconds, and returns when what is due has begun."""
@@ -245,9 +239,7 @@ class BrokenParts:
             await self._gateway().services.partitions.recoveries.reopen(found.log, found)
 
     def fill_disk(self, is_full: bool) -> None:
-        """Let the disk seem to have no room, or the room that it has; a broker that runs notices with
-        `check_disk`.
-        """
+        """Let the disk seem to have no room, or its own room; a running broker sees it by `check_disk`."""
         self._disk.is_full = is_full
 
     async def check_disk(self) -> None:

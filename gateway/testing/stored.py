@@ -30,9 +30,7 @@ class StoredRecord(NamedTuple):
 
 
 class StoredProducer(NamedTuple):
-    """A producer that a partition remembers. Its next batch must begin with the sequence after
-    `last_sequence`.
-    """
+    """A producer that a partition remembers. Its next batch begins after `last_sequence`."""
 
     topic: str
     partition: int
@@ -97,9 +95,7 @@ _HEADER_BYTES: Final = 8
 
 
 def fetched_records(frame: bytes, version: int) -> Iterator[tuple[str | UUID, int, int]]:
-    """Yield the topic, by name or by id, and the start and end of the records of each partition that has
-    some.
-    """
+    """Yield topic (name or id), start and end of the records of each partition that has some."""
     position = _HEADER_BYTES + (1 if is_flexible(_FETCH, version) else 0)
     answer, _ = entity_reader(response_type(_FETCH, version))(frame, position)
     for topic in answer.responses:
@@ -134,9 +130,7 @@ class Reordered(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """What is wrong with stored records. A value is `lost` or `doubled` once for each record that is missing
-    or too many.
-    """
+    """What is wrong with stored records. `lost` and `doubled` name a value once for each record."""
 
     lost: Sequence[Value]
     doubled: Sequence[Value]

@@ -1,6 +1,4 @@
-"""The pipelines as programs: run `python -m seqgate.spark_kafka_compat.pipelines.NAME`, or pass the file to
-`spark-submit`.
-"""
+"""The pipelines as programs: `python -m seqgate.spark_kafka_compat.pipelines.NAME`, or spark-submit."""
 
 from typing import Final
 

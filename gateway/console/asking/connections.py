@@ -53,7 +53,6 @@ class Connections:
     """Lends connections: one thread uses one connection at a time. Thread-safe."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
-        """Prepare connections to the cluster at these addresses."""
         self._addresses = tuple(addresses)
         self._lock = threading.Lock()
         self._idle: OrderedDict[int, tuple[ClientSecurity, _Open]] = OrderedDict()
@@ -99,9 +98,7 @@ class Connections:
         return None
 
     def _keep(self, security: ClientSecurity, lent: _Open, *, is_sure: bool = True) -> None:
-        """Keep a connection for its next use. After a failure it is not sure: the next use asks first whether
-        it still answers.
-        """
+        """Keep a connection; after a failure the next use asks first whether it still answers."""
         lent.since = time.monotonic() - (0.0 if is_sure else SURE_S)
         with self._lock:
             self._idle[id(lent)] = (security, lent)
@@ -158,9 +155,7 @@ class _Answer(Generic[A]):
 
 
 class Cache(Generic[A]):
-    """Answers of one kind. Of several threads that need the same answer one asks, and the others wait.
-    Thread-safe.
-    """
+    """Answers of one kind. Threads that need the same answer wait for one that asks. Thread-safe."""
 
     def __init__(self, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Keep each answer for at most `kept_s` seconds of the clock."""

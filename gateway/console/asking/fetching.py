@@ -30,9 +30,7 @@ _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class ReadRecord(NamedTuple):
-    """A record with what its batch says about its producer. `marker` is commit or abort for the end of a
-    transaction.
-    """
+    """A record and its batch's producer. `marker` is commit or abort at the end of a transaction."""
 
     partition: int
     offset: int
@@ -52,9 +50,7 @@ class ReadRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Stretch:
-    """The batches of a partition that one fetch returned. `problems` are sentences about batches that can't
-    be read.
-    """
+    """The batches of one partition in one answer. `problems` tell of batches that can't be read."""
 
     partition: int
     position: int
@@ -175,7 +171,6 @@ class _Aborted:
     """The aborted transactions of a stretch, as a consumer of committed records skips them."""
 
     def __init__(self, transactions: Sequence[Any]) -> None:
-        """Take the list of a Fetch answer."""
         self._coming = sorted(transactions, key=lambda row: int(row.first_offset), reverse=True)
         self._open: set[int] = set()
 

@@ -100,7 +100,6 @@ def _answers(
 
 
 def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list[str]]:
-    """Return the groups of each coordinator, by its address."""
     asked = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=tuple(map(GroupId, groups)))
     answer = ask_broker(cluster.reached, asked, FindCoordinatorResponse, timeout_s=TIMEOUT_S)
     found: dict[Address, list[str]] = {}
@@ -113,9 +112,7 @@ def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list
 # How far a group is behind the ends of its partitions. Raises ControlError or an error of kafka-python.
 
 TOTAL: Final = "lag"
-"""The name of the series of all topics together; a topic may have the same name, so topics' series begin with
-`topic:`.
-"""
+"""The series of all topics; those of topics begin with `topic:`, because a topic may be named `lag`."""
 
 
 def series_of(topic: str) -> str:

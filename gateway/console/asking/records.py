@@ -115,9 +115,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """A page of records. `newer` and `older` are the positions of the pages after and before; None where
-    there is none.
-    """
+    """A page of records. `newer` and `older` are the positions of its neighbours; None: there is none."""
 
     records: Sequence[Kept]
     found: Found

@@ -1,6 +1,4 @@
-"""One topic of a cluster: its partitions with leaders, offsets and sizes. Raises ControlError or an error of
-kafka-python.
-"""
+"""Topics of a cluster, with leaders, offsets and sizes. Raises ControlError, errors of kafka-python."""
 
 from __future__ import annotations
 
@@ -200,9 +198,7 @@ def _asked(cluster: Cluster) -> list[TopicLine]:
 def sizes_at(
     cluster: Cluster, host: str, port: int, topics: tuple[DescribableLogDirTopic, ...] | None = None
 ) -> dict[Place, int]:
-    """Return the bytes of each partition that a broker holds, of all topics or of some; nothing when the
-    broker does not answer or refuses.
-    """
+    """Return the bytes of a broker's partitions, of all topics or some; nothing without an answer."""
     try:
         answer = ask_broker(
             cluster.reached.other(host, port),

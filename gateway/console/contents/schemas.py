@@ -45,7 +45,6 @@ class Schemas:
     """Keeps schemas. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin without schemas."""
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Schema] = OrderedDict()
 
@@ -176,9 +175,7 @@ _HEX_IN_A_LINE: Final = 48
 
 
 class Shown(NamedTuple):
-    """A content in words. `form` is how it is shown; `error` says why it is not shown in the form that was
-    chosen.
-    """
+    """A content in words, shown as `form`; `error` says why not in the form that was chosen."""
 
     text: str
     form: str
@@ -317,9 +314,7 @@ def _zigzag(content: bytes, position: int) -> tuple[int | None, int]:
 
 
 def message_class(descriptors: bytes, name: str) -> Any:
-    """Return the class of the message `name`; an empty name means the only message of the last file. Raises
-    ContentError.
-    """
+    """Return the class of a message; no name: the only one of the last file. Raises ContentError."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 - slow to import
 
     files = descriptor_pb2.FileDescriptorSet()

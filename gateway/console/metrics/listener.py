@@ -32,9 +32,7 @@ class MetricsClient:
     """Asks the metrics listener of one gateway. Thread-safe: each question has a connection of its own."""
 
     def __init__(self, url: str) -> None:
-        """Prepare for the listener at `url`, such as http://127.0.0.1:9644. Raises ValueError with a
-        sentence.
-        """
+        """Prepare for the listener at `url`, such as http://127.0.0.1:9644. Raises ValueError."""
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError(f"{url!r} must be a URL such as http://127.0.0.1:9644")
@@ -126,9 +124,7 @@ WANTED: Final = (
     "seqgate_transactions_open",
     "seqgate_transactions_oldest_seconds",
 )
-"""The names that are read; other lines are left out before they are parsed, because a gateway with many
-topics has many.
-"""
+"""The names that are read; a gateway with many topics has many others, which are not parsed."""
 
 
 class Sample(NamedTuple):

@@ -163,19 +163,15 @@ def is_counter(name: str) -> bool:
 
 
 class FigureReader:
-    """Reads one metric of one client again and again: the growth per second of a counter, otherwise the
-    value.
-    """
+    """Reads one metric of a client again and again: the growth per second of a counter, or the value."""
 
     def __init__(self, read: Callable[[], str], instance_id: str, name: str) -> None:
-        """Prepare to read `name` from the metrics that `read` returns."""
         self._read = read
         self._instance_id = instance_id
         self._name = name
         self._before: tuple[float, float] | None = None
 
     def __call__(self) -> Mapping[str, float | None]:
-        """Return the figure under the name of the metric."""
         client = clients_of(self._read()).get(self._instance_id)
         value = None if client is None else total_of(client.series, self._name)
         if value is None or not is_counter(self._name):
@@ -215,7 +211,6 @@ class History:
     """Points in time with a value for each series. A series that begins late has None before. Thread-safe."""
 
     def __init__(self, points: int = POINTS) -> None:
-        """Begin without points."""
         self._lock = threading.Lock()
         self._points = points
         self._times: deque[int] = deque(maxlen=points)
@@ -283,21 +278,16 @@ class Summary(NamedTuple):
 
 
 class LeaderChanges:
-    """Compares the leaders of each look with those of the look before. A look may show a part of the
-    partitions. Thread-safe.
-    """
+    """Compares the leaders of each look with the look before; it may show a part. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin without a look."""
         self.since_ms = time.time_ns() // 1_000_000
         self._lock = threading.Lock()
         self._known: dict[Place, Leader] = {}
         self._changes: deque[LeaderChange] = deque(maxlen=KEPT)
 
     def see(self, time_ms: int, leaders: Mapping[Place, Leader]) -> None:
-        """Note what has changed. A lower epoch is a topic of the same name that was created again, and no
-        change of leader.
-        """
+        """Note what has changed. A lower epoch is a new topic of the same name, no change of leader."""
         with self._lock:
             for place, after in leaders.items():
                 before = self._known.get(place)
@@ -334,8 +324,6 @@ Read = Callable[[], Mapping[str, float | None]]
 
 @dataclass(slots=True)
 class _Watch:
-    """A function that reads figures, and their history."""
-
     read: Read
     history: History = field(default_factory=History)
     seen: float = field(default_factory=time.monotonic)
@@ -345,7 +333,6 @@ class Watches:
     """The figures that pages watch, by a key of the page and the person. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin without watches."""
         self._lock = threading.Lock()
         self._watches: OrderedDict[str, _Watch] = OrderedDict()
 
@@ -398,7 +385,6 @@ class Sampler:
         way_in: WayIn,
         security: ClientSecurity,
     ) -> None:
-        """Prepare; `start` begins to read."""
         self.history = History()
         self.watches = Watches()
         self.leader_changes = LeaderChanges()
@@ -459,9 +445,7 @@ class Sampler:
         return {} if before is None else figures(before, reading)
 
     def _see_leaders(self, now_ms: int) -> None:
-        """Look at the leaders where the console may ask; elsewhere only the people who are logged in look, on
-        the page of the cluster.
-        """
+        """Look at the leaders if the console may ask; else only people who are logged in look."""
         try:
             if not self._needs_login():
                 with self._connections.lend(self._security) as cluster:

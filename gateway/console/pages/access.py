@@ -134,7 +134,6 @@ def remove(visit: Visit) -> Answer:
 
 
 def _entry(visit: Visit) -> AclEntry:
-    """Return the entry of a row's form. Raises ControlError."""
     try:
         return AclEntry(
             kind_named(visit.text("kind")),
@@ -361,9 +360,7 @@ def _user(visit: Visit) -> str:
 
 
 def set_password(visit: Visit) -> Answer:
-    """Set the password of a user. The form said what it replaces; a refusal is shown there, without the
-    password.
-    """
+    """Set a user's password; the form said what it replaces, and shows a refusal without the password."""
     user = _user(visit)
     try:
         if not visit.is_confirmed:

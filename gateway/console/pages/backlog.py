@@ -150,9 +150,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _counted(visit: Visit) -> dict[str, Any]:
-    """Return how many records wait, and how many may; nothing without --metrics, and why where the listener
-    fails.
-    """
+    """Return how many records wait and how many may, as the listener tells, or why it does not."""
     listener = visit.console.listener
     if listener is None:
         return {}

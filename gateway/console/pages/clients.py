@@ -133,7 +133,6 @@ def entity_words(entity: Mapping[str, str | None]) -> str:
 
 
 def _form_address(entity: Mapping[str, str | None]) -> str:
-    """Return the address of the form about an entity."""
     query: dict[str, str] = {}
     for kind, name in entity.items():
         query[f"{kind}-is"] = ANY if name is None else NAMED
@@ -177,7 +176,6 @@ def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
 
 
 def _entity(visit: Visit) -> Entity:
-    """Return the entity of the form. Raises ControlError."""
     entity: Entity = {}
     for kind, word in _WORDS.items():
         choice, name = visit.text(f"{kind}-is"), visit.text(kind)

@@ -65,9 +65,7 @@ def cluster_page(visit: Visit) -> Answer:
 
 
 def _knows_drains(status: ClusterStatus) -> bool:
-    """Return whether some gateway of the cluster serves the request that drains; brokers of Apache Kafka
-    don't.
-    """
+    """Return whether a gateway serves the request that drains; brokers of Apache Kafka don't."""
     return any(BrokerHeartbeatRequest.__api_key__ in broker.apis for broker in status.brokers)
 
 
@@ -81,9 +79,7 @@ def _facts(visit: Visit) -> ClusterFacts:
 # Makes another gateway the leader of a partition, and drains gateways.
 
 LONGEST_MS: Final = 15_000
-"""Time for which the console waits for the end of a move or a drain; afterwards it goes on without the
-console.
-"""
+"""Time for which the console waits for a move or a drain, which goes on without the console."""
 _LARGEST: Final = (1 << 31) - 1
 
 

@@ -40,9 +40,7 @@ def logs(visit: Visit) -> Answer:
 
 
 def lines(visit: Visit) -> Answer:
-    """Return the lines after a number. `restarted`: the gateway counts from the beginning again, and these
-    lines are its first.
-    """
+    """Return the lines after a number. `restarted`: the gateway counts anew, and these are its first."""
     after = visit.number("after", 0)
     found = visit.ask_gateway(LogLinesRequest(after=after, limit=MOST_LINES)).lines
     restarted = not found and after > 0 and _newest(visit) < after
@@ -87,9 +85,7 @@ NEAR: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit: its setting, what counts towards it now, and the limit itself, None where the setting sets
-    none.
-    """
+    """A limit: its setting, what counts towards it now, and the limit itself, None where there is none."""
 
     setting: str
     used: float

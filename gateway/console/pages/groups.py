@@ -331,9 +331,7 @@ def _needed(visit: Visit, name: str, lowest: int) -> int:
 
 
 def _time_ms(visit: Visit) -> int:
-    """Return the time of the form: milliseconds that the browser made of its own zone's time, or else a time
-    in UTC.
-    """
+    """Return the time of the form: milliseconds that the browser made of its zone's time, or UTC."""
     exact = visit.optional_number("at_ms")
     if exact is not None:
         return exact

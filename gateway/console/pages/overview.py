@@ -20,9 +20,7 @@ MOST_NAMED: Final = 5
 
 
 class Problem(NamedTuple):
-    """A problem, the advice for it, and the page that shows more. With `is_bad` somebody can't work;
-    otherwise it is a warning.
-    """
+    """A problem, the advice, and the page with more. With `is_bad` somebody can't work; else it warns."""
 
     title: str
     advice: str

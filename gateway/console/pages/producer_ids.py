@@ -167,9 +167,7 @@ class Window(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A rectangle of the map. `owner` is the number of a colour. `used_width` belongs to ids that are handed
-    out.
-    """
+    """A rectangle of the map: `owner` numbers its colour, `used_width` is the part of ids handed out."""
 
     x: float
     width: float
@@ -206,9 +204,7 @@ def whole(blocks: Sequence[BlockRow], next_id: int) -> Window:
 
 
 def owner_numbers(blocks: Iterable[BlockRow]) -> dict[str, int]:
-    """Return the number of each owner's colour: the owners of most blocks first, 0 for the owners that share
-    one.
-    """
+    """Return the number of each owner's colour, by most blocks; the owners that share one have 0."""
     counts: dict[str, int] = {}
     for block in blocks:
         counts[block.owner] = counts.get(block.owner, 0) + 1

@@ -68,16 +68,12 @@ Cursor = tuple[str, int, int]
 KEPT_S: Final = 30.0
 """The longest time for which a page counts; one that came fast counts for a fraction of a second."""
 MOST_PARTITIONS: Final = 500
-"""Partitions that are asked together over the Kafka protocol; with more of them the person must choose a
-topic.
-"""
+"""Partitions that are asked together over the Kafka protocol; for more, choose a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Some producers. `trouble` says why the metrics listener did not tell them, None where it did or does
-    not exist.
-    """
+    """Some producers. `trouble` says why an existing metrics listener did not tell them."""
 
     rows: Sequence[ProducerRow]
     complete: bool
@@ -200,7 +196,6 @@ def _verdicts(
 
 
 def _shown(row: ProducerRow) -> dict[str, Any]:
-    """Return what the table shows of a producer now."""
     return {
         "epoch": row.producer_epoch,
         "sequence": row.last_sequence,
@@ -212,9 +207,7 @@ def _shown(row: ProducerRow) -> dict[str, Any]:
 
 
 def cursor_of(visit: Visit) -> Cursor | None:
-    """Return the place after which the page begins: after_topic, after_partition and after_id of the address,
-    or before from_id.
-    """
+    """Return the place after which the page begins: after_topic, _partition and _id, or before from_id."""
     topic, partition = visit.text("topic"), visit.optional_number("partition")
     first = visit.optional_number("from_id")
     if first is not None and topic and partition is not None:
@@ -411,7 +404,6 @@ def _names_begin(visit: Visit) -> Position | None:
 
 
 def _names_next(query: dict[str, Any], position: Position | None) -> dict[str, Any] | None:
-    """Return the query of the next page."""
     if position is None:
         return None
     topic, partition, after = position

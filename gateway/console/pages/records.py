@@ -110,7 +110,6 @@ def records(visit: Visit) -> Answer:
 
 
 def _wish(visit: Visit, chosen: str) -> Wish:
-    """Return what the address asks for. Raises ControlError."""
     try:
         start = From(chosen)
     except ValueError:
@@ -292,7 +291,6 @@ def produce(visit: Visit) -> Answer:
 
 
 def _record(visit: Visit) -> ProducedRecord:
-    """Return the record of the form. Raises ControlError."""
     return ProducedRecord(
         value=_content_record_produce("value", visit.text("value"), visit.text("value_is", TEXT)),
         key=_content_record_produce("key", visit.text("key"), visit.text("key_is", NULL)),
@@ -357,9 +355,7 @@ _LIMITS: Final = Limits(answer_bytes=2 << 20, partition_bytes=1 << 20, wait_ms=5
 
 
 def tail(visit: Visit) -> Answer:
-    """Return the records after positions, and the positions after them; without positions only those of the
-    log ends.
-    """
+    """Return the records after positions, and the next positions; without positions the log ends."""
     name = visit.text("topic")
     forms, wanted = forms_of(visit), filter_of(visit)
     positions = read_positions(visit.text("at"))

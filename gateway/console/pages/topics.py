@@ -107,7 +107,6 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(visit: Visit) -> _Wanted:
-    """Return the topic of a form. Raises ControlError."""
     name = visit.text("name").strip()
     if not name:
         raise ControlError("give the topic a name")
@@ -262,9 +261,7 @@ _SEQGATES_OWN: Final = "message.deduplication.enable"
 
 
 class SettingLine(NamedTuple):
-    """A setting with where its value comes from, and what it does; `note` is empty where only Kafka's
-    documentation says it.
-    """
+    """A setting, its source and what it does; `note` is empty where only Kafka's page says it."""
 
     row: ConfigRow
     source: str

@@ -136,9 +136,7 @@ def abort(visit: Visit) -> Answer:
 
 
 def _typed(name: str, producer_id: int) -> str:
-    """Return the text to type: the transactional id, or the producer id where a keyboard can't type the
-    transactional id.
-    """
+    """Return the text to type: the transactional id, or the producer id if a keyboard can't type it."""
     return name if name.isprintable() and name == name.strip() else str(producer_id)
 
 

@@ -29,9 +29,7 @@ def verdicts(
 def table_of(
     visit: Visit, topic: str | None, partition: int | None, producer_id: int | None = None
 ) -> dict[str, Any]:
-    """Return the values of templates/parts/verdicts.html; `verdicts` is None without a metrics listener that
-    answers.
-    """
+    """Return the values of templates/parts/verdicts.html; `verdicts` is None if no listener answers."""
     source = {"topic": topic, "partition": partition, "id": producer_id}
     found, trouble = visit.told(ListVerdictsRequest(topic, partition, producer_id, limit=ROWS))
     rows = None if found is None else [shown(row) for row in found.verdicts]

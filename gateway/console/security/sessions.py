@@ -23,8 +23,6 @@ LONGEST_S: Final = 12 * 3600.0
 
 @dataclass(slots=True)
 class _Session:
-    """A login, and when it began and was used."""
-
     security: ClientSecurity
     began: float
     used: float
@@ -34,7 +32,6 @@ class Sessions:
     """Maps random session ids to logins. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin without sessions."""
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
@@ -81,9 +78,7 @@ def new_id() -> str:
 # The limit of failed logins, against guessing passwords.
 
 FAILURES: Final = 5
-"""Failed logins of one name, or from one address, in a window; a further login waits until the oldest leaves
-the window.
-"""
+"""Failed logins of a name or an address in a window; the next waits until the oldest has left it."""
 FAILURES_OF_ALL: Final = 60
 """Failed logins of everybody in a window."""
 WINDOW_S: Final = 60.0
@@ -96,7 +91,6 @@ class LoginLimit:
     """Counts failed logins by name and by address. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin without failures."""
         self._lock = threading.Lock()
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
@@ -137,7 +131,6 @@ class Notices:
     """Keeps sentences under random ids, each for one session. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin without notices."""
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
@@ -169,7 +162,6 @@ class FormTokens:
     """Makes and checks tokens with a key of this process."""
 
     def __init__(self) -> None:
-        """Draw the key."""
         self._key = secrets.token_bytes(32)
 
     def token(self, session_id: str) -> str:

@@ -183,7 +183,6 @@ class Desk:
 
 
 def _path(request: Request) -> str:
-    """Return the path of a request with its query."""
     return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 

@@ -119,12 +119,10 @@ class Guard:
     """Refuses foreign hosts, and adds the security headers to every answer."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
-        """Guard an application."""
         self._app = app
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

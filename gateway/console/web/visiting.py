@@ -81,9 +81,7 @@ def _open_login(console: Console) -> ClientSecurity:
 
 
 async def form_of(console: Console, request: Request) -> Sent:
-    """Return the form of a request after checking its token and its origin. Raises FormRefused and
-    HTTPException.
-    """
+    """Return a form whose token and origin are right. Raises FormRefused and HTTPException."""
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         raise FormRefused
     await _read_bounded(request)
@@ -245,7 +243,6 @@ class Work:
     """The functions that run. Thread-safe."""
 
     def __init__(self) -> None:
-        """Prepare the threads."""
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="console-page")
         self._unfinished = 0
@@ -293,16 +290,12 @@ _LONGEST: Final = 64
 
 
 def cookie_name(options: ConsoleOptions) -> str:
-    """Return the name of the cookie; browsers share cookies among the ports of a host, so the port is part of
-    the name.
-    """
+    """Return the name of the cookie, with the port, because the ports of a host share cookies."""
     return f"seqgate_console_{options.listen[1]}"
 
 
 def session_id_of(request: Request, options: ConsoleOptions) -> str | None:
-    """Return the id in the cookie of a request; None when the cookie is missing or not of the console's
-    making.
-    """
+    """Return the id in the cookie of a request; None without a cookie that the console made."""
     found = request.cookies.get(cookie_name(options), "")
     return found if _SHORTEST <= len(found) <= _LONGEST and found.isascii() else None
 

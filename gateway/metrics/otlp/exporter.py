@@ -1,6 +1,4 @@
-"""Sends the metrics at each interval, and says in the log when exports begin to fail and when they work
-again.
-"""
+"""Sends the metrics at each interval; the log says when exports begin to fail, and work again."""
 
 from __future__ import annotations
 
@@ -116,9 +114,7 @@ class OtlpExporter:
             self._failure = None
 
     async def _encoded(self) -> bytes:
-        """Return the present values as a request. The event loop reads the values in slices, and a thread
-        encodes them.
-        """
+        """Return the present values as a request: the loop reads them in slices, a thread encodes them."""
         now_ms, started_at_ms = (
             self._sources.services.node.clock.now_ms(),
             self._sources.gateway.started_at_ms,
@@ -194,9 +190,7 @@ class Collector:
             await self._client.aclose()
 
     def _open(self) -> httpx.AsyncClient:
-        """Read certificates and proxies, which takes tens of milliseconds. Raises OSError, ValueError,
-        ImportError.
-        """
+        """Read certificates and proxies: tens of milliseconds. Raises OSError, ValueError, ImportError."""
         own = {"content-type": _TYPE, "content-encoding": "gzip", "accept-encoding": "identity"}
         return httpx.AsyncClient(
             headers={**self._headers, **own},
@@ -254,9 +248,7 @@ def _shown(detail: str) -> str:
 _SCOPE: Final = "seqgate"
 _CUMULATIVE: Final = otlp.AGGREGATION_TEMPORALITY_CUMULATIVE
 _UNITS: Final = {"seconds": "s", "bytes": "By"}
-"""OpenTelemetry's unit for the word in the name of a metric. A collector that writes for Prometheus adds no
-second one to the name.
-"""
+"""Units for words in names; a collector that writes for Prometheus adds no second one to a name."""
 _OF_FAMILIES: Final = {"counter": MetricKind.COUNTER, "gauge": MetricKind.GAUGE, "info": MetricKind.INFO}
 
 

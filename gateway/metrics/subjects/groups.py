@@ -80,9 +80,7 @@ def _read(sources: Sources) -> Samples:
 
 
 def _each_lag(partitions: Partitions, shard: GroupShard, group: Group) -> Iterator[int]:
-    """Yield for each committed offset by how many records the group is behind; 0 where the partition is not
-    open here.
-    """
+    """Yield for each committed offset how many records are behind it; 0 if it is not open here."""
     for (topic, index), committed in list(shard.offsets.of(group.group_id).items()):
         found = partitions.by_name.get(topic)
         partition = None if found is None else found.peek(index)
@@ -216,9 +214,7 @@ FAILED_CLAIMS: Final = counter(
 _FROM_ZERO: Final[frozenset[int]] = frozenset(
     (ErrorCode.out_of_order_sequence_number, ErrorCode.invalid_producer_epoch)
 )
-"""The errors that have a series before the first refusal. Prometheus does not see the growth of a counter
-that begins above zero.
-"""
+"""The errors with a series from zero: Prometheus does not see growth that begins above zero."""
 
 
 def _read_producers(sources: Sources) -> Samples:

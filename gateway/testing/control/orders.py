@@ -97,9 +97,7 @@ class Numbered:
 
 
 class Orders:
-    """The faults that programs have ordered from one broker. Call one method at a time, from another thread
-    than the broker's.
-    """
+    """The faults that programs ordered. Call one method at a time, outside of the broker's thread."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -117,9 +115,7 @@ class Orders:
         return self._all[number]
 
     def place(self, order: Order) -> Numbered:
-        """Carry an order out. Raises ValueError, LookupError; NotNow for a partition of a broker that does
-        not run.
-        """
+        """Carry an order out. Raises ValueError, LookupError; NotNow if the broker must run."""
         if order.fault not in FAULTS:
             raise ValueError(f"{order.fault!r} is no fault; the faults are {', '.join(FAULTS)}")
         broken = ExitStack()

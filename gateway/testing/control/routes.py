@@ -95,9 +95,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One kind of request; `body` is the type of its JSON. `answer` waits for the broker, in a thread that
-    may wait.
-    """
+    """One kind of request; `body` is the type of its JSON. `answer` runs in a thread that may wait."""
 
     method: str
     path: str

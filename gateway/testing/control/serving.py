@@ -83,7 +83,6 @@ async def _serve(
 
 
 async def _begin_control(broker: BrokerThread, address: str) -> ControlListener:
-    """Start the test control and print its address. Raises StartFailed."""
     control = ControlListener(broker)
     try:
         shown = await control.start(address)
@@ -95,9 +94,7 @@ async def _begin_control(broker: BrokerThread, address: str) -> ControlListener:
 
 @contextlib.contextmanager
 def _ended(process: int | None, stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` in the event loop when the process with this id has ended. Raises StartFailed if there is
-    none.
-    """
+    """Call `stop` in the event loop when the process with this id ends. Raises StartFailed without it."""
     if process is None:
         yield
         return
