@@ -1,9 +1,7 @@
 """Reads the headers of record batches from a Kafka endpoint: producer id, producer epoch, sequences, offsets.
 
-Spark's Kafka source shows records, but not the producer of their batch. The header of a batch has the
-producer (61 bytes, "Record Batch" in Kafka's protocol guide). Fetch returns batches as stored in the log, so
-this module decompresses and decodes no record. The requests are those of any consumer; Metadata names the
-brokers.
+Spark's Kafka source does not show the producer of a batch; its header does (61 bytes, "Record Batch" in
+Kafka's protocol guide). Fetch returns batches as stored in the log, so this module decodes no record.
 """
 
 from __future__ import annotations
@@ -34,10 +32,9 @@ _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
 class BatchRow(NamedTuple):
-    """The header of one record batch.
+    """The header of one record batch. `base_sequence` is -1 without idempotence.
 
-    `base_sequence` is -1 without idempotence. After compaction `record_count` can be smaller than the span of
-    offsets.
+    After compaction `record_count` can be smaller than the span of offsets.
     """
 
     topic: str
@@ -72,10 +69,7 @@ class Split:
 
 
 def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 1_000_000) -> list[Split]:
-    """Return splits that together cover these topics up to their high watermarks and can be read in parallel.
-
-    Raises `EndpointError` when the endpoint is unreachable or a topic is missing.
-    """
+    """Return splits of these topics up to their high watermarks, for parallel reads. Raises EndpointError."""
     splits: list[Split] = []
     for topic in topics:
         for partition, (start, end) in sorted(offset_ranges(bootstrap, topic).items()):
@@ -109,10 +103,7 @@ def read_split(split: Split) -> Iterator[BatchRow]:
 def offset_ranges(
     bootstrap: str, topic: str, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[int, tuple[int, int]]:
-    """Return the log start offset and the high watermark of each partition; raises `EndpointError`.
-
-    With `READ_COMMITTED` the last stable offset replaces the high watermark.
-    """
+    """Return log start offset and high watermark (READ_COMMITTED: last stable offset) of each partition."""
     ranges: dict[int, tuple[int, int]] = {}
     for leader, partitions in _leaders(bootstrap, topic).items():
         with Connection(*leader) as connection:
@@ -130,10 +121,7 @@ def topic_id(bootstrap: str, topic: str) -> UUID | None:
 
 
 def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchRow]:
-    """Yield the batch headers in the records of a Fetch answer.
-
-    The records may end inside a batch; the header of that batch is included when it is whole.
-    """
+    """Yield the batch headers in a Fetch answer, which may end inside a batch; its whole header counts."""
     position = 0
     while position + _HEADER.size <= len(records):
         (base_offset, length, _, magic, _, attributes, last_offset_delta, _, max_timestamp, *producer) = (

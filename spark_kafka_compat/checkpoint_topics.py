@@ -32,11 +32,7 @@ Complaints = dict[str, str]
 
 
 class CheckpointTopics:
-    """The topics of one checkpoint. `check` refuses a topic that was recreated since the checkpoint stored
-    its offsets.
-
-    `remedy` ends the sentences that refuse a topic.
-    """
+    """A checkpoint's topics. `check` refuses one that was recreated since; `remedy` ends the sentences."""
 
     def __init__(
         self,
@@ -67,10 +63,9 @@ class CheckpointTopics:
         _refuse(self.complaints(topics))
 
     def complaints_at_start(self, topics: Collection[str] | None) -> Complaints:
-        """Compare the topics of the checkpoint before a query starts; store the ids of all other `topics`.
+        """Compare the topics before a query starts; store the ids of the others. Raises `EndpointError`.
 
-        `topics` are the names that the query subscribes to, or None when it subscribes by pattern. Raises
-        `EndpointError`.
+        `topics` are the names that the query subscribes to, or None when it subscribes by pattern.
         """
         if self._files is None:
             return {}

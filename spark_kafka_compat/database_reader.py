@@ -27,10 +27,7 @@ from seqgate.spark_kafka_compat.positions import (
 from seqgate.spark_kafka_compat.session import EndpointError, PositionError, SparkCompatError
 
 RecordWriter = Callable[[Transaction, Sequence[Any]], None]
-"""The function that writes kafka-python's ConsumerRecords of one partition, in order, through a transaction.
-
-The function must not commit.
-"""
+"""Writes ConsumerRecords of one partition, in order, through a transaction, which it must not commit."""
 
 _DECIDED_HERE: Mapping[str, object] = {
     "group_id": None,

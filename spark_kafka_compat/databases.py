@@ -98,10 +98,9 @@ _BY_SCHEME = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "postgres": POSTGRESQL
 
 @dataclass(frozen=True)
 class Transaction:
-    """An open transaction: all its writes count, or none.
+    """An open transaction: all its writes count, or none. Its owner commits; a writer must not.
 
-    The owner of the transaction commits; a writer must not commit. Write parameters in statements in the form
-    of the driver: `?` for SQLite, `%s` for PostgreSQL, or `placeholder` for either.
+    Write parameters as the driver does: `?` for SQLite, `%s` for PostgreSQL, or `placeholder` for either.
     """
 
     cursor: Cursor
@@ -185,10 +184,9 @@ def is_database_error(error: Exception) -> bool:
 
 
 def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: Sequence[str] = ()) -> str:
-    """Return the INSERT for rows of these columns. Names are quoted, so their case counts; a dot separates
-    schema and table.
+    """Return the INSERT for rows of these columns. Raises `SparkCompatError` for a key beyond them.
 
-    Raises `SparkCompatError` for a key that is not among the columns.
+    Names are quoted, so their case counts; a dot separates schema and table.
     """
     missing = [column for column in key if column not in columns]
     if missing:

@@ -1,7 +1,4 @@
-"""The functions `source()` and `sink()`: read a Kafka endpoint as a data frame, and write a data frame to
-one.
-
-Effectively-once writes with Spark: each row names its source record, and the gateway drops duplicates.
+"""The functions `source()` and `sink()`: read a Kafka endpoint as a data frame, and write one to it.
 
 Spark's Kafka sink writes at least once: a task, a micro batch or a query that runs again writes its rows
 again. A topic with `message.deduplication.enable` (see docs/deduplication.md) stores rows with a producer
@@ -159,11 +156,7 @@ NAME_HEADER, SEQUENCE_HEADER = "dedup.name", "dedup.sequence"
 _PLACE = ("topic", "partition", "offset")
 _NAMED = "seqgate.named"
 _SEND_IN_ORDER = {"kafka.enable.idempotence": "true", "kafka.delivery.timeout.ms": str(2**31 - 1)}
-"""The settings of the Kafka client that keep records in order.
-
-When the client gives up a record and stores later records, the gateway takes the record for a duplicate from
-then on.
-"""
+"""The client keeps records in order: what it gave up and sends later would be taken for a duplicate."""
 _MULTIPLY = {"Generate", "Join", "LateralJoin", "AsOfJoin", "Expand"}
 _REORDER = {
     *(

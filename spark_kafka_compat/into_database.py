@@ -47,10 +47,7 @@ DEFAULTS: Mapping[str, OptionValue] = {
     "maxRecordsPerPartition": 50_000,
     "kafka.isolation.level": "read_committed",
 }
-"""The default options of the source.
-
-`maxOffsetsPerTrigger` bounds a transaction, `maxRecordsPerPartition` the rows that the driver holds.
-"""
+"""`maxOffsetsPerTrigger` bounds a transaction, `maxRecordsPerPartition` the rows that the driver holds."""
 _DECIDED_HERE = ("starting", "subscribe", "assign")
 """The prefixes of options that the caller can't set."""
 
@@ -93,10 +90,8 @@ class BatchWriter:
         self._log = OffsetLog(checkpoint)
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Write the new records of a micro batch.
-
-        Raises `FencedError` when another copy of the pipeline has started since, `PositionError` when the
-        micro batch begins behind the database's position, and `RecreatedTopicError`.
+        """Write the new records of a micro batch. Raises `RecreatedTopicError`, `FencedError` when another
+        copy has started, `PositionError` when the micro batch begins behind the database's position.
         """
         span = self._log.span(records.sparkSession, batch_id)
         with self._claim.step() as step:

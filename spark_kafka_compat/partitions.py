@@ -1,17 +1,12 @@
-"""The lookup of the partitions of topics, and of their first and end offsets, by the options of Spark's Kafka
-source.
+"""The partitions of topics with their first and end offsets, and the offsets of a micro batch.
 
 With TLS or SASL the admin client of Spark's own Java asks the endpoint, and takes the `kafka.*` options as
-they are. Otherwise `seqgate.spark_kafka_compat.batch_reader` asks, which needs neither Java nor a client
-library.
+they are. Otherwise `seqgate.spark_kafka_compat.batch_reader` asks, which needs neither Java nor a library.
 
-The span of offsets of a micro batch, from the offset log that Spark writes into the checkpoint before a micro
-batch runs.
-
-`offsets/N` holds the end of micro batch N, which is the begin of micro batch N + 1; `sources/0/0` holds the
-begin of the first. The rows alone do not show the span: a micro batch may end with transaction markers,
-aborted or compacted records. Spark has written version 1 of this format (`OffsetSeqLog`,
-`KafkaSourceInitialOffsetWriter`) since 2.1.
+Spark writes an offset log into the checkpoint before a micro batch runs: `offsets/N` holds the end of micro
+batch N, the begin of N + 1; `sources/0/0` the begin of the first. The rows alone do not show the span: a
+micro batch may end with transaction markers, aborted or compacted records. Spark has written version 1 of
+this format (`OffsetSeqLog`, `KafkaSourceInitialOffsetWriter`) since 2.1.
 """
 
 from __future__ import annotations
@@ -40,10 +35,8 @@ _64_BITS = 2**64
 
 
 class Partitions(NamedTuple):
-    """The offset ranges of partitions, and the ids of their topics if the endpoint has topic ids.
-
-    A range is the log start offset and the high watermark; under read_committed the last stable offset
-    replaces the high watermark.
+    """The ranges of partitions, log start offset to high watermark (read_committed: last stable offset), and
+    the ids of their topics if the endpoint has topic ids.
     """
 
     ranges: dict[Place, tuple[int, int]]

@@ -1,19 +1,13 @@
-"""Judges the batches of one producer in one partition by their sequences. Pure.
+"""Audits topics by the batch headers of every producer id, and records by numbers of their own.
 
 Kafka's rule (KIP-98): within a producer epoch every batch begins where the previous batch ended, sequences
 wrap from 2^31-1 to 0, and a new epoch begins at 0. A log that follows the rule has no gap, duplicate or
-reordering. The audit reads only the log, and needs no state of the broker.
+reordering. The audit reads only the log, and needs no state of the broker: Spark reads splits of offset
+ranges, and sorts the headers by partition, producer and offset. One `Trail` follows each producer, so memory
+does not grow with the topic.
 
-Audits topics by the batch headers of every producer id, in parallel with Spark.
-
-Spark reads splits of offset ranges, and sorts the headers by partition, producer and offset. One `Trail`
-follows each producer, so memory does not grow with the topic.
-
-Audits records by their own content: the producer that sent a record, and the record's number in that
-producer's sequence.
-
-The audit finds what batch headers can't show: records that the application lost or sent twice before a client
-numbered them.
+The audit of records finds what batch headers can't show: records that the application lost or sent twice
+before a client numbered them.
 """
 
 from __future__ import annotations
@@ -60,8 +54,7 @@ class SequencedBatch(NamedTuple):
 class Finding(NamedTuple):
     """One breach: `records` sequences from `first_sequence` to `last_sequence` (inclusive, wrapping).
 
-    `offset` is the base offset of the duplicate or late batch; for a gap, of the batch before the gap (-1
-    when the sequence is missing from the beginning).
+    `offset` is the base offset of a duplicate or late batch, or of the batch before a gap (-1: none).
     """
 
     kind: FindingKind
@@ -194,10 +187,7 @@ def _merged(ranges: list[tuple[int, int]], first: int, end: int) -> list[tuple[i
 
 @dataclass
 class OffsetTrail:
-    """The trail of offsets through one partition: `observe` (base_offset, last_offset) in offset order.
-
-    Offsets are dense without compaction: each batch begins one after the previous batch.
-    """
+    """The trail of offsets, which are dense without compaction: `observe` each batch's in offset order."""
 
     next_offset: int = -1
     missing_offsets: int = 0
@@ -288,10 +278,7 @@ class AuditReport:
 def batch_headers(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], *, records_per_split: int = RECORDS_PER_SPLIT
 ) -> DataFrame:
-    """Return one row per record batch of these topics (see `BatchRow`), for queries of your own.
-
-    Raises `EndpointError` when the endpoint is unreachable or a topic is missing.
-    """
+    """Return a row per batch (see `BatchRow`), for queries of your own. Raises `EndpointError`."""
     splits = plan_splits(bootstrap, topics, records_per_split)
     return spark.createDataFrame(_read(spark, splits), BATCH_SCHEMA)
 

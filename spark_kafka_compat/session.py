@@ -1,9 +1,6 @@
-"""The SparkSession with the Kafka connector.
+"""The SparkSession with the Kafka connector `org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK`.
 
-The artifact of Spark's Kafka connector that fits a pyspark.
-
-The connector is published as `org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK`. It must match Spark's
-version and Scala's binary version exactly.
+The connector must match Spark's version and Scala's binary version exactly.
 """
 
 from __future__ import annotations

@@ -63,8 +63,7 @@ class Certificate:
 def certify(
     setup: Setup, scripts: Sequence[Script], *, jobs: int, report: Callable[[RunOutcome], None]
 ) -> Certificate:
-    """Run the application without a fault, and then through the scripts, `jobs` at a time; `report` gets each
-    outcome at its end.
+    """Run the application without a fault, then through scripts, `jobs` at a time; `report` gets outcomes.
 
     Raises NotReady, ValueError for a command or a topic name that is none.
     """

@@ -51,9 +51,7 @@ class Setup:
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
     """The outcome of one run. `requests` are its Produce requests, `requests_amid` those before the last
-    values were given.
-
-    `reads_along` says whether one came after the first values, before all others.
+    values; `reads_along`: one came after the first values, before all others.
     """
 
     script: Script
@@ -76,12 +74,10 @@ def play(
     *,
     reads_along: bool = True,
 ) -> RunOutcome:
-    """Run the application once, and judge it. The broker begins anew; `register` gets the run, so that others
-    can kill it.
+    """Run the application once against a fresh broker, and judge it; `register` gets the run, to kill it.
 
     An application that is known not to read along gets its values without a wait for its first request.
-    Raises NotStarted, ValueError for a command or a topic name that is none, StartFailed and OSError if the
-    broker can't be started.
+    Raises NotStarted, ValueError for a wrong command or topic name, StartFailed and OSError.
     """
     broker.reset()
     if script.has_topic:
@@ -379,8 +375,7 @@ class Findings:
 
 
 def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) -> Findings:
-    """Return what is wrong with stored records. `sent` are the values that the application got, each once, in
-    their order.
+    """Return what is wrong with stored records, of the values `sent`, each once, in their order.
 
     A value that is not stored is lost only if the application claimed that it is acknowledged.
     """

@@ -59,8 +59,7 @@ class Scene:
         self._faults.append((what, fault))
 
     def acted(self, what: str, *, in_vain: bool = False) -> None:
-        """Note that the script broke a part of the broker. It strikes if Produce requests came before and
-        come after it.
+        """Note that the script broke a part: it strikes if Produce requests come before and after it.
 
         It never strikes if it was `in_vain`, because there was nothing to break.
         """
@@ -210,8 +209,7 @@ LATE_FACTOR: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """Requests that fail. It spares the first `after` that no earlier fault of the script strikes, and
-    strikes `times` of the rest.
+    """Requests that fail: `times` after the first `after` that no earlier fault of the script strikes.
 
     An `effect` of kind DELAY without a time delays beyond the client's request timeout.
     """
@@ -250,11 +248,9 @@ class RandomFaults:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One fault script.
+    """One fault script: what `happens`, and what a `correct` producer does then.
 
-    `happens` says what fails, `correct` what a correct producer does then. With `may_give_up` a correct
-    producer may also report a failure to the application. Without `has_topic` the topic is missing until the
-    act creates it.
+    With `may_give_up` it may also report a failure. Without `has_topic` the act creates the topic.
     """
 
     name: str

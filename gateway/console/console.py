@@ -16,9 +16,8 @@ from seqgate.gateway.console.security.sessions import FormTokens, LoginLimit, No
 class ConsoleOptions:
     """The options of a console.
 
-    `security` says how to connect to the cluster. When it has a login, the sampler uses the login; visitors
-    log in themselves. `public_names` are further host names under which browsers may reach the console, such
-    as the name of a proxy.
+    `security` is how the console connects; the sampler uses its login, and visitors log in themselves.
+    `public_names` are further host names for browsers, such as that of a proxy.
     """
 
     bootstrap: tuple[tuple[str, int], ...]

@@ -36,11 +36,10 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request with all that a page may use.
+    """A request with all that a page may use. Its names map to their values.
 
-    `security` is how this person connects to the cluster, `user` the login name, empty without logins. `path`
-    are the values in the address, `query` those after the question mark, `form` those of a form that was
-    sent; each name maps to its values.
+    `security` is how this person connects, `path` has the values in the address, `query` those after the
+    question mark, `form` those of a form that was sent.
     """
 
     console: Console
@@ -169,11 +168,7 @@ class PageGroup(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """An address that shows a page (GET).
-
-    `waits_for` is a noun phrase. When the function takes long, the browser shows "Waiting for …" and asks
-    again.
-    """
+    """An address that shows a page (GET), or "Waiting for `waits_for`" while its function takes long."""
 
     path: str
     function: Function

@@ -1,14 +1,11 @@
-"""The counts of a gateway, for Prometheus: the table of metrics, the listener that answers, and the health of
-the gateway.
+"""The counts of a gateway: for Prometheus, for a collector of OpenTelemetry, and for programs that ask.
 
-    table           the one list of metrics, by subject; docs/metrics.md is made from it
-    subjects/       one module for each subject: its metrics, and the function that reads their values
-    exposition      the values as text, in the formats of Prometheus and OpenMetrics
+    metric          one row of the table of metrics, and the values that are read for it
+    subjects/       one module for a few subjects: their metrics, and the functions that read them
+    table           the one list of metrics, by subject, and their values as text; makes docs/metrics.md
     health          whether the gateway can take writes, and why not
-    views           the answers of the control socket that change nothing, as JSON
-    listener        the HTTP listener that serves all of that
+    listener        the HTTP listener that serves all of that, and answers that change nothing, as JSON
     otlp/           the export to a collector of OpenTelemetry
-    dashboard/      the dashboard for Grafana
 
 A gateway without `seqgate.metrics.listener` and `seqgate.otlp.endpoint` imports none of it.
 """

@@ -221,11 +221,9 @@ class RefusedFields(Exception):
 
 
 async def view(gateway: LiveGateway, name: str, fields: Mapping[str, Sequence[str]]) -> bytes:
-    """Return the answer of an operation as JSON: what this gateway knows, also where others of a cluster know
-    more.
+    """Return the answer of this gateway to an operation as JSON, also where others of a cluster know more.
 
-    `fields` are those of the request, as texts; a field that is a list has several. Raises NoView,
-    RefusedFields, ControlError.
+    `fields` are texts; a field that is a list has several. Raises NoView, RefusedFields, ControlError.
     """
     request = _request(name, fields)
     return msgspec.json.encode(await answer_live(gateway, request))

@@ -1,10 +1,7 @@
 """One row of the table of metrics, and the values that are read for it.
 
-The records and bytes of each topic since the start, for a bounded number of topics.
-
-An open partition counts what was appended and fetched since it was opened. When it is closed, its counts are
-added to those of its topic's series. So a series never falls, whatever moves to another gateway or is
-deleted.
+An open partition counts what was appended and fetched since it was opened; when it is closed, its counts are
+added to its topic's series. So a series never falls, whatever moves to another gateway or is deleted.
 """
 
 from __future__ import annotations

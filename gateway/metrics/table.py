@@ -1,9 +1,6 @@
-"""The values of all metrics as text, in the format that the client asks for.
+"""The values of all metrics as text in the wanted format, with the series that clients push (KIP-714).
 
-The series that clients have pushed (KIP-714), as families of Prometheus.
-
-A client chooses the names of its metrics. So each name gets a prefix, and no client can write over a metric
-of the gateway:
+A client chooses its metrics' names; a prefix lets no client write over a metric of the gateway:
 
     org.apache.kafka.producer.record.send.total     kafka_client_producer_record_send_total
     my.metric                                       client_my_metric
@@ -53,10 +50,9 @@ class Text(NamedTuple):
 
 
 async def text_of(sources: Sources, accept: str) -> Text:
-    """Return the values of all metrics. `accept` is the header of the request that names the wanted formats.
+    """Return the values of all metrics in a format that the request's header `accept` names.
 
-    The event loop reads the values in slices, and a thread writes them as text, so that requests wait for
-    neither.
+    The event loop reads them in slices, and a thread writes them, so that requests wait for neither.
     """
     encoder, content_type = _encoder(accept)
     pieces: list[bytes] = []
@@ -153,11 +149,7 @@ _LongName = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def pushed_families(found: Iterable[PushedSeries]) -> Iterator[Family]:
-    """Yield a family for each name.
-
-    Of two kinds of one name, and of two series that differ only in characters which Prometheus does not know,
-    the later one is left out.
-    """
+    """Yield a family for each name, without a later kind of a name, or series that is equal to Prometheus."""
     families: dict[str, Family] = {}
     kinds: dict[str, SeriesKind] = {}
     seen: set[_LongName] = set()

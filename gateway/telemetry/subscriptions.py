@@ -276,10 +276,7 @@ class ClientInstance:
         is_terminating: bool,
         max_bytes: int,
     ) -> ErrorCode:
-        """Judge a push before its metrics are decoded; return the error that refuses it, or no error.
-
-        `metrics_bytes` is the size of the metrics as they arrived.
-        """
+        """Judge a push before its metrics (their size as they arrived) are decoded; return its error."""
         error = ErrorCode.none
         is_due = now_ms - self._last_pushed_ms >= self.choice.push_interval_ms
         if self.is_terminating:
@@ -320,11 +317,10 @@ class Instances:
     def meet(
         self, description: ClientDescription, subscriptions: Subscriptions, now_ms: float, most: int
     ) -> ClientInstance:
-        """Return the client, and restart its lifetime.
+        """Return the client, and restart its lifetime; beyond `most` the least recent ones are forgotten.
 
         A client that is new, or whose subscriptions have changed, begins anew, as if it had never asked; it
-        keeps the description of its first request. When more than `most` clients are known, those that asked
-        least recently are forgotten.
+        keeps the description of its first request.
         """
         client_instance_id = description.client_instance_id
         known = self._by_id.get(client_instance_id)

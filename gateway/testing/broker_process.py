@@ -41,11 +41,9 @@ STOP_TIMEOUT_S: Final = 30.0
 
 
 class BrokerProcess:
-    """A broker that `seqgate serve --test-control` runs. It keeps its port and its data when it is stopped
-    and started again.
+    """A broker that `seqgate serve --test-control` runs; a later start keeps its port and its data.
 
-    Faults end with each run of the process; the clock is the time of day again after it. The process ends
-    with that of the test.
+    Faults and a moved clock end with each run of the process, which ends with that of the test.
     """
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:

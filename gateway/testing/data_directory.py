@@ -1,10 +1,8 @@
 """The data directory of a broker for tests: one that the test gives, or a temporary one.
 
-A temporary directory that is made when its path is first asked for, and removed at the end of the process at
-the latest.
-
-It is in memory where there is room: in /dev/shm. A process that is killed leaves its directories behind; the
-next process that needs one removes them. A lock tells whose process is alive.
+A temporary one is made when its path is first asked for, in memory (/dev/shm) where there is room, and is
+removed at the end of the process at the latest. A process that is killed leaves its own behind; the next
+process that needs one removes them. A lock tells whose process is alive.
 """
 
 from __future__ import annotations
@@ -104,9 +102,7 @@ class TemporaryDirectory:
 
 
 def temporary_place() -> Path:
-    """Return where temporary directories are made: where SEQGATE_TEST_DIRECTORY says, else in memory if there
-    is room, else where Python's `tempfile` makes them.
-    """
+    """Return where temporary directories are: as SEQGATE_TEST_DIRECTORY says, in memory, or `tempfile`'s."""
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen)

@@ -1,5 +1,4 @@
-"""Faults that a test orders: each strikes the requests that it names, some of them, and tells how often it
-did.
+"""Faults that a test orders: each strikes some of the requests that it names, and tells how often it did.
 
     with broker.faults.drop_answer(api="Produce", topic="orders", times=2) as fault:
         run_application()
@@ -38,9 +37,7 @@ F = TypeVar("F")
 
 
 class Requests(TypedDict, total=False):
-    """The requests that a fault strikes: of those to this API (None: any), with this topic, and of this client,
-    `times` (1) after the first `after` (0).
-    """
+    """The requests that a fault strikes: `times` (1) after the first `after` (0); None: any."""
 
     api: str | None
     topic: str | None
@@ -172,8 +169,7 @@ class Faults(FaultOrders["Fault"]):
 
     @contextmanager
     def partition_offline(self, topic: str, partition: int = 0) -> Iterator[Fault]:
-        """Take a partition offline, as after a failed write: clients get KAFKA_STORAGE_ERROR. Recover it at
-        the end.
+        """Take a partition offline, as after a failed write (KAFKA_STORAGE_ERROR), and recover it at the end.
 
         What was not flushed stays, because the disk has not failed. The fault counts the requests to the
         topic meanwhile. Raises LookupError if there is no such partition.
@@ -187,8 +183,7 @@ class Faults(FaultOrders["Fault"]):
 
     @contextmanager
     def disk_full(self) -> Iterator[Fault]:
-        """Let the disk seem to be full: producers are refused until the end of the block, and nothing is
-        lost.
+        """Let the disk seem to be full until the end: producers are refused, and nothing is lost.
 
         The fault counts the Produce requests meanwhile.
         """
@@ -202,8 +197,7 @@ class Faults(FaultOrders["Fault"]):
             self._run(self._parts.check_disk, is_optional=True)
 
     def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer in all partitions, as after `producer.id.expiration.ms`; return in how many it
-        was known.
+        """Forget a producer, as after `producer.id.expiration.ms`; return how many partitions knew it.
 
         Its next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as
         Kafka does.

@@ -1,6 +1,4 @@
-"""Looks into a running broker, breaks parts of it as a test orders, and does what needs no client. All
-methods run in the broker's event loop.
-"""
+"""Looks into a running broker, breaks parts of it, and does what needs no client, all in its event loop."""
 
 from __future__ import annotations
 

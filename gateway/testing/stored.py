@@ -148,10 +148,9 @@ class Differences(NamedTuple):
 
 
 def differences(stored: Sequence[StoredRecord], expected: Iterable[Value]) -> Differences:
-    """Return how stored records differ from the values that were sent.
+    """Return how stored records differ from the values that were sent, which are `expected` in their order.
 
-    `expected` are the values in the order in which they were sent. In each partition the records must have
-    this order.
+    In each partition the records must have this order.
     """
     wanted = list(expected)
     have = Counter(record.value for record in stored)

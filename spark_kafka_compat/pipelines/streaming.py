@@ -73,10 +73,7 @@ def add_run(described: argparse.ArgumentParser) -> None:
 
 
 def begin(app_name: str, bootstrap: str, master: str | None) -> SparkSession:
-    """Return a quiet session once a broker accepts connections, because a start of Spark takes many seconds.
-
-    Raises `SparkCompatError`.
-    """
+    """Return a quiet session once a broker answers: Spark starts for seconds. Raises `SparkCompatError`."""
     installed_pyspark_version()
     check_reachable(bootstrap)
     return session(app_name, master=master, quiet=True)

@@ -279,10 +279,7 @@ class WayIn:
 
 
 def _offered(address: BrokerAddress) -> tuple[str, ...]:
-    """Return the mechanisms that a listener names when a client asks for one that does not exist.
-
-    A listener without logins refuses the request or hangs up.
-    """
+    """Return what a listener offers in place of an unknown mechanism; one without logins hangs up."""
     try:
         with open_connection(address, WAY_IN_TIMEOUT_S) as connection:
             asked = SaslHandshakeRequest(mechanism=_NO_MECHANISM)

@@ -1,8 +1,6 @@
-"""Fetches records of a topic with one request for each leader, as a consumer without a group. Raises
-ControlError.
+"""Fetches records of a topic with one request for each leader, without a group. Raises ControlError.
 
-kafka-python's consumer would hide what a batch says about its producer, and would take longer to start than
-to read.
+kafka-python's consumer hides what a batch says about its producer, and takes longer to start than to read.
 """
 
 from __future__ import annotations
@@ -86,9 +84,8 @@ class Limits:
 def fetch(
     cluster: Cluster, topic: TopicPlaces, positions: Mapping[int, int], limits: Limits, *, committed: bool
 ) -> dict[int, Stretch]:
-    """Return what follows `positions`, offsets by partition. Partitions without a leader are left out.
-
-    `committed`: leave out records of open and aborted transactions.
+    """Return what follows `positions`, by partition, without partitions that have no leader; `committed`
+    leaves out records of open and aborted transactions.
     """
     found: dict[int, Stretch] = {}
     for leader, partitions in topic.by_leader(positions).items():

@@ -1,9 +1,6 @@
-"""Decides which records a person wants to see. Pure. Raises ControlError for a wrong filter.
+"""The pages of a topic's records: which records a person wants to see, and at which offsets a page lies.
 
-Chooses the offsets of a page of records, and the pages before and after it.
-
-A page begins at positions, offsets by partition: then it shows what follows them; or it ends before
-positions.
+A page begins at positions, offsets by partition, and shows what follows them; or it ends before positions.
 """
 
 from __future__ import annotations
@@ -101,9 +98,7 @@ class From(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The records that a person asks for. `at` is an offset or a time in milliseconds. `positions` are the
-    offsets by partition for BEFORE and AFTER.
-    """
+    """The wished records: `at` is an offset or a time in ms, `positions` the offsets for BEFORE and AFTER."""
 
     start: From = From.NEWEST
     at: int = 0
@@ -324,9 +319,8 @@ class Kept:
 
 @dataclass(slots=True)
 class Found:
-    """The records of a search. `positions` are the offsets after what was searched, by partition.
-
-    `stopped` says why the search ended before the end of its spans; None when it did not.
+    """The records of a search. `positions` are the offsets after what was searched, by partition;
+    `stopped` says why the search ended before the end of its spans.
     """
 
     records: list[Kept] = field(default_factory=list)

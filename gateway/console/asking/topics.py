@@ -248,10 +248,7 @@ _known: Final[Cache[dict[str, Settings]]] = Cache(KEPT_S)
 
 
 def topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings]:
-    """Return these settings of each topic that is not internal, as far as the cluster knows them.
-
-    Apache Kafka does not know the settings of Seqgate; its topics have none of them.
-    """
+    """Return these settings of each topic but internal ones; Apache Kafka has none of Seqgate's own."""
     key = (cluster.addresses, tuple(names))
     return _known.get(cluster.reached.security, key, lambda: _asked_topic_settings(cluster, names))
 

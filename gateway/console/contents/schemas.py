@@ -1,14 +1,11 @@
-"""The schemas that people have given, in memory, under the hash of their bytes, so that a link names a
-schema.
+"""Shows contents of records: as text, as JSON, in hexadecimal, or by a schema of Avro or Protobuf.
 
-Reads Avro with a schema, by Apache's own package in plain Python.
+The schemas that people give are in memory, under the hash of their bytes, so that a link names a schema.
+Apache's own package in plain Python reads Avro: a record that is nested deeply enough ends the process of a
+quicker reader in C (fastavro 1.13).
 
-A reader in C would be quicker, but a record that is nested deeply enough ends its process (fastavro 1.13).
-
-The header that serializers with a schema registry write: a zero byte, and the id of the schema.
-
-Protobuf has the place of the message type in its file next: a count and the indexes, or one zero byte for the
-first message.
+Serializers with a schema registry write a header: a zero byte, and the id of the schema. Protobuf has the
+place of the message type next: a count and the indexes, or one zero byte for the first message.
 Source: Confluent's documentation of the wire format.
 """
 
@@ -184,10 +181,7 @@ class Shown(NamedTuple):
 
 
 def show(content: bytes, form: str, schema: Schema | None, *, is_cut: bool) -> Shown:
-    """Return a content in a form; what can't be read is shown as text or in hexadecimal, with the reason.
-
-    `is_cut`: `content` is only the beginning.
-    """
+    """Return a content in a form, or as text or hex with the reason. `is_cut`: it is only the beginning."""
     try:
         return _as_chosen(content, form, schema, is_cut=is_cut)
     except ContentError as error:

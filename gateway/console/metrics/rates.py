@@ -77,10 +77,7 @@ class Reading:
 
 
 def figures(before: Reading, after: Reading) -> dict[str, float | None]:
-    """Return the figures between two readings, by the name of their series.
-
-    A counter that has fallen belongs to a gateway that has started again: it counts from zero.
-    """
+    """Return the figures between two readings by series; a counter that has fallen began again at zero."""
     passed = max(after.time_s - before.time_s, 1e-3)
     found: dict[str, float | None] = {}
     for name, metric in _PER_SECOND.items():
@@ -337,9 +334,8 @@ class Watches:
         self._watches: OrderedDict[str, _Watch] = OrderedDict()
 
     def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> History:
-        """Return the history of the figures that `read` returns; begin to sample them.
-
-        `keeps_reader`: the function of the first look goes on, because it remembers what it has read.
+        """Return the history of what `read` returns, sampled from now on. `keeps_reader`: the first look's
+        function goes on, because it remembers what it has read.
         """
         with self._lock:
             watch = self._watches.setdefault(key, _Watch(read))
@@ -372,10 +368,9 @@ FIRST_ROUNDS: Final = 2
 
 
 class Sampler:
-    """Reads figures every two seconds while the console runs.
+    """Reads figures every two seconds, from the metrics listener, or else from the end offsets.
 
-    The figures come from the metrics listener, and without one from the end offsets, as the login of
-    --command-config. Where the cluster needs a login that the console lacks, there are none.
+    It asks as the login of --command-config; without it a cluster with logins has no figures.
     """
 
     def __init__(

@@ -1,6 +1,4 @@
-"""The one list of pages: the navigation, the routes and the tests read it. A page is one module here, alone
-or with a neighbour of its subject, and one template.
-"""
+"""The one list of pages for the navigation, the routes and the tests. A page is a module and a template."""
 
 from __future__ import annotations
 

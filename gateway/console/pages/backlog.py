@@ -1,6 +1,4 @@
-"""What groups have not got of a topic: the backlog that they have not read, with what its quota does about
-it, and the delayed records.
-"""
+"""What groups have not got of a topic: the backlog with its quota, and the delayed records."""
 
 from __future__ import annotations
 

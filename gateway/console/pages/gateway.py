@@ -1,7 +1,4 @@
-"""What only the gateway itself tells: the newest lines of its log, its tasks, and its limits.
-
-All of it comes from the metrics listener.
-"""
+"""What only the gateway's metrics listener tells: the newest lines of its log, its tasks, and its limits."""
 
 from __future__ import annotations
 

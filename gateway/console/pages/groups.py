@@ -237,10 +237,7 @@ def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
 
 
 def moves(changes: Sequence[OffsetChange]) -> list[Moved]:
-    """Return how many records each change skips, and how many the group reads again.
-
-    Without a committed offset nobody knows what the group has read, so both are 0.
-    """
+    """Return how many records each change skips or reads again; 0 where no offset tells what was read."""
     return [
         Moved(change, max(0, change.new_offset - before), max(0, before - change.new_offset))
         for change in changes
@@ -367,9 +364,7 @@ MOST_MEMBERS: Final = 200
 
 
 class GroupFacts(NamedTuple):
-    """The facts of a group that only the gateway tells: partitions by place, members by id. `trouble` says
-    why they are missing.
-    """
+    """The facts that only the gateway tells: partitions by place, members by id; or why they are missing."""
 
     partitions: Mapping[tuple[str, int], GroupPartition]
     members: Mapping[str, GroupMember]

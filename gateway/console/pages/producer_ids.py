@@ -238,10 +238,7 @@ def drawn(
     owners: Mapping[str, int],
     overlapping: Iterable[tuple[int, int]] = (),
 ) -> BlockMap:
-    """Return the map of the blocks, which are in the order of their first ids.
-
-    A block that begins less than a unit after the last one of the same lane and owner is merged with it.
-    """
+    """Return the map of blocks, in the order of their first ids; blocks of an owner that touch are merged."""
     pieces: list[Piece] = []
     lane_ends: list[int] = []
     newest: dict[int, int] = {}

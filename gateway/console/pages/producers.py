@@ -1,6 +1,4 @@
-"""The producers of partitions, with a strip over time of what happened to their batches; and the producer
-names that topics with deduplication remember.
-"""
+"""The producers of partitions, what happened to their batches over time, and the producer names of topics."""
 
 from __future__ import annotations
 
@@ -275,12 +273,10 @@ Values = Sequence[float | None]
 
 
 class Event(NamedTuple):
-    """Batches of a producer that met the same fate. `first` and `last` are sequences, -1 where nobody knows
-    them.
+    """Batches of a producer with the same fate; `first` and `last` are sequences, -1 where nobody knows them.
 
-    `records` counts the records; None for a producer whose earlier sequences nobody has seen. `offset` is the
-    offset of the last accepted record, or of a duplicate's original; -1 where nobody knows it. `outcome`
-    names the error of a refused batch.
+    `records` is None for a producer whose earlier sequences nobody has seen. `offset` is that of the last
+    accepted record or of a duplicate's original, -1 if unknown. `outcome` names the error of a refused batch.
     """
 
     time_ms: int

@@ -37,10 +37,8 @@ STOP_TIMEOUT_S: Final = 2.0
 
 
 class OtlpExporter:
-    """Exports of one gateway to one collector, one after the other.
-
-    The values count since the start of the gateway. So the next export tells what a failed one would have
-    told, and nothing is sent twice.
+    """Exports of one gateway to one collector, one after the other. Values count since the start: the
+    next export tells what a failed one would have told, and nothing is sent twice.
     """
 
     def __init__(self, config: Config, sources: Sources) -> None:
@@ -150,8 +148,7 @@ _MAX_DETAIL: Final = 200
 class ExportFailed(Exception):
     """The collector has not taken an export, or not all of it. The message is a sentence for the log.
 
-    `kind` is the same for failures that one line of the log tells. `pause_s` is the time for which the
-    collector wants no further export.
+    One line of the log tells failures of one `kind`; the collector wants no further export for `pause_s`.
     """
 
     def __init__(self, kind: str, detail: str = "", pause_s: float = 0.0) -> None:

@@ -1,7 +1,6 @@
 """A broker that programs in other processes control: what `seqgate serve --test-control` runs.
 
-The broker has a thread and an event loop of its own, as that of `Broker`; so it can be stopped, killed and
-reset while the test control answers in the main thread.
+It has a thread of its own, as that of `Broker`, so the test control answers while it is stopped or reset.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ logger = logging.getLogger(__name__)
 def serve_under_test(
     config: Config, address: str, *, guide: bool = False, console: bool = False, exit_with: int | None = None
 ) -> None:
-    """Run a broker and its test control at HOST:PORT until SIGINT or SIGTERM, or until the process with the
-    id `exit_with` has ended.
+    """Run a broker and its test control at HOST:PORT until SIGINT, SIGTERM or the end of `exit_with`.
 
     Where no setting names a data directory, the data is in a temporary one. Raises StartFailed.
     """
