@@ -23,8 +23,9 @@ from urllib.parse import quote
 from seqgate.gateway.admin.faults.control_client import Refused, ask
 from seqgate.gateway.allocator import VARIABLE
 from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.testing.broker import AnyBroker
 from seqgate.gateway.testing.control.routes import read_record, shown
-from seqgate.gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
+from seqgate.gateway.testing.data_directory import bootstrap_of, empty
 from seqgate.gateway.testing.faults import FaultOrders
 from seqgate.gateway.testing.inside import BrokerClock
 from seqgate.gateway.testing.stored import StoredProducer, StoredRecord
@@ -40,7 +41,7 @@ STOP_TIMEOUT_S: Final = 30.0
 """Time for a clean stop; then the process is killed."""
 
 
-class BrokerProcess:
+class BrokerProcess(AnyBroker):
     """A broker that `seqgate serve --test-control` runs; a later start keeps its port and its data.
 
     Faults and a moved clock end with each run of the process, which ends with that of the test.
@@ -48,7 +49,7 @@ class BrokerProcess:
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         """Prepare the broker; `settings` override SETTINGS. Without `directory` its data is temporary."""
-        self._data = DataDirectory(directory)
+        super().__init__(directory)
         self._settings = dict(settings or {})
         self._port = 0
         self._control = ""
@@ -57,13 +58,7 @@ class BrokerProcess:
         self.clock = BrokerClock(lambda by_s: self._ask("POST", "/clock", {"seconds": by_s}))
 
     @property
-    def directory(self) -> Path:
-        """The data directory."""
-        return self._data.path
-
-    @property
     def bootstrap(self) -> str:
-        """The address for clients, HOST:PORT. Raises RuntimeError before the first start."""
         return bootstrap_of(self._port)
 
     @property
@@ -71,17 +66,7 @@ class BrokerProcess:
         """The address of the test control, HOST:PORT, for other programs."""
         return self._control
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # --- its life
-
     def start(self) -> None:
-        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if it runs already."""
         if self._process is not None:
             raise RuntimeError("the broker runs already: call stop() first")
         settings = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
@@ -99,70 +84,41 @@ class BrokerProcess:
         self._process = process
 
     def stop(self) -> None:
-        """Stop cleanly, and return when all data is written; a stopped broker stays stopped."""
         self._end(lambda process: process.end(signal.SIGTERM, STOP_TIMEOUT_S))
 
-    def restart(self) -> None:
-        """Stop cleanly and start again, on the same port with the same data."""
-        self.stop()
-        self.start()
-
     def kill(self) -> None:
-        """Kill the process: what was written stays. `start` recovers the data."""
         self._end(lambda process: process.end(signal.SIGKILL, STOP_TIMEOUT_S))
 
     def power_cut(self) -> None:
-        """Kill the process, and lose every record that was not flushed. Raises RuntimeError if it is over."""
         self._ask("POST", "/power-cut")
         self._end(lambda process: process.await_end(STOP_TIMEOUT_S))
 
     def reset(self) -> None:
-        """Begin anew: no topics, groups, producers, transactions or faults, on the same port."""
         if self._process is None:
             empty(self.directory)
             self.start()
         else:
             self._ask("POST", "/reset")
 
-    def close(self) -> None:
-        """Stop, and remove a temporary directory."""
-        try:
-            self.stop()
-        finally:
-            self._data.remove_temporary()
-
-    # --- looking inside
-
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic. Raises ValueError if the broker refuses it, for example because it exists already."""
         self._ask("POST", "/topics", {"name": name, "partitions": partitions, "configs": dict(configs or {})})
 
     def topics(self) -> list[str]:
-        """Return the names of the topics, internal ones left out."""
         return [str(name) for name in self._ask("GET", "/topics")]
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Return the committed records of a topic, by partition and offset. Raises LookupError without it."""
         return [read_record(row) for row in self._ask("GET", f"/topics/{quote(topic)}/records")]
 
     def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError without it."""
         return [StoredProducer(**row) for row in self._ask("GET", f"/topics/{quote(topic)}/producers")]
 
     def groups(self) -> dict[str, str]:
-        """Return the state of each group, by its id."""
         return dict(self._ask("GET", "/groups"))
 
-    def assert_exactly_once(self, topic: str, expected: Iterable[bytes | None]) -> None:
-        """Check that the topic holds these values, each exactly once, in each partition in the order in which
-        they were sent.
-
-        Raises AssertionError, which names the lost, doubled, unexpected and reordered records.
-        """
+    def _complaint(self, topic: str, expected: Iterable[bytes | None]) -> str | None:
         body = {"values": [shown(value) for value in expected]}
-        complaint = self._ask("POST", f"/topics/{quote(topic)}/exactly-once", body)["complaint"]
-        if complaint is not None:
-            raise AssertionError(f"topic {topic}: {complaint}")
+        complaint: str | None = self._ask("POST", f"/topics/{quote(topic)}/exactly-once", body)["complaint"]
+        return complaint
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         if self._process is None:

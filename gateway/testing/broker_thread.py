@@ -25,7 +25,7 @@ from seqgate.gateway.protocol.produce_codec import produce_reader
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
 from seqgate.gateway.testing.data_directory import empty
 from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts, Run
-from seqgate.gateway.testing.inside import BrokenParts, DurablePart, Inside, ShiftedLoop, ShiftedMachine
+from seqgate.gateway.testing.inside import DurablePart, Inside, ShiftedLoop, ShiftedMachine
 from seqgate.log import FileRegion
 from seqgate.log.format.record_batch import whole_batches
 
@@ -201,9 +201,8 @@ class FaultyGateway:
     def __init__(self, run: Run) -> None:
         """`run` runs coroutines in the event loop of the gateway, for the faults of a thread beside it."""
         self.machine = ShiftedMachine()
-        self.inside = Inside(lambda: self.gateway)
-        self.parts = BrokenParts(lambda: self.gateway, self.machine.disk)
-        self.faults = Faults(self.parts, run)
+        self.inside = Inside(lambda: self.gateway, self.machine.disk)
+        self.faults = Faults(self.inside, run)
         self.gateway: Gateway
         self._requests: FaultyRequests | None = None
 

@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers import APIS
 
 if TYPE_CHECKING:
-    from seqgate.gateway.testing.inside import BrokenParts
+    from seqgate.gateway.testing.inside import Inside
 
 _NAMES: Final = frozenset(api.name for api in APIS)
 
@@ -132,9 +132,9 @@ class FaultOrders(ABC, Generic[F]):
 class Faults(FaultOrders["Fault"]):
     """The faults of one broker. Of several that name a request, the one ordered first strikes."""
 
-    def __init__(self, parts: BrokenParts, run: Run) -> None:
-        """`run` runs what `parts` return in the broker's thread."""
-        self._parts = parts
+    def __init__(self, inside: Inside, run: Run) -> None:
+        """`run` runs what `inside` returns in the broker's thread."""
+        self._inside = inside
         self._run = run
         self._lock = threading.Lock()
         self._ordered: list[Fault] = []
@@ -174,12 +174,12 @@ class Faults(FaultOrders["Fault"]):
         What was not flushed stays, because the disk has not failed. The fault counts the requests to the
         topic meanwhile. Raises LookupError if there is no such partition.
         """
-        self._run(lambda: self._parts.take_offline(topic, partition))
+        self._run(lambda: self._inside.take_offline(topic, partition))
         try:
             with self.partition_watched(topic, partition) as watched:
                 yield watched
         finally:
-            self._run(lambda: self._parts.bring_back(topic, partition), is_optional=True)
+            self._run(lambda: self._inside.bring_back(topic, partition), is_optional=True)
 
     @contextmanager
     def disk_full(self) -> Iterator[Fault]:
@@ -187,14 +187,14 @@ class Faults(FaultOrders["Fault"]):
 
         The fault counts the Produce requests meanwhile.
         """
-        self._parts.fill_disk(True)
-        self._run(self._parts.check_disk, is_optional=True)
+        self._inside.fill_disk(True)
+        self._run(self._inside.check_disk, is_optional=True)
         try:
             with self.disk_watched() as watched:
                 yield watched
         finally:
-            self._parts.fill_disk(False)
-            self._run(self._parts.check_disk, is_optional=True)
+            self._inside.fill_disk(False)
+            self._run(self._inside.check_disk, is_optional=True)
 
     def expire_producer(self, producer_id: int) -> int:
         """Forget a producer, as after `producer.id.expiration.ms`; return how many partitions knew it.
@@ -202,17 +202,13 @@ class Faults(FaultOrders["Fault"]):
         Its next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as
         Kafka does.
         """
-        count = self._run(lambda: self._parts.expire_producer(producer_id))
+        count = self._run(lambda: self._inside.expire_producer(producer_id))
         assert isinstance(count, int)
         return count
 
     def fence(self, transactional_id: str) -> None:
-        """Fence the producer of a transactional id, and abort its open transaction, as another producer with
-        this id would.
-
-        Raises LookupError if there is no such transactional id.
-        """
-        self._run(lambda: self._parts.fence(transactional_id))
+        """Fence a producer and abort its transaction, as the id's next one would. Raises LookupError."""
+        self._run(lambda: self._inside.fence(transactional_id))
 
     def partition_watched(self, topic: str, partition: int) -> Fault:
         """Count the requests to the topic of a partition that is offline."""

@@ -16,6 +16,7 @@ from seqgate.gateway.metadata.topics import NewTopic, create_topics
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.testing.stored import StoredProducer, StoredRecord, committed_records, producers_of
 from seqgate.log import PartitionLog, Storage
 from seqgate.log.format.record_batch import whole_batches
@@ -25,8 +26,13 @@ from seqgate.seq_validator import RefusalLimit
 class Inside:
     """The gateway that runs when a method is called."""
 
-    def __init__(self, gateway: Callable[[], Gateway]) -> None:
+    def __init__(self, gateway: Callable[[], Gateway], disk: FillableStorage) -> None:
         self._gateway = gateway
+        self._disk = disk
+
+    @property
+    def _registry(self) -> Partitions:
+        return self._gateway().services.partitions.registry
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Create a topic. Raises ValueError if the broker refuses it, for example because it exists already."""
@@ -52,8 +58,7 @@ class Inside:
 
     async def topics(self) -> list[str]:
         """Return the names of the topics, internal ones left out."""
-        registry = self._gateway().services.partitions.registry
-        return sorted(name for name in registry.by_name if not name.startswith("__"))
+        return sorted(name for name in self._registry.by_name if not name.startswith("__"))
 
     async def records(self, topic: str) -> list[StoredRecord]:
         """Return the committed records of a topic, by partition and offset. Raises LookupError without it."""
@@ -82,11 +87,11 @@ class Inside:
 
     def durable_parts(self) -> list[DurablePart]:
         """Return what a power cut would leave of each log now."""
-        return [DurablePart.of(each.log) for each in self._gateway().services.partitions.registry]
+        return [DurablePart.of(each.log) for each in self._registry]
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with an id; None if there is none."""
-        topic = self._gateway().services.partitions.registry.by_id.get(topic_id)
+        topic = self._registry.by_id.get(topic_id)
         return None if topic is None else topic.name
 
     def refusals(self) -> RefusalLimit:
@@ -94,10 +99,54 @@ class Inside:
         return self._gateway().services.partitions.refusals
 
     def _partitions(self, topic: str) -> list[Partition]:
-        registry = self._gateway().services.partitions.registry
-        if topic not in registry.by_name:
+        if topic not in self._registry.by_name:
             raise LookupError(f"there is no topic {topic!r}")
-        return list(registry.by_name[topic].all())
+        return list(self._registry.by_name[topic].all())
+
+    # --- breaking parts
+
+    async def take_offline(self, topic: str, partition: int) -> None:
+        """Let a partition fail as after a failed write. Raises LookupError if there is none."""
+        found = self._registry.get(topic, partition)
+        if found is None:
+            raise LookupError(f"there is no partition {topic}-{partition}")
+        if not found.log.offline:
+            found.log.go_offline("a test took the partition offline")
+
+    async def bring_back(self, topic: str, partition: int) -> None:
+        """Recover a partition if it is offline and still exists."""
+        found = self._registry.get(topic, partition)
+        if found is not None and found.log.offline:
+            await self._gateway().services.partitions.recoveries.reopen(found.log, found)
+
+    def fill_disk(self, is_full: bool) -> None:
+        """Let the disk seem to have no room, or its own room; a running broker sees it by `check_disk`."""
+        self._disk.is_full = is_full
+
+    async def check_disk(self) -> None:
+        """Measure the free space of the disk now."""
+        self._gateway().services.upkeep.disk_room.check_free_space()
+
+    async def expire_producer(self, producer_id: int) -> int:
+        """Forget a producer; return in how many partitions it was known."""
+        count = 0
+        for partition in self._registry:
+            entry = partition.log.producers.get(producer_id)
+            if entry is not None:
+                partition.log.producers.forget(entry)
+                count += 1
+        return count
+
+    async def fence(self, transactional_id: str) -> None:
+        """Fence the producer of a transactional id. Raises LookupError if there is none."""
+        transactions = self._gateway().services.coordinators.transactions
+        try:
+            found = transactions.find(transactional_id)
+        except Unavailable:  # no producer has asked for its coordinator yet
+            found = None
+        if found is None:
+            raise LookupError(f"there is no transactional id {transactional_id!r}")
+        await transactions.begin_producer(transactional_id, found.timeout_ms, Producer())
 
 
 # Loses what a log had not flushed, as a machine does that loses its power.
@@ -210,60 +259,3 @@ class BrokerClock:
         if by < timedelta():
             raise ValueError(f"the clock only moves forward, not by {by}")
         self._advance(by.total_seconds())
-
-
-# Breaks parts of a running broker as a test orders. All coroutines run in the broker's event loop.
-
-
-class BrokenParts:
-    """The parts of the gateway that runs when a method is called."""
-
-    def __init__(self, gateway: Callable[[], Gateway], disk: FillableStorage) -> None:
-        self._gateway = gateway
-        self._disk = disk
-
-    async def take_offline(self, topic: str, partition: int) -> None:
-        """Let a partition fail as after a failed write. Raises LookupError if there is none."""
-        found = self._partition(topic, partition)
-        if found is None:
-            raise LookupError(f"there is no partition {topic}-{partition}")
-        if not found.log.offline:
-            found.log.go_offline("a test took the partition offline")
-
-    async def bring_back(self, topic: str, partition: int) -> None:
-        """Recover a partition if it is offline and still exists."""
-        found = self._partition(topic, partition)
-        if found is not None and found.log.offline:
-            await self._gateway().services.partitions.recoveries.reopen(found.log, found)
-
-    def fill_disk(self, is_full: bool) -> None:
-        """Let the disk seem to have no room, or its own room; a running broker sees it by `check_disk`."""
-        self._disk.is_full = is_full
-
-    async def check_disk(self) -> None:
-        """Measure the free space of the disk now."""
-        self._gateway().services.upkeep.disk_room.check_free_space()
-
-    async def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer; return in how many partitions it was known."""
-        count = 0
-        for partition in self._gateway().services.partitions.registry:
-            entry = partition.log.producers.get(producer_id)
-            if entry is not None:
-                partition.log.producers.forget(entry)
-                count += 1
-        return count
-
-    async def fence(self, transactional_id: str) -> None:
-        """Fence the producer of a transactional id. Raises LookupError if there is none."""
-        transactions = self._gateway().services.coordinators.transactions
-        try:
-            found = transactions.find(transactional_id)
-        except Unavailable:  # no producer has asked for its coordinator yet
-            found = None
-        if found is None:
-            raise LookupError(f"there is no transactional id {transactional_id!r}")
-        await transactions.begin_producer(transactional_id, found.timeout_ms, Producer())
-
-    def _partition(self, topic: str, index: int) -> Partition | None:
-        return self._gateway().services.partitions.registry.get(topic, index)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from seqgate.gateway.admin.acls.command import Actions, Resource, WrongOptions, filter_of
@@ -82,7 +81,7 @@ def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
         "kinds": KINDS,
         "roles": ROLES,
         "operations": OPERATIONS,
-        "given": FormEntry.of(visit),
+        "given": _given(visit),
         "chosen": set(visit.form.get("operation", ())),
         "problem": problem,
     }
@@ -191,36 +190,23 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """The operations on each kind of resource. Source: Kafka's AclEntry.supportedOperations."""
 
 
-@dataclass(frozen=True, slots=True)
-class FormEntry:
-    """The fields of the form as texts."""
+_FORM: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("principal", "host", "topic", "group", "transactional_id", "name"), ""),
+    "permission": Permission.ALLOW.name,
+    "role": PRODUCE,
+    "pattern": PatternType.LITERAL.name,
+    "kind": ResourceType.TOPIC.name,
+}
+"""The fields of the form, with what an empty form has in each."""
 
-    principal: str
-    permission: str
-    host: str
-    role: str
-    pattern: str
-    topic: str
-    group: str
-    transactional_id: str
-    kind: str
-    name: str
+Form = Mapping[str, str]
 
-    @classmethod
-    def of(cls, visit: Visit) -> FormEntry:
-        """Return the fields of a visit, or those of an empty form."""
-        return cls(
-            principal=visit.text("principal").strip(),
-            permission=visit.text("permission", Permission.ALLOW.name),
-            host=visit.text("host").strip() or WILDCARD,
-            role=visit.text("role", PRODUCE),
-            pattern=visit.text("pattern", PatternType.LITERAL.name),
-            topic=visit.text("topic").strip(),
-            group=visit.text("group"),
-            transactional_id=visit.text("transactional_id"),
-            kind=visit.text("kind", ResourceType.TOPIC.name),
-            name=visit.text("name"),
-        )
+
+def _given(visit: Visit) -> Form:
+    """Return the fields of a visit, or those of an empty form."""
+    given = {name: visit.text(name, default) for name, default in _FORM.items()}
+    given |= {name: given[name].strip() for name in ("principal", "host", "topic")}
+    return {**given, "host": given["host"] or WILDCARD}
 
 
 def kind_named(name: str) -> ResourceType:
@@ -232,15 +218,15 @@ def kind_named(name: str) -> ResourceType:
 
 def entries_of(visit: Visit) -> list[AclEntry]:
     """Return the entries of the form. Raises ControlError with a sentence about the field that is wrong."""
-    form = FormEntry.of(visit)
-    if ":" not in form.principal:
+    form = _given(visit)
+    if ":" not in form["principal"]:
         raise ControlError(
-            f"the principal must have the form User:NAME, not {form.principal[:80]!r}; User:* is everybody"
+            f"the principal must have the form User:NAME, not {form['principal'][:80]!r}; User:* is everybody"
         )
-    if form.permission not in (Permission.ALLOW.name, Permission.DENY.name):
-        raise ControlError(f"the permission must be ALLOW or DENY, not {form.permission[:40]!r}")
-    if form.pattern not in (PatternType.LITERAL.name, PatternType.PREFIXED.name):
-        raise ControlError(f"the pattern must be LITERAL or PREFIXED, not {form.pattern[:40]!r}")
+    if form["permission"] not in (Permission.ALLOW.name, Permission.DENY.name):
+        raise ControlError(f"the permission must be ALLOW or DENY, not {form['permission'][:40]!r}")
+    if form["pattern"] not in (PatternType.LITERAL.name, PatternType.PREFIXED.name):
+        raise ControlError(f"the pattern must be LITERAL or PREFIXED, not {form['pattern'][:40]!r}")
     try:
         pairs = _rights(form, visit)
     except WrongOptions as error:
@@ -249,34 +235,34 @@ def entries_of(visit: Visit) -> list[AclEntry]:
         AclEntry(
             kind,
             name,
-            PatternType.LITERAL if kind is ResourceType.CLUSTER else PatternType[form.pattern],
-            form.principal,
-            form.host,
+            PatternType.LITERAL if kind is ResourceType.CLUSTER else PatternType[form["pattern"]],
+            form["principal"],
+            form["host"],
             operation,
-            Permission[form.permission],
+            Permission[form["permission"]],
         )
         for (kind, name), operation in pairs
     ]
 
 
-def _rights(form: FormEntry, visit: Visit) -> list[tuple[Resource, Operation]]:
+def _rights(form: Form, visit: Visit) -> list[tuple[Resource, Operation]]:
     """Return the operations on each resource. Raises ControlError and WrongOptions."""
-    if form.role == SINGLE:
+    if form["role"] == SINGLE:
         return _single(form, visit)
-    if form.role not in (PRODUCE, CONSUME):
-        raise ControlError(f"there are no rights {form.role[:40]!r}; choose from the form's")
-    resources: list[Resource] = [(ResourceType.TOPIC, _needed(form.topic, "topic"))]
-    if form.role == CONSUME:
-        resources.append((ResourceType.GROUP, _needed(form.group, "group")))
+    if form["role"] not in (PRODUCE, CONSUME):
+        raise ControlError(f"there are no rights {form['role'][:40]!r}; choose from the form's")
+    resources: list[Resource] = [(ResourceType.TOPIC, _needed(form["topic"], "topic"))]
+    if form["role"] == CONSUME:
+        resources.append((ResourceType.GROUP, _needed(form["group"], "group")))
         return Actions(consumer=True).on(resources)
-    if form.transactional_id:
-        resources.append((ResourceType.TRANSACTIONAL_ID, form.transactional_id))
+    if form["transactional_id"]:
+        resources.append((ResourceType.TRANSACTIONAL_ID, form["transactional_id"]))
     return Actions(producer=True).on(resources)
 
 
-def _single(form: FormEntry, visit: Visit) -> list[tuple[Resource, Operation]]:
-    kind = kind_named(form.kind)
-    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else _needed(form.name, "name of the resource")
+def _single(form: Form, visit: Visit) -> list[tuple[Resource, Operation]]:
+    kind = kind_named(form["kind"])
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else _needed(form["name"], "name of the resource")
     chosen = [each for each in OPERATIONS[kind.name] if each in visit.form.get("operation", ())]
     if not chosen:
         raise ControlError("no operation is chosen; choose at least one")

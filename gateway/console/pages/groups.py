@@ -1,4 +1,4 @@
-"""The list of groups."""
+"""The groups: their list, one group, and the reset and deletion of its offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ from seqgate.gateway.admin.times import timestamp_ms
 from seqgate.gateway.console.answer import (
     Answer,
     Confirmation,
-    Paging,
     Redirect,
     View,
     address,
@@ -63,39 +62,42 @@ from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""
-_QUICK: Final[Mapping[str, Callable[[GroupLine], Any]]] = {
-    "group": lambda line: line.group,
-    "kind": lambda line: (line.kind, line.group),
-    "state": lambda line: (line.state, line.group),
+_KEYS: Final[Mapping[str, Callable[[tuple[GroupLine, GroupFigures]], Any]]] = {
+    "group": lambda row: row[0].group,
+    "kind": lambda row: (row[0].kind, row[0].group),
+    "state": lambda row: (row[0].state, row[0].group),
+    "members": lambda row: row[1].members,
+    "lag": lambda row: row[1].lag,
 }
-_FIGURES: Final[Mapping[str, Callable[[GroupFigures], Any]]] = {
-    "members": lambda figures: figures.members,
-    "lag": lambda figures: figures.lag,
-}
+_FIGURES: Final = ("members", "lag")
 
 
 def groups(visit: Visit) -> Answer:
-    """Show the groups that match the filters."""
+    """Show the groups that match the filters; a few figures of those on the page, where no filter needs all."""
     wanted, kind = visit.text("filter").strip(), visit.text("kind")
     state, topic, sort = visit.text("state"), visit.text("topic").strip(), visit.text("sort", "group")
-    number = visit.number("page", 1, 1)
+    compares = bool(topic) or sort.removeprefix("-") in _FIGURES
     with visit.cluster() as cluster:
         lines = group_lines(cluster)
-        matching = [
-            line
+        rows = [
+            (line, UNKNOWN)
             for line in lines
             if wanted.lower() in line.group.lower() and kind in ("", line.kind) and state in ("", line.state)
         ]
-        if topic or sort.removeprefix("-") in _FIGURES:
-            rows, paging = _compared(cluster, matching, topic, sort, number)
-        else:
-            shown, paging = page_of(ordered(matching, sort, _QUICK, "group"), number)
-            figures = group_figures(cluster, shown)
-            rows = [(line, figures.get(line.group, UNKNOWN)) for line in shown]
+        if compares and len(rows) > MOST_COMPARED:
+            raise ControlError(
+                f"the console compares at most {MOST_COMPARED:,} groups by members, lag or topic, and "
+                f"{len(rows):,} match; filter by name, kind or state first"
+            )
+        if compares:
+            rows = [row for row in _with_figures(cluster, rows) if topic in ("", *row[1].topics)]
+        shown, paging = page_of(ordered(rows, sort, _KEYS, "group"), visit.number("page", 1, 1))
+        if not compares:
+            shown = _with_figures(cluster, shown)
     return View(
         "groups.html",
         {
-            "rows": rows,
+            "rows": shown,
             "paging": paging,
             "wanted": wanted,
             "kind": kind,
@@ -111,33 +113,12 @@ def groups(visit: Visit) -> Answer:
     )
 
 
-def _compared(
-    cluster: Cluster, lines: Sequence[GroupLine], topic: str, sort: str, number: int
-) -> tuple[list[tuple[GroupLine, GroupFigures]], Paging]:
-    """Return a page of the groups by a figure, or of those that read a topic."""
-    if len(lines) > MOST_COMPARED:
-        raise ControlError(
-            f"the console compares at most {MOST_COMPARED:,} groups by members, lag or topic, and "
-            f"{len(lines):,} match; filter by name, kind or state first"
-        )
+def _with_figures(
+    cluster: Cluster, rows: Sequence[tuple[GroupLine, GroupFigures]]
+) -> list[tuple[GroupLine, GroupFigures]]:
+    lines = [line for line, _ in rows]
     figures = group_figures(cluster, lines)
-    rows = [(line, figures.get(line.group, UNKNOWN)) for line in lines]
-    if topic:
-        rows = [row for row in rows if topic in row[1].topics]
-    keys: dict[str, Callable[[tuple[GroupLine, GroupFigures]], Any]] = {
-        **{name: _of_line(key) for name, key in _QUICK.items()},
-        **{name: _of_figures(key) for name, key in _FIGURES.items()},
-    }
-    shown, paging = page_of(ordered(rows, sort, keys, "group"), number)
-    return list(shown), paging
-
-
-def _of_line(key: Callable[[GroupLine], Any]) -> Callable[[tuple[GroupLine, GroupFigures]], Any]:
-    return lambda row: key(row[0])
-
-
-def _of_figures(key: Callable[[GroupFigures], Any]) -> Callable[[tuple[GroupLine, GroupFigures]], Any]:
-    return lambda row: key(row[1])
+    return [(line, figures.get(line.group, UNKNOWN)) for line in lines]
 
 
 # Deletes a group with its offsets.

@@ -17,7 +17,7 @@ import msgspec
 
 from seqgate.gateway.testing.broker_thread import BrokerThread
 from seqgate.gateway.testing.control.orders import FAULTS, Order, Orders
-from seqgate.gateway.testing.inside import BrokenParts, Inside
+from seqgate.gateway.testing.inside import Inside
 from seqgate.gateway.testing.stored import StoredRecord, explain_differences
 
 T = TypeVar("T")
@@ -66,11 +66,6 @@ class Asked:
     def inside(self) -> Inside:
         """The look into the gateway, for `run`."""
         return self.broker.faulty.inside
-
-    @property
-    def parts(self) -> BrokenParts:
-        """The parts that can be broken, for `run`."""
-        return self.broker.faulty.parts
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine in the broker's event loop. Raises NotNow if the broker does not run."""
@@ -183,11 +178,11 @@ def _groups(asked: Asked) -> Any:
 
 
 def _expire(asked: Asked) -> Any:
-    return {"partitions": asked.run(lambda: asked.parts.expire_producer(asked.number))}
+    return {"partitions": asked.run(lambda: asked.inside.expire_producer(asked.number))}
 
 
 def _fence(asked: Asked) -> Any:
-    asked.run(lambda: asked.parts.fence(asked.name))
+    asked.run(lambda: asked.inside.fence(asked.name))
     return {"transactional_id": asked.name}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.testing.faults import Choice, Effect, Fault, Faults, Kind, RequestFacts, error_code
-from seqgate.gateway.testing.inside import BrokenParts, FillableStorage
+from seqgate.gateway.testing.inside import FillableStorage, Inside
 from tests.models.faults import ModelFault, ModelRequest, struck_by
 
 
@@ -24,7 +24,7 @@ def no_gateway() -> Gateway:
 
 
 def new_faults() -> Faults:
-    return Faults(BrokenParts(no_gateway, FillableStorage()), run)
+    return Faults(Inside(no_gateway, FillableStorage()), run)
 
 
 APIS = ("Produce", "Fetch", "Metadata")
