@@ -167,15 +167,14 @@ def _fetched(connection: Connection, split: Split, offset: int) -> Iterator[list
             continue
         offset = rows[-1].last_offset + 1
         deadline = time.monotonic() + PATIENCE_S
-        mine = [row for row in rows if _belongs(row, split)]
+        is_first = split.start_offset == split.log_start_offset
+        mine = [
+            row
+            for row in rows
+            if (is_first or row.base_offset >= split.start_offset) and row.base_offset < split.end_offset
+        ]
         if mine:
             yield mine
-
-
-def _belongs(row: BatchRow, split: Split) -> bool:
-    if row.base_offset < split.start_offset:
-        return split.start_offset == split.log_start_offset
-    return row.base_offset < split.end_offset
 
 
 def _fetch(connection: Connection, split: Split, offset: int) -> bytes:

@@ -108,7 +108,6 @@ class Transaction:
 
     @property
     def placeholder(self) -> str:
-        """The placeholder of a parameter in a statement."""
         return self.dialect.placeholder
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
@@ -118,7 +117,6 @@ class Transaction:
         return self.cursor
 
     def has_table(self, name: str) -> bool:
-        """Return True when a table of this name exists."""
         return self.execute(self.dialect.has_table, (name,)).fetchone() is not None
 
     def insert(
@@ -148,7 +146,6 @@ class Database:
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect of SQLite or PostgreSQL."""
         return _BY_SCHEME[urlsplit(self.url).scheme]
 
     def connect(self) -> Connection:

@@ -43,7 +43,8 @@ def source(
     Raises `UnknownOptionError`; `SparkCompatError` without exactly one choice of topics;
     `ConnectorMissingError`.
     """
-    frame = unwatched_source(spark, bootstrap, topics, stream=stream, options=options, **named)
+    given = {**(options or {}), **named}
+    frame = unwatched_source(spark, bootstrap, topics, stream=stream, options=given)
     if stream:
         from seqgate.spark_kafka_compat.topic_watch import watch
 
@@ -54,15 +55,13 @@ def source(
 def unwatched_source(
     spark: SparkSession,
     bootstrap: str,
-    topics: str | Sequence[str] | None = None,
+    topics: str | Sequence[str] | None,
     *,
-    stream: bool = False,
-    options: Mapping[str, OptionValue] | None = None,
-    **named: OptionValue,
+    stream: bool,
+    options: Mapping[str, OptionValue] | None,
 ) -> DataFrame:
     """Return the data frame of `source`, for a pipeline that compares topic ids itself."""
-    use = Use.STREAM_READ if stream else Use.BATCH_READ
-    checked = checked_options(use, {**(options or {}), **named})
+    checked = checked_options(Use.STREAM_READ if stream else Use.BATCH_READ, options or {})
     if topics is not None:
         if "subscribe" in checked:
             raise SparkCompatError(

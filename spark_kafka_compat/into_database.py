@@ -164,7 +164,11 @@ def into_database(
     owned = claim(database, pipeline, first, topic_ids=found.topic_ids)
     kept = kept or read_topics(spark, bootstrap, names, options=options)
     kept.know(found.topic_ids)
-    folder = checkpoint or _temporary_folder()
+    folder = checkpoint
+    if not folder:
+        temporary = Path(tempfile.mkdtemp(prefix="into-database-"))
+        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+        folder = temporary.as_uri()
     stream = unwatched_source(
         spark,
         bootstrap,
@@ -256,9 +260,3 @@ def _with_instants(frame: DataFrame) -> Iterator[Row]:
             yield value.astimezone(UTC) if is_instant and value is not None else value
 
     return (made(*instants(row)) for row in rows)
-
-
-def _temporary_folder() -> str:
-    folder = Path(tempfile.mkdtemp(prefix="into-database-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder.as_uri()

@@ -80,7 +80,8 @@ def land(
         kept = checkpoint_topics(spark, bootstrap, path, checkpoint=checkpoint, options=options)
     else:
         records = unwatched_source(spark, bootstrap, topics, stream=True, options=options)
-    kept.check_start(_named(topics) if topics is not None else subscribed(kept.options))
+    named = topics.split(",") if isinstance(topics, str) else topics
+    kept.check_start(subscribed(kept.options) if named is None else named)
     writer = (
         landing_frame(records, text=text, schema=schema)
         .writeStream.format("parquet")
@@ -104,7 +105,3 @@ def checkpoint_topics(
     """Return the topics of the checkpoint of files under `path`. Raises `UnknownOptionError`."""
     folder = checkpoint or f"{path.rstrip('/')}/{CHECKPOINT_FOLDER}"
     return CheckpointTopics(spark, bootstrap, folder, checked_options(Use.STREAM_READ, options or {}))
-
-
-def _named(topics: str | Sequence[str]) -> list[str]:
-    return topics.split(",") if isinstance(topics, str) else list(topics)

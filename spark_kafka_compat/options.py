@@ -198,7 +198,6 @@ def checked_options(use: Use, options: Mapping[str, OptionValue]) -> dict[str, s
 
 
 def option_text(value: OptionValue) -> str:
-    """Return a Python value as the text of a Spark option."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, Mapping) else str(value)

@@ -33,8 +33,6 @@ TABLES = {PIPELINES: _PIPELINES_COLUMNS, POSITIONS: _POSITIONS_COLUMNS, TOPICS: 
 
 
 class Place(NamedTuple):
-    """A partition of a topic."""
-
     topic: str
     partition: int
 
@@ -193,7 +191,6 @@ def _chosen(place: Place, bounds: tuple[int, int], starting: Starting) -> int:
 
 
 def create_tables(database: Database) -> None:
-    """Create the missing tables."""
     with database.transaction() as transaction:
         for statement in database.dialect.lock_schema:
             transaction.execute(statement)

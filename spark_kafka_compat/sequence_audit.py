@@ -89,7 +89,6 @@ class Trail:
     _last_base_offset: int = -1
 
     def observe(self, batch: SequencedBatch) -> None:
-        """Judge the next batch of the log."""
         self.batches += 1
         self.records += batch.record_count
         if batch.producer_epoch < self.producer_epoch:
@@ -194,7 +193,6 @@ class OffsetTrail:
     overlapping_offsets: int = 0
 
     def observe(self, base_offset: int, last_offset: int) -> None:
-        """Judge the offsets of the next batch."""
         if self.next_offset >= 0:
             self.missing_offsets += max(0, base_offset - self.next_offset)
             self.overlapping_offsets += max(0, self.next_offset - base_offset)

@@ -62,7 +62,7 @@ def session(
     from pyspark.sql import SparkSession
 
     settings = {"spark.sql.session.timeZone": "UTC"}
-    if not _inside_spark_submit():
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not inside spark-submit
         _require_java(java_requirement(version))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= _standalone_settings(master, jars_dir, packages)
@@ -75,10 +75,6 @@ def session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def _inside_spark_submit() -> bool:
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _standalone_settings(

@@ -51,7 +51,6 @@ class Certificate:
 
     @property
     def counts(self) -> Counter[Judgement]:
-        """The number of scripts by their verdict."""
         return Counter(outcome.verdict for outcome in self.outcomes)
 
     def is_good(self, *, may_give_up: bool = False) -> bool:
@@ -138,7 +137,6 @@ class _Stage:
                 application.kill()
 
     def close(self) -> None:
-        """Stop the brokers."""
         for broker in self._brokers:
             broker.close()
 
@@ -273,7 +271,6 @@ def write(path: Path, certificate: Certificate, *, may_give_up: bool) -> None:
 
 
 def is_xml(path: Path) -> bool:
-    """Return whether a report with this name is JUnit's XML."""
     return path.suffix == ".xml"
 
 
@@ -284,7 +281,6 @@ _VERDICT_WIDTH: Final = max(map(len, Judgement))
 
 
 def print_scripts() -> None:
-    """Print the table of scripts."""
     print_table(
         [Column("script"), Column("what happens"), Column("a correct producer")],
         [[script.name, script.happens, script.correct] for script in SCRIPTS],
@@ -314,7 +310,6 @@ def print_outcome(outcome: RunOutcome) -> None:
 
 
 def print_summary(certificate: Certificate) -> None:
-    """Print how many scripts have which verdict."""
     counts = certificate.counts
     told = [f"{counts[verdict]} {verdict.value}" for verdict in Judgement if counts[verdict]]
     print_lines(f"{counted(len(certificate.outcomes), 'script')}: {', '.join(told)}.")

@@ -44,7 +44,6 @@ class Setup:
     seed: int = 1
 
     def values(self) -> list[bytes]:
-        """Return the values that the application sends in one run."""
         return [b"value-%05d" % number for number in range(self.records)]
 
 
@@ -131,7 +130,7 @@ def _feed(
     found. `first_s` is the time for the first request. Return the number of Produce requests before the last
     burst, and whether one came in that time.
     """
-    act = _acting(script, scene)
+    act = iter(()) if script.act is None else script.act(scene)
     requests, reads_along = 0, False
     for number in range(BURSTS):
         if number >= script.act_at:
@@ -147,11 +146,6 @@ def _feed(
     for _ in act:  # repair what is broken
         pass
     return requests, reads_along
-
-
-def _acting(script: Script, scene: Scene) -> Iterator[None]:
-    if script.act is not None:
-        yield from script.act(scene)
 
 
 # Runs an application: gives it values on its standard input, and takes acknowledged values from its standard
@@ -304,8 +298,6 @@ _NAMED: Final = 3
 
 
 class Judgement(enum.StrEnum):
-    """The verdict on the application after a run."""
-
     PASSED = "passed"
     FAILED = "failed"
     """It lost, doubled or reordered a record, or stored one that nobody gave to it."""
@@ -338,8 +330,6 @@ class Ending:
 
 
 class Doubled(NamedTuple):
-    """A value that is stored several times."""
-
     value: Value
     records: Sequence[StoredRecord]
 
@@ -357,7 +347,6 @@ class Findings:
         return any((self.lost, self.doubled, self.reordered, self.unexpected))
 
     def complaints(self) -> Iterator[str]:
-        """Yield a sentence for each kind of wrong record."""
         if self.lost:
             yield f"lost {_some([shown(value) for value in self.lost])}"
         if self.doubled:

@@ -66,7 +66,6 @@ class Scene:
         self._acts.append((what, 0 if in_vain else self.requests))
 
     def struck(self) -> list[Struck]:
-        """Return how often each fault of the script struck."""
         acts = [
             Struck(what, int(0 < requests_before < self.requests)) for what, requests_before in self._acts
         ]
@@ -220,7 +219,6 @@ class RequestFault:
     after: int = 0
 
     def order(self, scene: Scene) -> Fault:
-        """Order the fault from the broker."""
         effect = self.effect
         if effect.kind is Kind.DELAY and not effect.delay_ms:
             effect = Effect(Kind.DELAY, round(LATE_FACTOR * scene.request_timeout_s * 1000))
@@ -239,7 +237,6 @@ class RandomFaults:
     times: int = 12
 
     def order(self, scene: Scene) -> Fault:
-        """Order the faults from the broker."""
         seed = scene.seed + self.seed_offset
         return scene.broker.faults.script(
             seed, api=PRODUCE, topic=scene.topic, rate=self.rate, times=self.times

@@ -125,15 +125,12 @@ def address(path: str, **query: str | int | Sequence[str] | None) -> str:
 
 
 def topic_path(topic: str) -> str:
-    """Return the address of a topic's page."""
     return f"/topics/{quote(topic, safe='')}"
 
 
 def topic_settings_path(topic: str) -> str:
-    """Return the address of a topic's settings."""
     return f"{topic_path(topic)}/settings"
 
 
 def records_path(topic: str) -> str:
-    """Return the address of a topic's records."""
     return f"/records/{quote(topic, safe='')}"

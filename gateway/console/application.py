@@ -75,7 +75,7 @@ _END_S = 3
 def run(options: ConsoleOptions) -> None:
     """Run the console. Raises ControlError when it must not, or can't, start."""
     try:
-        console = Console.of(options)
+        console = Console(options)
     except ValueError as error:
         raise ControlError(f"--metrics: {error}") from None
     complaint = exposure_complaint(options, console.way_in)

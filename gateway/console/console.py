@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.console.asking.connections import Connections, WayIn
-from seqgate.gateway.console.contents.schemas import Schemas
+from seqgate.gateway.console.contents import Schemas
 from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import Sampler
-from seqgate.gateway.console.security.sessions import FormTokens, LoginLimit, Notices, Sessions
+from seqgate.gateway.console.sessions import FormTokens, LoginLimit, Notices, Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +30,22 @@ class ConsoleOptions:
     certificate_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Console:
     """A running console. `listener` is None without --metrics."""
 
-    options: ConsoleOptions
-    way_in: WayIn
-    connections: Connections
-    listener: MetricsClient | None
-    sampler: Sampler
-    sessions: Sessions
-    tokens: FormTokens
-    notices: Notices
-    login_limit: LoginLimit
-    schemas: Schemas
-
-    @classmethod
-    def of(cls, options: ConsoleOptions) -> Console:
+    def __init__(self, options: ConsoleOptions) -> None:
         """Compose a console. Nothing connects yet. Raises ValueError for a wrong --metrics."""
-        connections = Connections(options.bootstrap)
-        listener = None if options.metrics_url is None else MetricsClient(options.metrics_url)
-        way_in = WayIn(options.bootstrap, options.security)
-        return cls(
-            options=options,
-            way_in=way_in,
-            connections=connections,
-            listener=listener,
-            sampler=Sampler(listener, connections, way_in, options.security),
-            sessions=Sessions(),
-            tokens=FormTokens(),
-            notices=Notices(),
-            login_limit=LoginLimit(),
-            schemas=Schemas(),
-        )
+        self.options = options
+        self.way_in = WayIn(options.bootstrap, options.security)
+        self.connections = Connections(options.bootstrap)
+        self.listener = None if options.metrics_url is None else MetricsClient(options.metrics_url)
+        self.sampler = Sampler(self.listener, self.connections, self.way_in, options.security)
+        self.sessions = Sessions()
+        self.tokens = FormTokens()
+        self.notices = Notices()
+        self.login_limit = LoginLimit()
+        self.schemas = Schemas()
 
     def close(self) -> None:
-        """Stop sampling and close the connections."""
         self.sampler.stop()
         self.connections.close()

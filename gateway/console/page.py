@@ -28,8 +28,6 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that came with a form."""
-
     file_name: str
     content: bytes
 
@@ -58,7 +56,6 @@ class Visit:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the person has confirmed the change."""
         return self.text(CONFIRMED) == "yes"
 
     @contextmanager
@@ -103,7 +100,6 @@ class Visit:
 
     @property
     def has_metrics(self) -> bool:
-        """Whether the console has the gateway's metrics listener."""
         return self.console.listener is not None
 
     def listener(self) -> MetricsClient:

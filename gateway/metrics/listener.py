@@ -62,7 +62,6 @@ class MetricsListener:
         return await self._server.start(self.address.host or None, self.address.port)
 
     async def stop(self) -> None:
-        """Stop answering."""
         self._sources.loop_delay.stop()
         await self._server.stop()
 
@@ -108,18 +107,16 @@ class MetricsListener:
         try:
             async with asyncio.timeout(VIEW_TIMEOUT_S):
                 return HttpAnswer(200, JSON, await view(self._sources.gateway, name, request.fields))
-        except NoView as error:
-            return _error(404, error)
-        except RefusedFields as error:
-            return _error(400, error)
+        except ViewRefused as error:
+            return _error(error.status, str(error))
         except ControlError as error:
-            return _error(409, error)
+            return _error(409, str(error))
         except TimeoutError:
-            return _error(503, ControlError(f"no answer within {VIEW_TIMEOUT_S:g} s"))
+            return _error(503, f"no answer within {VIEW_TIMEOUT_S:g} s")
 
 
-def _error(status: int, error: Exception) -> HttpAnswer:
-    return HttpAnswer(status, JSON, msgspec.json.encode({"error": str(error)}))
+def _error(status: int, sentence: str) -> HttpAnswer:
+    return HttpAnswer(status, JSON, msgspec.json.encode({"error": sentence}))
 
 
 # Puts together what shows the metrics of a gateway.
@@ -133,7 +130,6 @@ class Metrics:
     exporter: OtlpExporter | None
 
     async def stop(self) -> None:
-        """Export the last values, and stop answering."""
         if self.exporter is not None:
             await self.exporter.stop()
         if self.listener is not None:
@@ -212,18 +208,18 @@ _REQUESTS: Final = {
 _TYPE: Final[Any] = Union[tuple(_REQUESTS.values())]  # noqa: UP007 - `|` takes no list
 
 
-class NoView(Exception):
-    """There is no view of this name; the message is a sentence."""
+class ViewRefused(Exception):
+    """There is no such view (404), or it refuses its fields (400); the message is a sentence."""
 
-
-class RefusedFields(Exception):
-    """The view refuses its fields; the message is a sentence."""
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 async def view(gateway: LiveGateway, name: str, fields: Mapping[str, Sequence[str]]) -> bytes:
     """Return the answer of this gateway to an operation as JSON, also where others of a cluster know more.
 
-    `fields` are texts; a field that is a list has several. Raises NoView, RefusedFields, ControlError.
+    `fields` are texts; a field that is a list has several. Raises ViewRefused, ControlError.
     """
     request = _request(name, fields)
     return msgspec.json.encode(await answer_live(gateway, request))
@@ -232,9 +228,9 @@ async def view(gateway: LiveGateway, name: str, fields: Mapping[str, Sequence[st
 def _request(name: str, fields: Mapping[str, Sequence[str]]) -> Request[Any]:
     wanted = _REQUESTS.get(name)
     if wanted is None:
-        raise NoView(f"there is no view {name!r}; there are {', '.join(sorted(VIEWS))}")
+        raise ViewRefused(404, f"there is no view {name!r}; there are {', '.join(sorted(VIEWS))}")
     if "operation" in fields:
-        raise RefusedFields("the path names the view; leave the field operation out")
+        raise ViewRefused(400, "the path names the view; leave the field operation out")
     lists = {
         field.name
         for field in msgspec.structs.fields(wanted)
@@ -246,7 +242,7 @@ def _request(name: str, fields: Mapping[str, Sequence[str]]) -> Request[Any]:
     try:
         request: Request[Any] = msgspec.convert({"operation": name, **values}, _TYPE, strict=False)
     except msgspec.ValidationError as error:
-        raise RefusedFields(f"the view {name} refuses its fields: {error}") from None
+        raise ViewRefused(400, f"the view {name} refuses its fields: {error}") from None
     if changes_something(request):
         raise ControlError(f"{name} changes something, and a view does not")
     return request

@@ -110,7 +110,6 @@ class LoopDelay:
             self._wait(self._loop.time() + PROBE_EVERY_S)
 
     def stop(self) -> None:
-        """Measure no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -172,7 +171,6 @@ class Traffic:
         self.fetched_bytes += partition.fetched_bytes
 
     def add(self, closed: Traffic) -> None:
-        """Add the counts of closed partitions."""
         self.records += closed.records
         self.bytes += closed.bytes
         self.fetched_bytes += closed.fetched_bytes

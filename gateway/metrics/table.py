@@ -43,8 +43,6 @@ _FAMILIES: Final[dict[MetricKind, Callable[..., Any]]] = {
 
 
 class Text(NamedTuple):
-    """The text for one request, and its content type."""
-
     content_type: str
     body: bytes
 

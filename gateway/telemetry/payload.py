@@ -32,7 +32,7 @@ import math
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -122,20 +122,15 @@ class _Decoding:
             self.dropped += 1
             return
         metric = self._metric_of(bytes(content))
-        data = _data(metric)
-        if data is None:
+        kind = metric.WhichOneof("data")
+        if kind is None:
             return
+        data = getattr(metric, kind)
         measured = data.data_points[: self._left]
         self._left -= len(measured)
         kept = list(_points(metric, data, measured, shared))
         self.points += kept
         self.dropped += len(data.data_points) - len(kept)
-
-
-def _data(metric: Metric) -> Any:
-    """Return the message with the measurements of a metric; None for a metric without any."""
-    content = metric.WhichOneof("data")
-    return None if content is None else getattr(metric, content)
 
 
 def _points(metric: Metric, data: Any, measured: Iterable[Any], shared: dict[str, str]) -> Iterator[Point]:
@@ -150,7 +145,8 @@ def _points(metric: Metric, data: Any, measured: Iterable[Any], shared: dict[str
         value = _histogram(one) if kind is SeriesKind.HISTOGRAM else _number(one)
         if value is None or (kind is SeriesKind.COUNTER and not _is_count(value)):
             continue
-        key = SeriesKey(metric.name, kind, _sorted({**shared, **_labels(one.attributes)}))
+        labels = {**shared, **_labels(one.attributes)}
+        key = SeriesKey(metric.name, kind, tuple(sorted(labels.items())[:MAX_LABELS]))
         yield Point(key, unit, shown, is_delta, one.time_unix_nano, value)
 
 
@@ -213,10 +209,6 @@ def _text(value: Any) -> str | None:
     if content in {"string_value", "int_value", "double_value"}:
         return str(getattr(value, content))
     return None
-
-
-def _sorted(labels: dict[str, str]) -> Labels:
-    return tuple(sorted(labels.items())[:MAX_LABELS])
 
 
 MAX_FIELDS: Final = 50_000
@@ -369,15 +361,13 @@ class SeriesLimits(NamedTuple):
     of_all: int
 
 
+@dataclass(slots=True, eq=False)
 class _Series:
-    __slots__ = ("help", "pushed_ms", "time_ns", "unit", "value")
-
-    def __init__(self, point: Point, now_ms: float) -> None:
-        self.unit = point.unit
-        self.help = point.help
-        self.value = point.value
-        self.time_ns = point.time_ns
-        self.pushed_ms = now_ms
+    unit: str
+    help: str
+    value: Value
+    time_ns: int
+    pushed_ms: float
 
     def fold_in(self, point: Point, now_ms: float) -> None:
         self.pushed_ms = now_ms
@@ -397,13 +387,11 @@ def _sum(earlier: Value, later: Value) -> Value:
     return earlier + later
 
 
+@dataclass(slots=True, eq=False)
 class _PushingClient:
-    __slots__ = ("expires_ms", "labels", "series")
-
-    def __init__(self, labels: dict[str, str]) -> None:
-        self.labels = labels
-        self.series: dict[SeriesKey, _Series] = {}
-        self.expires_ms = 0.0
+    labels: dict[str, str]
+    series: dict[SeriesKey, _Series] = field(default_factory=dict)
+    expires_ms: float = 0.0
 
 
 class SeriesStore:
@@ -443,7 +431,7 @@ class SeriesStore:
             if known is not None:
                 known.fold_in(point, now_ms)
             elif len(client.series) < limits.of_client and self._count < limits.of_all:
-                client.series[point.key] = _Series(point, now_ms)
+                client.series[point.key] = _Series(point.unit, point.help, point.value, point.time_ns, now_ms)
                 self._count += 1
             else:
                 dropped += 1

@@ -105,7 +105,6 @@ class Subscriptions:
             self._by_name[name] = subscription
 
     def choose(self, client: ClientDescription) -> Choice:
-        """Return what the client pushes."""
         matching = [known for known in self._by_name.values() if is_match(known.patterns, client)]
         metrics: frozenset[str] = frozenset().union(*(known.metrics for known in matching))
         requested = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
@@ -146,7 +145,6 @@ class ClientDescription:
         }
 
     def labels(self) -> dict[str, str]:
-        """Return the values of CLIENT_LABELS."""
         values = self.selected_values()
         return {name: values[name] for name in CLIENT_LABELS}
 
@@ -212,7 +210,6 @@ def _parts(entry: str) -> tuple[str, str]:
 
 
 def is_match(patterns: Patterns, client: ClientDescription) -> bool:
-    """Return whether every selector matches the client."""
     if not patterns:
         return True
     values = client.selected_values()
@@ -232,30 +229,20 @@ def lifetime_ms(choice: Choice) -> int:
     return max(SHORTEST_LIFETIME_MS, LIFETIME_INTERVALS * choice.push_interval_ms)
 
 
+@dataclass(slots=True, eq=False)
 class ClientInstance:
     """One client: its chosen subscription and its last requests. Times are ms of one clock."""
 
-    __slots__ = (
-        "_last_asked_ms",
-        "_last_error",
-        "_last_pushed_ms",
-        "choice",
-        "description",
-        "expires_ms",
-        "is_terminating",
-        "version",
-    )
-
-    def __init__(self, description: ClientDescription, choice: Choice, version: int) -> None:
-        self.description = description
-        self.choice = choice
-        self.version = version
-        """The version of the subscriptions from which `choice` was made."""
-        self.expires_ms = 0.0
-        self.is_terminating = False
-        """Whether the last push was announced as the last."""
-        self._last_asked_ms = self._last_pushed_ms = _NEVER
-        self._last_error = ErrorCode.none
+    description: ClientDescription
+    choice: Choice
+    version: int
+    """The version of the subscriptions from which `choice` was made."""
+    expires_ms: float = 0.0
+    is_terminating: bool = False
+    """Whether the last push was announced as the last."""
+    _last_asked_ms: float = _NEVER
+    _last_pushed_ms: float = _NEVER
+    _last_error: ErrorCode = ErrorCode.none
 
     def ask(self, now_ms: float) -> ErrorCode:
         """Judge a request for the subscription: no error, or THROTTLING_QUOTA_EXCEEDED."""
@@ -339,6 +326,5 @@ class Instances:
         self._by_id.pop(client_instance_id, None)
 
     def expire(self, now_ms: float) -> None:
-        """Forget the clients whose lifetime has passed."""
         for client_instance_id in [key for key, known in self._by_id.items() if known.expires_ms <= now_ms]:
             del self._by_id[client_instance_id]

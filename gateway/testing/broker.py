@@ -142,7 +142,6 @@ class Broker(AnyBroker):
 
     @property
     def is_running(self) -> bool:
-        """Whether the broker is started."""
         return self._thread.is_running
 
     def start(self) -> None:

@@ -174,12 +174,10 @@ class ServeProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
         return self._process.pid
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended by itself."""
         return self._process.poll() is not None
 
     def await_ready(self, timeout_s: float) -> list[str]:
@@ -238,8 +236,6 @@ Ask = Callable[..., Any]
 
 
 class RemoteFault:
-    """A fault that was ordered."""
-
     def __init__(self, ask: Ask, row: Mapping[str, Any]) -> None:
         self._ask = ask
         self._path = f"/faults/{row['id']}"
@@ -258,7 +254,6 @@ class RemoteFault:
 
     @property
     def struck(self) -> int:
-        """The requests that the fault has struck so far."""
         return int(self._ask("GET", self._path)["struck"])
 
     def end(self) -> None:
@@ -278,8 +273,6 @@ class RemoteFault:
 
 
 class RemoteFaults(FaultOrders[RemoteFault]):
-    """The faults of the broker, by the methods of `Faults`."""
-
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
@@ -308,5 +301,4 @@ class RemoteFaults(FaultOrders[RemoteFault]):
         self._ask("POST", f"/transactional-ids/{quote(transactional_id)}/fence")
 
     def reset(self) -> None:
-        """End all faults."""
         self._ask("DELETE", "/faults")

@@ -58,7 +58,6 @@ class BrokerThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether the gateway is started."""
         return self._thread is not None
 
     def start(self) -> None:
@@ -207,7 +206,6 @@ class FaultyGateway:
         self._requests: FaultyRequests | None = None
 
     def new_loop(self) -> ShiftedLoop:
-        """Return an event loop for the next gateway."""
         loop = ShiftedLoop()
         loop.ahead_s = self.machine.ahead_s
         return loop
@@ -251,7 +249,6 @@ class FaultyRequests:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests that reached the dispatcher."""
         return self._dispatcher.requests
 
     def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:

@@ -24,8 +24,6 @@ _IDENTITY: Final = "meta.properties"
 
 
 class DataDirectory:
-    """The data directory of one broker."""
-
     def __init__(self, given: Path | None) -> None:
         """Take the directory of the test; None: a temporary one, made when its path is first asked for."""
         self._given = given
@@ -86,7 +84,6 @@ class TemporaryDirectory:
 
     @property
     def path(self) -> Path:
-        """The directory."""
         if self._path is None:
             parent = temporary_place()
             _remove_abandoned(parent)
@@ -95,7 +92,6 @@ class TemporaryDirectory:
         return self._path
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it."""
         self._path = None
         if self._end is not None:
             self._end()

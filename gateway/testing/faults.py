@@ -176,7 +176,7 @@ class Faults(FaultOrders["Fault"]):
         """
         self._run(lambda: self._inside.take_offline(topic, partition))
         try:
-            with self.partition_watched(topic, partition) as watched:
+            with self._watch(f"partition {topic}-{partition} offline", Choice(topic=topic)) as watched:
                 yield watched
         finally:
             self._run(lambda: self._inside.bring_back(topic, partition), is_optional=True)
@@ -190,7 +190,7 @@ class Faults(FaultOrders["Fault"]):
         self._inside.fill_disk(True)
         self._run(self._inside.check_disk, is_optional=True)
         try:
-            with self.disk_watched() as watched:
+            with self._watch("disk full", Choice("Produce")) as watched:
                 yield watched
         finally:
             self._inside.fill_disk(False)
@@ -209,14 +209,6 @@ class Faults(FaultOrders["Fault"]):
     def fence(self, transactional_id: str) -> None:
         """Fence a producer and abort its transaction, as the id's next one would. Raises LookupError."""
         self._run(lambda: self._inside.fence(transactional_id))
-
-    def partition_watched(self, topic: str, partition: int) -> Fault:
-        """Count the requests to the topic of a partition that is offline."""
-        return self._watch(f"partition {topic}-{partition} offline", Choice(topic=topic))
-
-    def disk_watched(self) -> Fault:
-        """Count the Produce requests while the disk is full."""
-        return self._watch("disk full", Choice("Produce"))
 
     def _watch(self, text: str, choice: Choice) -> Fault:
         return self._add(Fault(text, choice, lambda _: Effect(Kind.WATCH)))
@@ -389,7 +381,6 @@ class RandomEffects:
 
 
 def possible_effects(api: str) -> list[Effect]:
-    """Return the effects of a script on requests of an API."""
     errors = [Effect(Kind.ERROR, error=error) for error in _ERRORS.get(api, ())]
     return [*_ANY, Effect(Kind.THROTTLE, DELAY_MS), *errors]
 
@@ -468,7 +459,6 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """The requests that the fault has struck so far."""
         with self._changed:
             return self.effects.total()
 

@@ -124,7 +124,6 @@ class Inside:
         self._disk.is_full = is_full
 
     async def check_disk(self) -> None:
-        """Measure the free space of the disk now."""
         self._gateway().services.upkeep.disk_room.check_free_space()
 
     async def expire_producer(self, producer_id: int) -> int:

@@ -76,7 +76,6 @@ def committed_records(partition: Partition) -> list[StoredRecord]:
 
 
 def producers_of(partition: Partition) -> Iterator[StoredProducer]:
-    """Yield the producers that a partition remembers."""
     for entry in partition.log.producers:
         yield StoredProducer(
             partition.topic,

@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -29,7 +28,6 @@ CLEAN, BREACHED, FAILED = 0, 1, 2
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     described = program("audit", __doc__, "TOPIC")
     add = described.add_argument
     add("topics", nargs="+", metavar="TOPIC", help="topics to audit")
@@ -129,7 +127,10 @@ def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: 
             {
                 "clean": clean,
                 "records_without_producer_id": unnumbered,
-                "producers": [_producer_object(row) for row in report.producers],
+                "producers": [
+                    {**row._asdict(), "findings": [finding._asdict() for finding in row.findings]}
+                    for row in report.producers
+                ],
                 "offsets": [row._asdict() for row in report.offsets],
             }
         )
@@ -154,10 +155,6 @@ def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: 
         console.print(f"{unnumbered:,} records carry no producer id and can't be audited.")
     console.print("No gaps, duplicates or reorderings." if clean else "[bold red]The audit found breaches.")
     return CLEAN if clean else BREACHED
-
-
-def _producer_object(row: Any) -> dict[str, Any]:
-    return {**row._asdict(), "findings": [finding._asdict() for finding in row.findings]}
 
 
 def _show_records(verdicts: Sequence[RecordVerdict], *, as_json: bool) -> int:

@@ -35,7 +35,6 @@ RECORD = ("topic", "partition", "offset", "timestamp", "CAST(value AS STRING) AS
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     described = program(
         "into_database", __doc__, "--database postgresql://HOST/NAME --table TABLE --pipeline NAME TOPIC"
     )

@@ -24,7 +24,6 @@ from seqgate.spark_kafka_compat.session import SparkCompatError
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     described = program("land", __doc__, "--path s3a://bucket/landed TOPIC")
     add = described.add_argument
     add("topics", nargs="*", metavar="TOPIC", help="topics to land (or --option subscribePattern=REGEX)")

@@ -82,7 +82,7 @@ class ConsoleClient:
 def console_client(bootstrap: str, **options: Any) -> Iterator[ConsoleClient]:
     """Yield a client of a console for the cluster at `bootstrap`; `options` are those of ConsoleOptions."""
     host, _, port = bootstrap.rpartition(":")
-    console = Console.of(ConsoleOptions(bootstrap=((host, int(port)),), **options))
+    console = Console(ConsoleOptions(bootstrap=((host, int(port)),), **options))
     with TestClient(application(console), base_url=BASE) as client:
         yield ConsoleClient(client, console)
 

@@ -109,11 +109,9 @@ class Connections:
             surplus.closing.close()
 
     def forget(self, security: ClientSecurity) -> None:
-        """Close the idle connections of a login."""
         self._drop(lambda known, _: known == security)
 
     def close(self) -> None:
-        """Close every idle connection."""
         self._drop(lambda _security, _since: True)
 
     def _drop(self, is_dropped: Callable[[ClientSecurity, float], bool]) -> None:
@@ -165,7 +163,6 @@ class Cache(Generic[A]):
         self._answers: OrderedDict[tuple[ClientSecurity, Any], _Answer[A]] = OrderedDict()
 
     def get(self, security: ClientSecurity, key: Any, ask: Callable[[], A]) -> A:
-        """Return a known answer, or ask."""
         with self._lock:
             answer = self._answers.setdefault((security, key), _Answer())
             self._answers.move_to_end((security, key))
@@ -180,7 +177,6 @@ class Cache(Generic[A]):
             return answer.value
 
     def forget(self) -> None:
-        """Drop all answers, after a change."""
         with self._lock:
             self._answers.clear()
 

@@ -116,7 +116,6 @@ TOTAL: Final = "lag"
 
 
 def series_of(topic: str) -> str:
-    """Return the name of the series of a topic's lag."""
     return f"topic:{topic}"
 
 
@@ -166,8 +165,6 @@ KINDS: Final = (CLASSIC, CONSUMER, SHARE, STREAMS, SIMPLE)
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group in a list."""
-
     group: str
     kind: str
     state: str
@@ -192,19 +189,17 @@ figures: Final[Cache[Mapping[str, GroupFigures]]] = Cache(KEPT_S)
 
 def group_lines(cluster: Cluster) -> list[GroupLine]:
     """Return all groups, by their ids; a list that is a few seconds old counts."""
-    return group_lists.get(cluster.reached.security, cluster.addresses, lambda: _asked(cluster))
-
-
-def _asked(cluster: Cluster) -> list[GroupLine]:
-    return [_line(group, row) for group, row in sorted(listed(cluster).items())]
-
-
-def _line(group: str, row: Mapping[str, Any]) -> GroupLine:
-    return GroupLine(group, kind_of(row), group_state(row), str(row.get("protocol_type") or ""))
+    return group_lists.get(
+        cluster.reached.security,
+        cluster.addresses,
+        lambda: [
+            GroupLine(group, kind_of(row), group_state(row), str(row.get("protocol_type") or ""))
+            for group, row in sorted(listed(cluster).items())
+        ],
+    )
 
 
 def kind_of(row: Mapping[str, Any]) -> str:
-    """Return the kind of a group that ListGroups reports."""
     kind = group_type(row)
     return SIMPLE if kind == CLASSIC and not row.get("protocol_type") else kind
 

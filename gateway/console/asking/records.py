@@ -35,7 +35,6 @@ class RecordFilter:
     markers: bool = False
 
     def accepts(self, record: ReadRecord) -> bool:
-        """Return whether a person wants to see a record."""
         if record.marker is not None:
             return self.markers and self.matches is None
         if self.matches is None:

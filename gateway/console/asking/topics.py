@@ -48,11 +48,9 @@ class TopicPlaces:
 
     @property
     def led(self) -> list[int]:
-        """The partitions that have a leader."""
         return [place.partition for place in self.partitions if place.leader is not None]
 
     def by_leader(self, partitions: Container[int]) -> dict[tuple[str, int], list[int]]:
-        """Return these partitions by the addresses of their leaders."""
         found: dict[tuple[str, int], list[int]] = {}
         for place in self.partitions:
             address = None if place.leader is None else self.brokers.get(place.leader)
@@ -71,7 +69,6 @@ class PartitionFigures:
 
 
 def topic_places(cluster: Cluster, name: str) -> TopicPlaces:
-    """Return a topic with the places of its partitions."""
     asked = MetadataRequestTopic(topic_id=None, name=TopicName(name))
     request = MetadataRequest(
         topics=(asked,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
@@ -114,7 +111,6 @@ def _shown_id(topic_id: UUID | None) -> str:
 def partition_figures(
     cluster: Cluster, topic: TopicPlaces, places: Sequence[PartitionPlace]
 ) -> dict[int, PartitionFigures]:
-    """Return offsets and sizes of some partitions of a topic."""
     led = [place.partition for place in places if place.leader is not None]
     starts, ends = offsets(cluster, topic.name, led)
     sizes = _sizes(cluster, topic, {place.partition for place in places})

@@ -40,7 +40,6 @@ class MetricsClient:
         self._parts = parts
 
     def metrics(self) -> str:
-        """Return the metrics as Prometheus' text."""
         _, body = self._get("/metrics", (_OK,))
         return body.decode(errors="replace")
 
@@ -128,21 +127,17 @@ WANTED: Final = (
 
 
 class Sample(NamedTuple):
-    """One number of a metric with its labels."""
-
     name: str
     labels: Mapping[str, str]
     value: float
 
 
 def samples(text: str, wanted: Iterable[str] = WANTED) -> list[Sample]:
-    """Return the samples of the wanted names."""
     names = set(wanted)
     return [sample for sample in samples_of(text, tuple(names)) if sample.name in names]
 
 
 def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[Sample]:
-    """Yield the samples whose names begin so."""
     lines = [line for line in text.splitlines() if line.startswith(prefixes)]
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:

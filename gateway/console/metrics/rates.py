@@ -61,8 +61,6 @@ _AS_THEY_ARE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The counters at one time."""
-
     time_s: float
     totals: Mapping[str, float] = field(default_factory=dict)
     durations: Mapping[float, float] = field(default_factory=dict)
@@ -72,7 +70,6 @@ class Reading:
 
     @classmethod
     def of(cls, time_s: float, found: list[Sample]) -> Reading:
-        """Return the reading of a gateway's metrics."""
         return cls(time_s, totals(found), buckets(found, DURATION, api="Produce"), buckets(found, LATENESS))
 
 
@@ -121,8 +118,6 @@ _BUCKET: Final = "_bucket"
 
 @dataclass(slots=True)
 class PushingClient:
-    """A client that pushes metrics: its labels and its series."""
-
     labels: dict[str, str] = field(default_factory=dict)
     series: list[Sample] = field(default_factory=list)
 
@@ -159,25 +154,25 @@ def is_counter(name: str) -> bool:
     return name.endswith(_TOTAL)
 
 
+@dataclass(slots=True)
 class FigureReader:
     """Reads one metric of a client again and again: the growth per second of a counter, or the value."""
 
-    def __init__(self, read: Callable[[], str], instance_id: str, name: str) -> None:
-        self._read = read
-        self._instance_id = instance_id
-        self._name = name
-        self._before: tuple[float, float] | None = None
+    read: Callable[[], str]
+    instance_id: str
+    name: str
+    _before: tuple[float, float] | None = None
 
     def __call__(self) -> Mapping[str, float | None]:
-        client = clients_of(self._read()).get(self._instance_id)
-        value = None if client is None else total_of(client.series, self._name)
-        if value is None or not is_counter(self._name):
-            return {self._name: value}
+        client = clients_of(self.read()).get(self.instance_id)
+        value = None if client is None else total_of(client.series, self.name)
+        if value is None or not is_counter(self.name):
+            return {self.name: value}
         before, self._before = self._before, (time.monotonic(), value)
-        if before is None:
-            return {self._name: None}
-        passed = max(self._before[0] - before[0], 1e-3)
-        return {self._name: max(0.0, value - before[1]) / passed}
+        growth = (
+            None if before is None else max(0.0, value - before[1]) / max(self._before[0] - before[0], 1e-3)
+        )
+        return {self.name: growth}
 
 
 # Records per second from the end offsets of all partitions, for a cluster without a metrics listener.
@@ -239,7 +234,6 @@ class History:
             }
 
     def last(self, name: str) -> float | None:
-        """Return the newest value of a series."""
         with self._lock:
             series = self._series.get(name)
             return series[-1] if series else None
@@ -396,7 +390,6 @@ class Sampler:
         self._rounds = 0
 
     def start(self) -> None:
-        """Begin to read."""
         self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
         self._thread.start()
 
@@ -413,7 +406,6 @@ class Sampler:
             self._stopping.wait(pause_s(time.monotonic() - begin, self._rounds))
 
     def sample(self) -> None:
-        """Read all figures once."""
         now_ms = time.time_ns() // 1_000_000
         try:
             found = self._figures()

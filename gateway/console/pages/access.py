@@ -37,7 +37,13 @@ def acls(visit: Visit) -> Answer:
     """Show the entries that match the filters, or how to set an authorizer up."""
     given = {field: visit.text(field).strip() for field in _FIELDS}
     found, has_authorizer = _all(visit)
-    matching = [entry for entry in found if _matches(entry, given)]
+    matching = [
+        entry
+        for entry in found
+        if given["kind"] in ("", entry.resource_type.name)
+        and given["name"].lower() in entry.name.lower()
+        and given["principal"].lower() in entry.principal.lower()
+    ]
     rows, paging = page_of(matching, visit.number("page", 1, 1))
     return View(
         "acls.html",
@@ -63,16 +69,7 @@ def _all(visit: Visit) -> tuple[list[AclEntry], bool]:
         raise
 
 
-def _matches(entry: AclEntry, given: dict[str, str]) -> bool:
-    return (
-        given["kind"] in ("", entry.resource_type.name)
-        and given["name"].lower() in entry.name.lower()
-        and given["principal"].lower() in entry.principal.lower()
-    )
-
-
 def add_form(visit: Visit) -> Answer:
-    """Show the form for new entries."""
     return _form(visit, None)
 
 
@@ -115,7 +112,6 @@ def _added(visit: Visit, wanted: Sequence[AclEntry]) -> Answer:
 
 
 def remove(visit: Visit) -> Answer:
-    """Remove one entry after a confirmation."""
     entry = _entry(visit)
     if not visit.is_confirmed:
         return Confirmation(
@@ -289,7 +285,6 @@ MOST_HASHES: Final = 1_000_000
 
 
 def users(visit: Visit) -> Answer:
-    """Show the users whose names contain the filter."""
     wanted = visit.text("filter").strip()
     found = _all_users(visit)
     matching = [row for row in found if wanted.lower() in row.user.lower()]

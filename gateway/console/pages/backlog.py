@@ -59,7 +59,6 @@ def backlog(visit: Visit) -> Answer:
 
 
 def limited(settings: Mapping[str, Mapping[str, str]]) -> list[LimitedTopic]:
-    """Return the topics that have a limit, by name."""
     rows = [
         LimitedTopic(
             name,
@@ -79,7 +78,6 @@ def _limit(text: str | None) -> int | None:
 
 
 def backlog_figures(visit: Visit) -> Answer:
-    """Return the backlog of a topic since a time."""
     topic = visit.text("topic")
 
     def read() -> dict[str, float | None]:
@@ -119,8 +117,6 @@ _METRICS: Final = ("seqgate_delayed_records", "seqgate_limit_max")
 
 
 class DelayingTopic(NamedTuple):
-    """A topic with a header for delays."""
-
     name: str
     header: str
     longest_ms: int | None
@@ -162,7 +158,6 @@ def _counted(visit: Visit) -> dict[str, Any]:
 
 
 def delayed_figures(visit: Visit) -> Answer:
-    """Return how many records have waited since a time."""
     return visit.figures((rates.DELAYED,))
 
 

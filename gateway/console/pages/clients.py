@@ -20,10 +20,11 @@ _clients: Final[Cache[dict[str, PushingClient]]] = Cache(KEPT_S)
 
 
 def clients(visit: Visit) -> Answer:
-    """Show the clients whose names match the filter."""
     wanted = visit.text("filter").strip()
     found = _found(visit) if visit.has_metrics else {}
-    rows = [row for row in found.values() if _matches(row, wanted.lower())]
+    rows = [
+        row for row in found.values() if any(wanted.lower() in value.lower() for value in row.labels.values())
+    ]
     rows.sort(key=lambda row: (row.labels.get("client_id", ""), row.instance_id))
     shown, paging = page_of(rows, visit.number("page", 1, 1))
     return View(
@@ -35,10 +36,6 @@ def _found(visit: Visit) -> dict[str, PushingClient]:
     return _clients.get(
         visit.security, visit.console.options.metrics_url, lambda: clients_of(visit.metrics_text())
     )
-
-
-def _matches(row: PushingClient, wanted: str) -> bool:
-    return any(wanted in value.lower() for value in row.labels.values())
 
 
 def view(visit: Visit) -> Answer:
@@ -260,7 +257,6 @@ def _wanted(visit: Visit, *, is_address: bool) -> dict[str, float]:
 
 
 def remove_quotas(visit: Visit) -> Answer:
-    """Remove all quotas of an entity after a confirmation."""
     entity = _entity(visit)
     with visit.cluster() as cluster:
         now = _now(cluster, entity)

@@ -38,7 +38,6 @@ class ClusterFacts(NamedTuple):
 
 
 def cluster_page(visit: Visit) -> Answer:
-    """Show the gateways or brokers."""
     with visit.cluster() as cluster:
         status = _statuses.get(visit.security, cluster.addresses, lambda: cluster_status(cluster))
         listed = remote.gateways(cluster, GatewaysRequest())
@@ -55,18 +54,15 @@ def cluster_page(visit: Visit) -> Answer:
             "gateways": gateways,
             "facts": facts,
             "is_alone": len(gateways.gateways) == 1,
-            "can_drain": len(gateways.gateways) > 1 and _knows_drains(status),
+            # Brokers of Apache Kafka don't serve the request that drains.
+            "can_drain": len(gateways.gateways) > 1
+            and any(BrokerHeartbeatRequest.__api_key__ in broker.apis for broker in status.brokers),
             "offline": status.offline[:MOST_PARTITIONS],
             "under_replicated": status.under_replicated[:MOST_PARTITIONS],
             "changes": changes.summaries(leaders, MOST_CHANGES),
             "since_ms": changes.since_ms,
         },
     )
-
-
-def _knows_drains(status: ClusterStatus) -> bool:
-    """Return whether a gateway serves the request that drains; brokers of Apache Kafka don't."""
-    return any(BrokerHeartbeatRequest.__api_key__ in broker.apis for broker in status.brokers)
 
 
 def _facts(visit: Visit) -> ClusterFacts:
@@ -91,7 +87,10 @@ def move(visit: Visit) -> Answer:
     if not topic or partition is None or node_id is None:
         raise ControlError("a move needs a topic, a partition and a node; fill all three")
     with visit.cluster() as cluster:
-        now = _leader(cluster, topic, partition)
+        found = leaders_of(cluster).get((topic, partition))
+        if found is None:
+            raise ControlError(f"there is no partition {topic}-{partition}")
+        now = found.node_id
         if node_id == now:
             raise ControlError(f"node {node_id} leads {topic}-{partition} already; choose another node")
         if not visit.is_confirmed:
@@ -103,21 +102,16 @@ def move(visit: Visit) -> Answer:
                     "The leader hands the partition over; producers and consumers follow by themselves.",
                     "The partition prefers its new leader from now on.",
                 ),
-                changes=[(f"leader of {topic}-{partition}", _node(now), _node(node_id))],
+                changes=[
+                    (
+                        f"leader of {topic}-{partition}",
+                        "nobody" if now < 0 else f"node {now}",
+                        f"node {node_id}",
+                    )
+                ],
             )
         remote.move(cluster, MoveRequest(topic, partition, node_id, LONGEST_MS))
     return Redirect("/cluster", notice=f"Node {node_id} leads {topic}-{partition}.")
-
-
-def _leader(cluster: Cluster, topic: str, partition: int) -> int:
-    found = leaders_of(cluster).get((topic, partition))
-    if found is None:
-        raise ControlError(f"there is no partition {topic}-{partition}")
-    return found.node_id
-
-
-def _node(node_id: int) -> str:
-    return "nobody" if node_id < 0 else f"node {node_id}"
 
 
 def drain(visit: Visit) -> Answer:

@@ -95,12 +95,10 @@ class Limit:
 
     @property
     def is_near(self) -> bool:
-        """Whether the page should warn."""
         return self.share >= NEAR
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the limit counts bytes."""
         return self.setting.endswith(".bytes")
 
 
@@ -115,7 +113,6 @@ def limits_of(found: Iterable[Sample]) -> list[Limit]:
 
 
 def limits(visit: Visit) -> Answer:
-    """Show all limits."""
     if not visit.has_metrics:
         return View("limits.html", {"limits": []})
     return View("limits.html", {"limits": limits_of(samples(visit.metrics_text(), (USED, MOST)))})

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.groups.answers import SHARE, STREAMS
+from seqgate.gateway.admin.groups.answers import CLASSIC, SHARE, STREAMS
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
-    GroupDescription,
     GroupMember,
     GroupPartition,
     OffsetChange,
@@ -361,7 +360,6 @@ def group_of(visit: Visit) -> str:
 
 
 def view(visit: Visit) -> Answer:
-    """Show a group."""
     group = group_of(visit)
     with visit.cluster() as cluster:
         description = describe_group(cluster, DescribeGroupRequest(group=group))
@@ -372,13 +370,17 @@ def view(visit: Visit) -> Answer:
     shown = [row for row in partitions if topic in ("", row.topic)]
     rows, paging = page_of(shown, visit.number("page", 1, 1))
     topics = sorted({row.topic for row in partitions})
-    busiest = _busiest(partitions)
+    lags: Counter[str] = Counter()
+    for row in partitions:
+        lags[row.topic] += row.lag or 0
+    busiest = [topic for topic, _ in lags.most_common(MOST_TOPICS)]
+    is_simple = description.type == CLASSIC and not description.protocol_type
     return View(
         "group.html",
         {
             "group": group,
             "found": description,
-            "kind": _kind(description),
+            "kind": SIMPLE if is_simple else description.type,
             "is_share": description.type == SHARE,
             "is_streams": description.type == STREAMS,
             "is_empty": description.state in EMPTY_STATES,
@@ -391,7 +393,7 @@ def view(visit: Visit) -> Answer:
             "topic": topic,
             "topics": topics,
             "all_partitions": len(partitions),
-            "lag": sum(row.lag or 0 for row in partitions),
+            "lag": lags.total(),
             "pending": [held for row in facts.partitions.values() for held in row.pending],
             "series": _series(busiest, topics),
             "lag_feed": address(
@@ -404,11 +406,6 @@ def view(visit: Visit) -> Answer:
     )
 
 
-def _kind(description: GroupDescription) -> str:
-    is_simple = description.type == "classic" and not description.protocol_type
-    return SIMPLE if is_simple else description.type
-
-
 def _facts(visit: Visit, group: str) -> GroupFacts:
     """Ask the gateway behind --metrics, where there is one."""
     told, trouble = visit.told(DescribeGroupRequest(group=group, limit=MAX_PAGE_ROWS))
@@ -417,13 +414,6 @@ def _facts(visit: Visit, group: str) -> GroupFacts:
         {} if told is None else {member.member_id: member for member in told.members},
         trouble,
     )
-
-
-def _busiest(rows: Sequence[GroupPartition]) -> list[str]:
-    lags: Counter[str] = Counter()
-    for row in rows:
-        lags[row.topic] += row.lag or 0
-    return [topic for topic, _ in lags.most_common(MOST_TOPICS)]
 
 
 def _series(busiest: Sequence[str], topics: Sequence[str]) -> list[tuple[str, str]]:

@@ -160,7 +160,6 @@ def _worst_first(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def figures(visit: Visit) -> Answer:
-    """Return the figures for the charts since a time."""
     return visit.figures(SERIES)
 
 

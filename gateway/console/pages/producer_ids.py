@@ -151,7 +151,6 @@ class Window(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many ids the map shows."""
         return self.last - self.first + 1
 
     def zoomed(self, factor: float) -> Window:
@@ -224,7 +223,6 @@ def gaps(blocks: Sequence[BlockRow]) -> list[Gap]:
 
 
 def within(blocks: Iterable[BlockRow], window: Window) -> list[BlockRow]:
-    """Return the blocks that have an id in the window."""
     return [
         block
         for block in blocks
@@ -283,7 +281,6 @@ def _range(window: Window, first: int, last: int) -> tuple[float, float]:
 
 
 def place_on_map(window: Window, producer_id: int) -> float:
-    """Return where an id lies on the map."""
     return round((producer_id - window.first) / window.size * WIDTH, 2)
 
 

@@ -105,7 +105,6 @@ def _asked(visit: Visit, topic: str | None, partition: int | None, after: Cursor
 
 
 def place_of(row: ProducerRow) -> Cursor:
-    """Return the place of a row in the list."""
     return row.topic, row.partition, row.producer_id
 
 
@@ -221,7 +220,6 @@ def cursor_of(visit: Visit) -> Cursor | None:
 
 
 def one(visit: Visit) -> Answer:
-    """Show one producer."""
     topic = visit.text("topic")
     if not topic:
         raise ControlError("the address must name a topic; choose a producer from the list of producers")
@@ -290,7 +288,6 @@ class Event(NamedTuple):
 
 
 def key_of(topic: str, partition: int, producer_id: int) -> str:
-    """Return the name of a producer's strip."""
     return f"{partition}/{producer_id}/{topic}"
 
 
@@ -300,7 +297,6 @@ def series_names(key: str) -> tuple[str, str, str, str]:
 
 
 def sample_of(rows: Iterable[ProducerRow]) -> dict[str, float | None]:
-    """Return the values of all series at one time."""
     values: dict[str, float | None] = {SAMPLED: 1}
     for row in rows:
         names = series_names(key_of(row.topic, row.partition, row.producer_id))
@@ -339,7 +335,6 @@ def _grown(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[int, i
 
 
 def judged(row: VerdictRow) -> Event:
-    """Return the event of a batch that was not stored."""
     is_duplicate = row.outcome == DUPLICATE
     known = row.base_sequence >= 0 and row.last_sequence >= 0
     return Event(

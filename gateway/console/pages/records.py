@@ -24,7 +24,7 @@ from seqgate.gateway.console.answer import (
     address,
     records_path,
 )
-from seqgate.gateway.console.asking.fetching import Limits, Stretch, fetch
+from seqgate.gateway.console.asking.fetching import Limits, fetch
 from seqgate.gateway.console.asking.records import (
     ANYWHERE,
     LONGEST_KEPT,
@@ -42,7 +42,7 @@ from seqgate.gateway.console.asking.records import (
     written_positions,
 )
 from seqgate.gateway.console.asking.topics import TopicPlaces, offsets, topic_lines, topic_places
-from seqgate.gateway.console.contents.schemas import (
+from seqgate.gateway.console.contents import (
     AUTO,
     AVRO,
     FORMS,
@@ -75,7 +75,6 @@ def choice(visit: Visit) -> Answer:
 
 
 def records(visit: Visit) -> Answer:
-    """Show records of a topic."""
     name = visit.text("topic")
     forms = forms_of(visit)
     wanted = filter_of(visit)
@@ -158,7 +157,6 @@ class Content(NamedTuple):
 
 
 def record(visit: Visit) -> Answer:
-    """Show one record."""
     forms = forms_of(visit)
     topic, kept, log_end = _read(visit, SHOWN_BYTES)
     found = kept.record
@@ -166,7 +164,10 @@ def record(visit: Visit) -> Answer:
         _content("key", found.key, kept.key_bytes, forms.key, forms.key_schema),
         _content("value", found.value, kept.value_bytes, forms.value, forms.value_schema),
     )
-    headers = [(name, _content(name, value, _size(value), "auto", None)) for name, value in found.headers]
+    headers = [
+        (name, _content(name, value, None if value is None else len(value), AUTO, None))
+        for name, value in found.headers
+    ]
     return View(
         "record.html",
         {
@@ -180,10 +181,6 @@ def record(visit: Visit) -> Answer:
             "log_end": log_end,
         },
     )
-
-
-def _size(content: bytes | None) -> int | None:
-    return None if content is None else len(content)
 
 
 def _content(part: str, content: bytes | None, size: int | None, form: str, schema: Schema | None) -> Content:
@@ -260,7 +257,6 @@ _SHOWN: Final = 200
 
 
 def form_record_produce(visit: Visit) -> Answer:
-    """Show the form for a record."""
     return _form(visit, None)
 
 
@@ -368,20 +364,16 @@ def tail(visit: Visit) -> Answer:
     skipped = 0
     problems: list[str] = []
     for partition, stretch in stretches.items():
-        found = _rows(stretch, wanted, forms)
+        found = [
+            as_json(row_of(Kept(record, LONGEST_KEPT), forms))
+            for record in stretch.records()
+            if wanted.accepts(record)
+        ]
         rows += found[-RECORD_TAIL_MOST_ROWS:]
         skipped += max(0, len(found) - RECORD_TAIL_MOST_ROWS)
         positions[partition] = stretch.next_offset
         problems += stretch.problems
     return Data(_answer(rows, positions, skipped, problems))
-
-
-def _rows(stretch: Stretch, wanted: RecordFilter, forms: Forms) -> list[dict[str, Any]]:
-    return [
-        as_json(row_of(Kept(record, LONGEST_KEPT), forms))
-        for record in stretch.records()
-        if wanted.accepts(record)
-    ]
 
 
 def _log_ends(cluster: Any, topic: TopicPlaces, visit: Visit) -> dict[int, int]:
@@ -450,7 +442,6 @@ def filter_of(visit: Visit) -> RecordFilter:
 
 
 def kept_fields(visit: Visit, *names: str) -> dict[str, str]:
-    """Return fields of the address that links keep."""
     return {name: visit.text(name) for name in names if visit.text(name)}
 
 
@@ -471,7 +462,6 @@ class RecordRow(NamedTuple):
 
 
 def row_of(kept: Kept, forms: Forms) -> RecordRow:
-    """Return a record as a row."""
     record = kept.record
     key = (
         None if record.key is None else line(record.key, forms.key, forms.key_schema, is_cut=kept.is_key_cut)
@@ -507,7 +497,6 @@ _KEPT: Final = ("partition", "from", "offset", "time", "at", "rows", *FILTER_FIE
 
 
 def form_record_schemas(visit: Visit) -> Answer:
-    """Show the form."""
     return _form_record_schemas(visit, None)
 
 

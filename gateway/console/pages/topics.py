@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.configs import remote as configs
@@ -39,7 +39,6 @@ _ORDERS: Final[Mapping[str, Callable[[TopicLine], Any]]] = {
 
 
 def topics(visit: Visit) -> Answer:
-    """Show the topics whose names contain the filter."""
     wanted = visit.text("filter").strip()
     internal = visit.text("internal") == "yes"
     sort = visit.text("sort", "name")
@@ -73,7 +72,6 @@ _FIELDS: Final = ("name", "partitions", "replication_factor", "settings")
 
 
 def creation(visit: Visit) -> Answer:
-    """Show the form for a new topic."""
     return _form(visit, None)
 
 
@@ -194,7 +192,6 @@ ROWS: Final = 100
 
 
 def partitions(visit: Visit) -> Answer:
-    """Show the partitions of a topic."""
     name = visit.text("topic")
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
@@ -218,7 +215,6 @@ def partitions(visit: Visit) -> Answer:
 
 
 def add_partitions(visit: Visit) -> Answer:
-    """Give the topic more partitions."""
     name = visit.text("topic")
     wanted = visit.number("partitions", 0, 1, MOST_PARTITIONS)
     with visit.cluster() as cluster:
@@ -321,15 +317,11 @@ def _question_topic_settings(topic: str, before: ConfigRow, value: str | None) -
         title=f"Change {before.name} of topic {topic}?",
         action="Change",
         back=topic_settings_path(topic),
-        sentences=_warnings(before.name),
+        sentences=("A stricter retention deletes records, and they can't be brought back.",)
+        if before.name in {"retention.ms", "retention.bytes", "cleanup.policy"}
+        else (),
         changes=((before.name, "secret" if before.is_sensitive else _shown(before.value or ""), after),),
     )
-
-
-def _warnings(name: str) -> Sequence[str]:
-    if name in {"retention.ms", "retention.bytes", "cleanup.policy"}:
-        return ("A stricter retention deletes records, and they can't be brought back.",)
-    return ()
 
 
 def _shown(value: str) -> str:

@@ -35,7 +35,6 @@ _SERIES: Final = (rates.OPEN_TRANSACTIONS, rates.OLDEST_TRANSACTION)
 
 
 def transactions(visit: Visit) -> Answer:
-    """Show the transactional ids that pass the filters."""
     older_than_s = visit.optional_number("older_than_s", 0, 1 << 40)
     wanted = Wanted(
         state=visit.text("state") or None,
@@ -208,7 +207,6 @@ def abort_hanging(visit: Visit) -> Answer:
 
 
 def one(visit: Visit) -> Answer:
-    """Show one transactional id."""
     name = visit.text("id")
     if not name:
         raise ControlError(

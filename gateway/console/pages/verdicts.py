@@ -37,7 +37,6 @@ def table_of(
 
 
 def shown(row: VerdictRow) -> dict[str, Any]:
-    """Return a verdict with the reason in words."""
     reason = reason_of(row)
     is_one = row.base_sequence == row.last_sequence
     sequences = str(row.base_sequence) if is_one else f"{row.base_sequence}–{row.last_sequence}"
@@ -200,5 +199,4 @@ _OTHER: Final = Reason(
 
 
 def reason_of(row: VerdictRow) -> Reason:
-    """Return what the outcome of a batch means."""
     return _REASONS.get(row.outcome, _OTHER)

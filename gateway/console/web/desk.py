@@ -16,7 +16,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.answer import Answer, Confirmation, Data, Download, Redirect, View, address
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.page import CONFIRMED, Endpoint, Feed, Function, Get, Page, Post, Visit
-from seqgate.gateway.console.security.sessions import FIELD
+from seqgate.gateway.console.sessions import FIELD
 from seqgate.gateway.console.web.visiting import (
     NOT_STORED,
     PATIENCE_S,
@@ -50,7 +50,6 @@ class Desk:
     work: Work
 
     def routes(self, pages: tuple[Page, ...]) -> list[Route]:
-        """Return the routes of all pages."""
         return [self._route(endpoint) for page in pages for endpoint in page.endpoints]
 
     def _route(self, endpoint: Endpoint) -> Route:
@@ -129,7 +128,6 @@ class Desk:
         return await asyncio.wrap_future(self.work.begin(lambda: function(visit)).future)
 
     def sent(self, request: Request, visit: Visit, answer: Answer) -> Response:
-        """Return an answer as HTTP."""
         match answer:
             case View():
                 return self._html(request, visit, answer)

@@ -17,7 +17,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.console.answer import View
 from seqgate.gateway.console.page import Visit
-from seqgate.gateway.console.security.sessions import new_id
+from seqgate.gateway.console.sessions import new_id
 from seqgate.gateway.console.web.desk import Desk
 from seqgate.gateway.console.web.visiting import (
     NOT_STORED,
@@ -35,8 +35,6 @@ _FORBIDDEN: Final = 403
 
 
 def login_routes(desk: Desk) -> list[Route]:
-    """Return the routes of the login."""
-
     async def show(request: Request) -> Response:
         return await _form(desk, request, stranger(desk.console, request, Sent()))
 
@@ -156,7 +154,6 @@ class Hosts:
         self._any = not self._loopback_only and not self._names
 
     def accepts(self, header: str) -> bool:
-        """Return whether a Host header names the console."""
         host = _host(header)
         if self._any or host in self._names:
             return True

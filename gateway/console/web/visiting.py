@@ -27,7 +27,7 @@ from seqgate.gateway.admin.tables import duration, shown
 from seqgate.gateway.console.answer import Answer, address
 from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.page import Page, PageGroup, Upload, Visit
-from seqgate.gateway.console.security.sessions import FIELD, new_id
+from seqgate.gateway.console.sessions import FIELD, new_id
 
 MOST_FORM_BYTES: Final = 8 << 20
 """The largest form with its files; a larger one is refused."""
@@ -45,8 +45,6 @@ class FormRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The fields and files of a form."""
-
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     uploads: Mapping[str, Upload] = field(default_factory=dict)
 
@@ -164,7 +162,6 @@ def span(length_ms: int | None) -> str:
 
 
 def segment(text: str) -> str:
-    """Return a text as one part of a path."""
     return quote(text, safe="")
 
 
@@ -233,8 +230,6 @@ KEPT_S: Final = 60.0
 
 @dataclass(slots=True)
 class Running:
-    """A function that has begun."""
-
     future: Future[Answer]
     began: float = field(default_factory=time.monotonic)
 
@@ -279,7 +274,6 @@ class Work:
                 self._kept.popitem(last=False)
 
     def close(self) -> None:
-        """Begin nothing more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -124,11 +124,11 @@ class OtlpExporter:
                 sample async for sample in in_slices(subject.read(self._sources)) if sample is not None
             ]
             metrics += await asyncio.to_thread(encoded_samples, samples, moment)
-        return await asyncio.to_thread(_with_process, self._attributes, metrics, moment)
-
-
-def _with_process(attributes: dict[str, str], metrics: list[otlp.Metric], moment: Moment) -> bytes:
-    return encoded_request(attributes, [*metrics, *encoded_families(process_families(), moment)])
+        return await asyncio.to_thread(
+            lambda: encoded_request(
+                self._attributes, [*metrics, *encoded_families(process_families(), moment)]
+            )
+        )
 
 
 # One export as an HTTP request to the collector, and what the answer means.
@@ -182,7 +182,6 @@ class Collector:
         _check(answer)
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -211,23 +210,19 @@ class Collector:
 
 def _check(answer: bytes) -> None:
     """Raise ExportFailed unless the collector has taken all values."""
-    message = _message(answer)
-    if message is None:
+    message = ExportMetricsServiceResponse()
+    try:
+        message.ParseFromString(answer)
+        is_otlp = len(answer) <= MAX_ANSWER_BYTES
+    except DecodeError:
+        is_otlp = False
+    if not is_otlp:
         raise ExportFailed("it answers with something else than OTLP; does the URL lead to a collector?")
     refused = message.partial_success.rejected_data_points
     if refused:
         raise ExportFailed(
             "it refuses some values", f"{refused} values; {message.partial_success.error_message}"
         )
-
-
-def _message(answer: bytes) -> ExportMetricsServiceResponse | None:
-    message = ExportMetricsServiceResponse()
-    try:
-        message.ParseFromString(answer)
-    except DecodeError:
-        return None
-    return message if len(answer) <= MAX_ANSWER_BYTES else None
 
 
 def _pause_s(status: int, retry_after: str) -> float:
@@ -269,7 +264,6 @@ def encoded_request(attributes: Mapping[str, str], metrics: Iterable[otlp.Metric
 
 
 def encoded_samples(samples: Iterable[Sample], moment: Moment) -> list[otlp.Metric]:
-    """Return the metrics that have values."""
     by_metric: dict[Metric, list[Sample]] = {}
     for sample in samples:
         by_metric.setdefault(sample.metric, []).append(sample)
@@ -291,7 +285,9 @@ def encoded_families(families: Iterable[Family], moment: Moment) -> Iterator[otl
 
 
 def _metric(metric: Metric, samples: Iterable[Sample], moment: Moment) -> otlp.Metric:
-    found = otlp.Metric(name=metric.name, description=metric.doc, unit=_unit(metric))
+    words = metric.name.split("_")
+    unit = next((unit for word, unit in _UNITS.items() if word in words), "")
+    found = otlp.Metric(name=metric.name, description=metric.doc, unit=unit)
     match metric.kind:
         case MetricKind.HISTOGRAM:
             found.histogram.aggregation_temporality = _CUMULATIVE
@@ -305,11 +301,6 @@ def _metric(metric: Metric, samples: Iterable[Sample], moment: Moment) -> otlp.M
         case MetricKind.GAUGE | MetricKind.INFO:
             found.gauge.data_points.extend(_number(sample, moment.now_ns) for sample in samples)
     return found
-
-
-def _unit(metric: Metric) -> str:
-    words = metric.name.split("_")
-    return next((unit for word, unit in _UNITS.items() if word in words), "")
 
 
 def _number(sample: Sample, now_ns: int, started_at_ns: int = 0) -> otlp.NumberDataPoint:

@@ -98,7 +98,6 @@ class _Lags:
         self._has_others = False
 
     def add(self, group_id: str, lag: int) -> None:
-        """Take the lag of a group into account."""
         # A client chooses the id. A second series of the name OTHERS would make the whole scrape invalid.
         if not self._most or len(group_id) > LONGEST_ID or group_id == OTHERS:
             self._count_other(lag)

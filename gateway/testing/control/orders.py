@@ -84,7 +84,6 @@ class Numbered:
     repair: Callable[[], None]
 
     def as_row(self) -> dict[str, Any]:
-        """Return the fault for an answer."""
         return {
             "id": self.number,
             "fault": self.name,
@@ -109,7 +108,6 @@ class Orders:
         return list(self._all.values())
 
     def get(self, number: int) -> Numbered:
-        """Return a fault. Raises LookupError."""
         if number not in self._all:
             raise LookupError(f"there is no fault {number}")
         return self._all[number]
@@ -131,7 +129,6 @@ class Orders:
         return found
 
     def end_all(self) -> None:
-        """End all faults, and forget them."""
         for number in self._all:
             self.end(number)
         self._all.clear()

@@ -55,8 +55,6 @@ class Expected(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a route works on."""
-
     broker: BrokerThread
     orders: Orders
     names: Sequence[str]
@@ -73,7 +71,6 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The first name in the path."""
         return self.names[0]
 
     @property
@@ -225,7 +222,6 @@ def _power_cut(asked: Asked) -> Any:
 
 
 def description() -> dict[str, Any]:
-    """Return the description of all routes."""
     kinds = sorted({route.body for route in ROUTES if route.body is not None}, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas["Order"]["properties"]["fault"]["enum"] = [*FAULTS]
@@ -294,7 +290,6 @@ def read(value: Any) -> bytes | None:
 
 
 def record_row(record: StoredRecord) -> dict[str, Any]:
-    """Return a record for an answer."""
     return {
         **record._asdict(),
         "key": shown(record.key),

@@ -149,7 +149,6 @@ class ControlListener:
         return f"{address.rpartition(':')[0]}:{port}"
 
     async def stop(self) -> None:
-        """Stop answering."""
         await self._server.stop()
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:

@@ -9,7 +9,7 @@ import pytest
 from avro.io import BinaryEncoder, DatumWriter
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from seqgate.gateway.console.contents.schemas import (
+from seqgate.gateway.console.contents import (
     AUTO,
     AVRO,
     HEX,

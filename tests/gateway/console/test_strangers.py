@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.console.security.sessions import FAILURES, LoginLimit
+from seqgate.gateway.console.sessions import FAILURES, LoginLimit
 from seqgate.gateway.console.web.login import Hosts, _own_path
 from tests.support.console_client import ConsoleClient
 

@@ -16,8 +16,6 @@ def test_the_page_names_every_fault_and_every_method() -> None:
     kinds = (*Broker.__mro__, *Faults.__mro__)
     public = {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
     assert public - named <= {
-        "partition_watched",
-        "disk_watched",
         "order",
         "order_effect",
         "may_strike",

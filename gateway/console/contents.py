@@ -1,4 +1,6 @@
-"""Shows contents of records: as text, as JSON, in hexadecimal, or by a schema of Avro or Protobuf.
+"""Shows contents of records: as text, as JSON, in hexadecimal, or by a schema of Avro or Protobuf. Pure.
+
+Contents come from strangers, so each function is bounded, and raises ContentError for what it can't read.
 
 The schemas that people give are in memory, under the hash of their bytes, so that a link names a schema.
 Apache's own package in plain Python reads Avro: a record that is nested deeply enough ends the process of a

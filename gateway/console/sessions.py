@@ -36,7 +36,6 @@ class Sessions:
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
     def begin(self, security: ClientSecurity) -> str:
-        """Return the id of a new session."""
         session_id = new_id()
         now = time.monotonic()
         with self._lock:
@@ -107,7 +106,6 @@ class LoginLimit:
         return max(0.0, times[-limit] + WINDOW_S - now)
 
     def count_failure(self, username: str, address: str) -> None:
-        """Remember a failed login."""
         now = time.monotonic()
         with self._lock:
             for key, limit in _limits(username, address):
@@ -135,7 +133,6 @@ class Notices:
         self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
     def keep(self, session_id: str, sentence: str) -> str:
-        """Keep a sentence and return its id."""
         notice_id = new_id()[:16]
         with self._lock:
             self._kept[notice_id] = (session_id, sentence)
@@ -165,9 +162,7 @@ class FormTokens:
         self._key = secrets.token_bytes(32)
 
     def token(self, session_id: str) -> str:
-        """Return the token for the forms of a session."""
         return hmac.new(self._key, session_id.encode(), hashlib.sha256).hexdigest()
 
     def fits(self, session_id: str, token: str) -> bool:
-        """Return whether a form's token belongs to a session."""
         return bool(session_id) and hmac.compare_digest(self.token(session_id).encode(), token.encode())
