@@ -109,16 +109,15 @@ class Visit:
                 "only the gateway's metrics listener knows this; set seqgate.metrics.listener of the "
                 "gateway, and start the console with --metrics http://127.0.0.1:9644"
             )
-        if self.user and not self._may_describe_cluster():
-            raise ControlError(
-                f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); seqgate "
-                "acls add gives rights"
-            )
+        if self.user:
+            with self.cluster() as cluster:
+                is_allowed = may_describe_cluster(cluster)
+            if not is_allowed:
+                raise ControlError(
+                    f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); seqgate "
+                    "acls add gives rights"
+                )
         return self.console.listener
-
-    def _may_describe_cluster(self) -> bool:
-        with self.cluster() as cluster:
-            return may_describe_cluster(cluster)
 
     def text(self, name: str, default: str = "") -> str:
         """Return a value of the path, or the last value of a field of the form or the query."""

@@ -79,7 +79,8 @@ def figures(before: Reading, after: Reading) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name, metric in _PER_SECOND.items():
         if metric in after.totals:
-            found[name] = _growth(before.totals.get(metric, 0.0), after.totals[metric]) / passed
+            counted, counts = before.totals.get(metric, 0.0), after.totals[metric]
+            found[name] = (counts if counts < counted else counts - counted) / passed
     for name, (metric, factor) in _AS_THEY_ARE.items():
         if metric in after.totals:
             found[name] = after.totals[metric] * factor
@@ -91,10 +92,6 @@ def figures(before: Reading, after: Reading) -> dict[str, float | None]:
 def _p99_ms(before: Mapping[float, float], after: Mapping[float, float]) -> float | None:
     slowest = quantile(before, after, 0.99)
     return None if slowest is None else slowest * 1_000
-
-
-def _growth(before: float, after: float) -> float:
-    return after if after < before else after - before
 
 
 # The series that clients push about themselves (KIP-714), as the gateway's metrics show them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from seqgate.gateway.admin.request import ControlError
@@ -135,7 +135,7 @@ def overview(visit: Visit) -> Answer:
         {
             "status": status,
             "gateway": gateway,
-            "problems": _worst_first(problems),
+            "problems": sorted(problems, key=lambda problem: not problem.is_bad),
             "sizes": [directory for broker in status.brokers for directory in broker.log_dirs],
         },
     )
@@ -153,10 +153,6 @@ def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
         return visit.ask_gateway(StatusRequest()), problems
     except ControlError as error:
         return None, [*problems, Problem("What only the gateway knows is missing", str(error), is_bad=False)]
-
-
-def _worst_first(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: not problem.is_bad)
 
 
 def figures(visit: Visit) -> Answer:

@@ -24,18 +24,19 @@ from seqgate.gateway.console.answer import (
     address,
     records_path,
 )
-from seqgate.gateway.console.asking.fetching import Limits, fetch
 from seqgate.gateway.console.asking.records import (
     ANYWHERE,
     LONGEST_KEPT,
     MOST_PARTITIONS,
     From,
     Kept,
+    Limits,
     RecordFilter,
     RecordPage,
     Search,
     Span,
     Wish,
+    fetch,
     read_positions,
     record_filter,
     record_page,

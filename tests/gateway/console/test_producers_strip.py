@@ -13,9 +13,9 @@ from seqgate.gateway.console.pages.producers import (
     accepted,
     judged,
     key_of,
+    reason_of,
     sample_of,
 )
-from seqgate.gateway.console.pages.verdicts import reason_of
 
 KEY = key_of("orders", 3, 7)
 
