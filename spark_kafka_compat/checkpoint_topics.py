@@ -50,7 +50,6 @@ class CheckpointTopics:
         self.checkpoint = checkpoint.rstrip("/")
         self._files = _Files(spark) if getattr(spark, "_jvm", None) is not None else None
         self._known: dict[str, str] = {}
-        """The stored ids, as they were read last."""
         if self._files is None:
             logger.warning("a Spark Connect session can't keep topic ids: a recreated topic is not noticed")
 

@@ -34,7 +34,6 @@ _DECIDED_HERE: Mapping[str, object] = {
     "enable_auto_commit": False,
     "auto_offset_reset": "none",
 }
-"""The options of the consumer that the caller can't set."""
 
 
 class DatabaseReader:

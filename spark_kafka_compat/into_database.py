@@ -49,7 +49,6 @@ DEFAULTS: Mapping[str, OptionValue] = {
 }
 """`maxOffsetsPerTrigger` bounds a transaction, `maxRecordsPerPartition` the rows that the driver holds."""
 _DECIDED_HERE = ("starting", "subscribe", "assign")
-"""The prefixes of options that the caller can't set."""
 
 RowWriter = Callable[[Transaction, "Sequence[Row]"], None]
 """The function that writes a slice of rows through a transaction. The function must not commit."""

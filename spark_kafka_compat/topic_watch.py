@@ -43,7 +43,6 @@ _BOOTSTRAP = "kafka.bootstrap.servers"
 _KAFKA = "kafka"
 _RELATION = "StreamingRelationV2"
 _watched: set[str] = set()
-"""The ids of the sessions that have a listener."""
 
 
 def watch(spark: SparkSession) -> None:

@@ -152,7 +152,6 @@ def _feed(
 # output.
 
 _TAIL_BYTES: Final = 2_000
-"""Bytes of the standard error that an Ending keeps."""
 _OUTPUT_TIMEOUT_S: Final = 5.0
 """Time for what is left of the standard output after the end."""
 
@@ -316,7 +315,6 @@ class Ending:
     seconds: float
     acknowledged: frozenset[bytes] = frozenset()
     errors: str = ""
-    """The end of its standard error."""
 
     @property
     def claims_all(self) -> bool:

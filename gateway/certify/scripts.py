@@ -110,7 +110,6 @@ class Scene:
 # bursts of values, and yields for the next burst.
 
 OUTAGE_BURSTS: Final = 4
-"""Bursts of values that arrive while a part is broken."""
 _PRODUCE_TIMEOUT_S: Final = 5.0
 """Time in which a client sends what it has got; then the script goes on without a batch in flight."""
 _METADATA_TIMEOUT_S: Final = 20.0
@@ -201,7 +200,6 @@ Act = Callable[[Scene], Iterator[None]]
 """Breaks and repairs parts of the broker; at each `yield` the application gets the next burst."""
 RETRIES: Final = "sends the batch again; the broker recognises a batch that it has"
 ACT_AT: Final = 5
-"""The burst of values before which an act begins."""
 LATE_FACTOR: Final = 1.5
 """An answer that is too late comes after so many request timeouts of the client."""
 

@@ -76,7 +76,6 @@ Answer = View | Data | Redirect | Confirmation | Download
 # Pages of a long list, and its order. Pure.
 
 ROWS: Final = 50
-"""Rows of a page."""
 
 R = TypeVar("R")
 

@@ -16,7 +16,6 @@ from seqgate.gateway.admin.remote.client_security import ClientSecurity
 MOST_SESSIONS: Final = 200
 """Sessions at a time; the one that was used longest ago ends when another begins."""
 IDLE_S: Final = 30 * 60.0
-"""Time without a request after which a session ends."""
 LONGEST_S: Final = 12 * 3600.0
 """Time after which a session ends although it is used."""
 
@@ -79,7 +78,6 @@ def new_id() -> str:
 FAILURES: Final = 5
 """Failed logins of a name or an address in a window; the next waits until the oldest has left it."""
 FAILURES_OF_ALL: Final = 60
-"""Failed logins of everybody in a window."""
 WINDOW_S: Final = 60.0
 MOST_KEYS: Final = 5_000
 """Names and addresses that are remembered; the one that failed longest ago is forgotten first."""
@@ -152,7 +150,6 @@ class Notices:
 # browser.
 
 FIELD: Final = "csrf"
-"""The field of forms that holds the token."""
 
 
 class FormTokens:

@@ -91,7 +91,6 @@ def histogram(name: str, doc: str, *labels: str) -> Metric:
 # Measures how late the event loop runs what is due: the time that every request may wait for its turn.
 
 PROBE_EVERY_S: Final = 0.1
-"""The time between two measurements."""
 
 
 class LoopDelay:
@@ -160,9 +159,7 @@ class Traffic:
     """Appended since the start."""
     fetched_bytes: int = 0
     partitions: int = 0
-    """Open partitions now."""
     size_bytes: int = 0
-    """The size of the open partitions now."""
 
     def count(self, partition: Partition) -> None:
         """Add what was appended to and fetched from a partition since it was opened."""
@@ -183,11 +180,9 @@ class TopicTraffic:
         self._partitions = partitions
         self._most = most
         self._own = 0
-        """The topics with series of their own."""
         self._series: dict[str, str] = {}
         """The series of each topic. A topic keeps its series, because a counter must not fall."""
         self._closed: dict[str, Traffic] = {}
-        """The counts of closed partitions, by series."""
         partitions.when_closed.append(self._note_closed)
 
     def read(self) -> Iterator[dict[str, Traffic] | None]:

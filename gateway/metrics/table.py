@@ -33,7 +33,6 @@ STEP: Final = 500
 """Values read at once, in under a millisecond; slices of rarer work are longer."""
 T = TypeVar("T")
 _END: Final = b"# EOF\n"
-"""The last line of the OpenMetrics format."""
 _FAMILIES: Final[dict[MetricKind, Callable[..., Any]]] = {
     MetricKind.COUNTER: CounterMetricFamily,
     MetricKind.GAUGE: GaugeMetricFamily,

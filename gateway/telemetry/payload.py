@@ -61,7 +61,6 @@ _RESOURCE_METRICS, _RESOURCE, _SCOPE_METRICS, _METRICS = 1, 1, 2, 2
 _DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA; 0 is unspecified, 2 is cumulative."""
 _NO_RECORDED_VALUE: Final = 1
-"""The flag of a measurement without a value."""
 _LEFT_OUT: Final = frozenset({*CLIENT_LABELS, "le", "group_member_id"})
 """Attributes that become no labels: those that the gateway sets, and the member id of the JVM's consumers.
 The member id changes while a client runs, so that each change would begin its counters anew.
@@ -212,7 +211,6 @@ def _text(value: Any) -> str | None:
 
 
 MAX_FIELDS: Final = 50_000
-"""Fields that are passed in one payload."""
 _VARINT_BITS: Final = 64
 _VARINT, _EIGHT_BYTES, _WITH_LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
@@ -284,11 +282,8 @@ class SeriesKind(enum.Enum):
     """What a series measures. The values are the words of the metrics endpoint."""
 
     COUNTER = "counter"
-    """A sum that only grows."""
     GAUGE = "gauge"
-    """A value that rises and falls."""
     HISTOGRAM = "histogram"
-    """Counts of observations in ranges."""
 
 
 class HistogramValue(NamedTuple):

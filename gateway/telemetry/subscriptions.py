@@ -156,7 +156,6 @@ def instance_id_text(client_instance_id: uuid.UUID) -> str:
 
 SELECTORS: Final = frozenset(field.name for field in fields(ClientDescription))
 MAX_EXPRESSION_CHARACTERS: Final = 1_000
-"""Longest expression of one selector."""
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
 
@@ -239,7 +238,6 @@ class ClientInstance:
     """The version of the subscriptions from which `choice` was made."""
     expires_ms: float = 0.0
     is_terminating: bool = False
-    """Whether the last push was announced as the last."""
     _last_asked_ms: float = _NEVER
     _last_pushed_ms: float = _NEVER
     _last_error: ErrorCode = ErrorCode.none

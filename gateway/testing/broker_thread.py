@@ -232,7 +232,6 @@ _MOST_ROWS: Final = 1_000_000
 _NAME_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
 _PLACES: Final = frozenset({"topics", "topic_data", "resources"})
 FIRST_PRODUCE: Final = 3
-"""The first version of Produce that is carried out."""
 
 
 class FaultyRequests:
@@ -245,7 +244,6 @@ class FaultyRequests:
         self._inside = inside
         self._topic_name = inside.topic_name
         self._held: set[Deferred] = set()
-        """The requests whose answers are held back."""
 
     @property
     def requests(self) -> int:

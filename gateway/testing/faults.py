@@ -323,7 +323,6 @@ _EFFECTS: Final[Mapping[str, Callable[..., Effect]]] = {
 }
 """The effect of a fault by its name, from the arguments of its method."""
 _API_OF: Final = {"corrupt": "Fetch", "not_leader": "Produce"}
-"""The API of faults that strike one API only."""
 
 
 # Random effects from a seed: the same requests in the same order meet the same faults.
@@ -443,7 +442,6 @@ class Fault:
         self.after = after
         self.times = times
         self.seen = 0
-        """The requests of the choice so far."""
         self.effects: Counter[str] = Counter()
         """How often each effect has struck so far, by its text."""
         self.has_ended = False

@@ -33,7 +33,6 @@ from seqgate.gateway.admin.request import ControlError
 MOST_IDLE: Final = 32
 """Connections that wait for their next use; the one that waits longest is closed when another comes."""
 IDLE_S: Final = 120.0
-"""Time after which a connection without use is closed."""
 
 
 SURE_S: Final = 0.5
@@ -223,7 +222,6 @@ def may_describe_cluster(cluster: Cluster) -> bool:
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """The mechanisms by which people log in, the safest first."""
 KEPT_S: Final = 60.0
-"""Time for which an answer of the cluster counts."""
 WAY_IN_TIMEOUT_S: Final = 5.0
 _NO_MECHANISM: Final = "?"
 

@@ -64,7 +64,6 @@ class Reading:
     time_s: float
     totals: Mapping[str, float] = field(default_factory=dict)
     durations: Mapping[float, float] = field(default_factory=dict)
-    """The Produce requests by how long they took."""
     delays: Mapping[float, float] = field(default_factory=dict)
     """The turns of the event loop by how late they were."""
 
@@ -108,7 +107,6 @@ OF_THE_CLIENT: Final = (
     "transactional_id",
     "client_rack",
 )
-"""The labels that are the same in all series of a client."""
 _TOTAL: Final = "_total"
 _BUCKET: Final = "_bucket"
 
@@ -351,7 +349,6 @@ class Watches:
 
 EVERY_S: Final = 2.0
 LEADERS_EVERY: Final = 5
-"""Rounds between two looks at the leaders of all partitions."""
 IDLE_EVERY: Final = 20
 """A round costs at most one part in so many of the time: after a slow round the pause is longer."""
 FIRST_ROUNDS: Final = 2
@@ -375,7 +372,6 @@ class Sampler:
         self.watches = Watches()
         self.leader_changes = LeaderChanges()
         self.error: str | None = None
-        """Why the last round has no figures; None when it has."""
         self._listener = listener
         self._connections = connections
         self._way_in = way_in

@@ -39,4 +39,3 @@ PAGES: Final[tuple[Page, ...]] = (
     gateway.LIMITS_PAGE,
     gateway.LOGS_PAGE,
 )
-"""The pages, in the order of the navigation."""

@@ -29,7 +29,6 @@ from seqgate.gateway.security.sasl.scram_credential import MAX_ITERATIONS, MIN_I
 MOST_SHOWN: Final = 50
 """Entries that a confirmation lists; it counts the others."""
 _NO_AUTHORIZER: Final = "SECURITY_DISABLED"
-"""Kafka's name of the error of a cluster without an authorizer."""
 _FIELDS: Final = ("kind", "name", "principal")
 
 
@@ -155,7 +154,6 @@ ROLES: Final = (
 )
 _SEPARATE: Final = (ResourceType.UNKNOWN, ResourceType.ANY)
 KINDS: Final = tuple(kind.name for kind in ResourceType if kind not in _SEPARATE)
-"""The kinds of resources, by Kafka's names."""
 _CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     kind.name: tuple(operation.name for operation in (Operation.ALL, *operations))

@@ -116,26 +116,17 @@ def _zooms(window: Window, everything: Window) -> list[tuple[str, Window]]:
 
 def _with_gaps(blocks: list[BlockRow]) -> list[dict[str, Any]]:
     """Return the rows of the table: blocks, and the gaps between them."""
-    rows: list[dict[str, Any]] = [
-        {"first": gap.first, "last": gap.last, "size": gap.last - gap.first + 1, "block": None}
-        for gap in gaps(blocks)
+    rows: list[tuple[int, int, BlockRow | None]] = [(*gap, None) for gap in gaps(blocks)]
+    rows += [(block.first_producer_id, block.last_producer_id, block) for block in blocks]
+    return [
+        {"first": first, "last": last, "size": last - first + 1, "block": block}
+        for first, last, block in sorted(rows, key=lambda row: row[:2])
     ]
-    rows += [
-        {
-            "first": block.first_producer_id,
-            "last": block.last_producer_id,
-            "size": block.last_producer_id - block.first_producer_id + 1,
-            "block": block,
-        }
-        for block in blocks
-    ]
-    return sorted(rows, key=lambda row: (row["first"], row["last"]))
 
 
 # The map of the producer-id blocks: where each block lies between two ids, scaled to a width. Pure.
 
 WIDTH: Final = 1_000
-"""Width of the map in its own units."""
 LANES: Final = 4
 """Lanes of the map; a block that overlaps others lies in a lane of its own, further ones in the last lane."""
 OWNERS_SHOWN: Final = 6

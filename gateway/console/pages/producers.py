@@ -122,9 +122,7 @@ def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[
 # The feed of the strips: what the producers of a page wrote, repeated and were refused in the newest minutes.
 
 ROWS: Final = 50
-"""Producers of a page."""
 WINDOW_MS: Final = 20 * 60_000
-"""Time before now of which the first answer tells."""
 OVERLAP_MS: Final = 60_000
 """Time before `after` whose samples are read again, because an event needs the sample before it."""
 MOST_VERDICTS: Final = 2_000
@@ -342,7 +340,6 @@ def judged(row: VerdictRow) -> Event:
 # The newest batches that the gateway did not store.
 
 VERDICT_ROWS: Final = 100
-"""Verdicts of a table."""
 
 
 def table_of(

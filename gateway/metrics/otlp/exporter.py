@@ -138,9 +138,7 @@ TIMEOUT_S: Final = 10.0
 MAX_ANSWER_BYTES: Final = 64 * 1024
 """Bytes of an answer; a longer one is taken for something else than OTLP."""
 MAX_PAUSE_S: Final = 300.0
-"""The longest pause that a collector can ask for."""
 _PAUSING: Final = (429, 502, 503, 504)
-"""The answers whose `Retry-After` counts."""
 _TYPE: Final = "application/x-protobuf"
 _MAX_DETAIL: Final = 200
 

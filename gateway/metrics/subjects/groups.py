@@ -16,7 +16,6 @@ from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, g
 from seqgate.gateway.runtime.partitions.registry import Partitions
 
 OTHERS: Final = "(other groups)"
-"""The series of all groups without a series of their own."""
 LONGEST_ID: Final = 256
 """Characters of a group id that is a label; a group with a longer id has no series of its own."""
 GROUPS: Final = gauge(
