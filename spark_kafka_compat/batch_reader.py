@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError
-from seqgate.spark_kafka_compat.wire import Connection, error_name, is_retriable, parse_bootstrap
+from seqgate.spark_kafka_compat.wire import Connection, ask_first, error_name, is_retriable
 
 METADATA, LIST_OFFSETS, FETCH = 3, 2, 1
 EARLIEST, LATEST = -2, -1
@@ -250,20 +250,16 @@ def _leaders(bootstrap: str, topic: str) -> dict[tuple[str, int], list[int]]:
 
 
 def _metadata(bootstrap: str, topic: str) -> Any:
-    failures: list[EndpointError] = []
-    for host, port in parse_bootstrap(bootstrap):
-        try:
-            with Connection(host, port) as connection:
-                return connection.call(
-                    METADATA,
-                    topics=[{"name": topic, "topic_id": None}],
-                    allow_auto_topic_creation=False,
-                    include_cluster_authorized_operations=False,
-                    include_topic_authorized_operations=False,
-                )
-        except EndpointError as error:
-            failures.append(error)
-    raise failures[-1]
+    return ask_first(
+        bootstrap,
+        lambda connection: connection.call(
+            METADATA,
+            topics=[{"name": topic, "topic_id": None}],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        ),
+    )
 
 
 def _check(error_code: int, doing: str) -> None:

@@ -6,10 +6,10 @@ import io
 import socket
 import struct
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from types import TracebackType, UnionType
-from typing import Any, Self
+from types import UnionType
+from typing import Any, Self, TypeVar
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -24,6 +24,8 @@ API_VERSIONS = 18
 VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 12)}
 """The versions by API key. They name topics, need no fetch session, and suit Kafka 0.11 to 4.3."""
 _MAX_ANSWER_BYTES = 1 << 30
+
+R = TypeVar("R")
 
 
 class Connection:
@@ -43,9 +45,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def call(self, api_key: int, **values: Any) -> Any:
@@ -158,17 +158,16 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
     return addresses
 
 
-def check_reachable(bootstrap: str) -> None:
-    """Connect to one of the addresses. Raises `EndpointError`, also for a malformed text."""
-    refused: EndpointError | None = None
+def ask_first(bootstrap: str, ask: Callable[[Connection], R]) -> R:
+    """Ask the first of the addresses that answers. Raises `EndpointError`, also for a malformed text."""
+    failures: list[EndpointError] = []
     for host, port in parse_bootstrap(bootstrap):
         try:
-            with Connection(host, port):
-                return
+            with Connection(host, port) as connection:
+                return ask(connection)
         except EndpointError as error:
-            refused = error
-    assert refused is not None
-    raise refused
+            failures.append(error)
+    raise failures[-1]
 
 
 def error_name(error_code: int) -> str:

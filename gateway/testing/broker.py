@@ -132,8 +132,8 @@ class Broker(AnyBroker):
         chosen = {"listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS, **(settings or {})}
         config = load_config(None, {}, [f"{name}={value}" for name, value in chosen.items()])
         self._thread = BrokerThread(config, lambda: self._data.path)
-        self._inside = self._thread.faulty.inside
-        self.faults = self._thread.faulty.faults
+        self._inside = self._thread.inside
+        self.faults = self._thread.faults
         self.clock = BrokerClock(self._thread.advance)
 
     @property

@@ -24,7 +24,7 @@ from seqgate.gateway.protocol.messages import is_flexible, request_schema
 from seqgate.gateway.protocol.produce_codec import produce_reader
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
 from seqgate.gateway.testing.data_directory import empty
-from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts, Run
+from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts
 from seqgate.gateway.testing.inside import DurablePart, Inside, ShiftedLoop, ShiftedMachine
 from seqgate.log import FileRegion
 from seqgate.log.format.record_batch import whole_batches
@@ -37,11 +37,17 @@ class NotNow(RuntimeError):
 
 
 class BrokerThread:
-    """Runs one gateway after the other, on the same data and ports. Call it from other threads."""
+    """Runs one gateway after the other, on the same data and ports. Call it from other threads.
+
+    The faults before its dispatcher, its machine and its loop with clocks that move stay from one to the next.
+    """
 
     def __init__(self, config: Config, directory: Callable[[], Path]) -> None:
         """Take the settings, and what returns the data directory; both are used with the first start."""
-        self.faulty = FaultyGateway(self.run_if_started)
+        self.machine = ShiftedMachine()
+        self.inside = Inside(lambda: self.gateway, self.machine.disk)
+        self.faults = Faults(self.inside, self.run_if_started)
+        self.gateway: Gateway
         self.advertised = ""
         """The first address for clients, HOST:PORT; empty before the first start."""
         self.port = 0
@@ -54,6 +60,7 @@ class BrokerThread:
         self._thread: threading.Thread | None = None
         self._ended: Future[None]
         self._loop: ShiftedLoop
+        self._requests: FaultyRequests
         self._stopping: asyncio.Event
 
     @property
@@ -104,11 +111,11 @@ class BrokerThread:
     def reset(self) -> None:
         """Start with an empty data directory, without faults, at the time of day, on the same ports."""
         with self._life:
-            self.faulty.faults.reset()
-            self.faulty.machine.disk.is_full = False
+            self.faults.reset()
+            self.machine.disk.is_full = False
             self.kill()
             empty(self._directory())
-            self.faulty.machine.ahead_s = 0.0
+            self.machine.ahead_s = 0.0
             self.start()
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -133,9 +140,9 @@ class BrokerThread:
         """Move the clock forward by seconds; a stopped gateway starts at the later time."""
         with self._life:
             if self._thread is None:
-                self.faulty.machine.ahead_s += by_s
+                self.machine.ahead_s += by_s
             else:
-                self.run(lambda: self.faulty.inside.advance(by_s))
+                self.run(lambda: self.inside.advance(by_s))
 
     def _check_running(self) -> None:
         if self._thread is None:
@@ -153,7 +160,8 @@ class BrokerThread:
             self._ended.set_result(None)
 
     def _new_loop(self) -> ShiftedLoop:
-        self._loop = self.faulty.new_loop()
+        self._loop = ShiftedLoop()
+        self._loop.ahead_s = self.machine.ahead_s
         return self._loop
 
     async def _serve(self, started: Future[None]) -> None:
@@ -162,7 +170,7 @@ class BrokerThread:
         # one.
         config = self._config.apart()
         config.choose("log.dirs", str(self._directory()))
-        gateway = self.faulty.create(config)
+        gateway = self.gateway = Gateway(config, self.machine, before=self._before)
         await gateway.start()
         self._keep_addresses(gateway)
         started.set_result(None)
@@ -170,11 +178,15 @@ class BrokerThread:
         if self._is_killed:
             self._is_killed = False
             # Nothing is acknowledged between the look and the end, because there is no await.
-            self._durable = self.faulty.inside.durable_parts()
+            self._durable = self.inside.durable_parts()
             await gateway.abandon()
         else:
-            self.faulty.let_go()
+            self._requests.let_go()
             await gateway.stop()
+
+    def _before(self, dispatcher: Dispatcher) -> Requests:
+        self._requests = FaultyRequests(dispatcher, self.faults, self.inside)
+        return self._requests
 
     def _keep_addresses(self, gateway: Gateway) -> None:
         """Let the next gateway listen on the ports that the system chose for this one."""
@@ -189,40 +201,6 @@ class BrokerThread:
             self._config.choose(METRICS_LISTENER, gateway.metrics_address)
         self.port = ports[0]
         self.advertised = next(endpoint.shown for endpoint in node.brokers.advertised.values())
-
-
-# A gateway with all that lets it fail: faults before its dispatcher, a machine and a loop whose clocks move.
-
-
-class FaultyGateway:
-    """One gateway after the other. Faults and the clock stay when another one is created."""
-
-    def __init__(self, run: Run) -> None:
-        """`run` runs coroutines in the event loop of the gateway, for the faults of a thread beside it."""
-        self.machine = ShiftedMachine()
-        self.inside = Inside(lambda: self.gateway, self.machine.disk)
-        self.faults = Faults(self.inside, run)
-        self.gateway: Gateway
-        self._requests: FaultyRequests | None = None
-
-    def new_loop(self) -> ShiftedLoop:
-        loop = ShiftedLoop()
-        loop.ahead_s = self.machine.ahead_s
-        return loop
-
-    def create(self, config: Config) -> Gateway:
-        """Return a gateway that is not started. It is `gateway` from now on."""
-        self.gateway = Gateway(config, self.machine, before=self._before)
-        return self.gateway
-
-    def let_go(self) -> None:
-        """Close the connections whose answers are held back, so that a stop does not wait for them."""
-        if self._requests is not None:
-            self._requests.let_go()
-
-    def _before(self, dispatcher: Dispatcher) -> Requests:
-        self._requests = FaultyRequests(dispatcher, self.faults, self.inside)
-        return self._requests
 
 
 # Lets requests fail as a test has ordered, before they reach the dispatcher.

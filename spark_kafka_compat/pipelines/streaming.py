@@ -19,7 +19,7 @@ from seqgate.spark_kafka_compat.session import (
     session,
     shown_coordinates,
 )
-from seqgate.spark_kafka_compat.wire import check_reachable
+from seqgate.spark_kafka_compat.wire import ask_first
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def add_run(described: argparse.ArgumentParser) -> None:
 def begin(app_name: str, bootstrap: str, master: str | None) -> SparkSession:
     """Return a quiet session once a broker answers: Spark starts for seconds. Raises `SparkCompatError`."""
     installed_pyspark_version()
-    check_reachable(bootstrap)
+    ask_first(bootstrap, lambda _: None)
     return session(app_name, master=master, quiet=True)
 
 

@@ -241,14 +241,10 @@ class WayIn:
         """Return the mechanisms by which visitors can log in; empty when the listener needs no login."""
         with self._lock:
             if self._known is None or time.monotonic() >= self._until:
-                self._known = self._found()
+                own = self._security.mechanism
+                self._known = (own,) if own else first_that_answers(self._places(self._security), _offered)
                 self._until = time.monotonic() + KEPT_S
             return self._known
-
-    def _found(self) -> tuple[str, ...]:
-        if self._security.mechanism:
-            return (self._security.mechanism,)
-        return first_that_answers(self._places(self._security), _offered)
 
     def _places(self, security: ClientSecurity) -> list[BrokerAddress]:
         return [BrokerAddress(*address, security) for address in self._addresses]
@@ -256,8 +252,9 @@ class WayIn:
     def log_in(self, username: str, password: str) -> ClientSecurity:
         """Return how a visitor connects, after the cluster has accepted the login. Raises ControlError."""
         refusal = ControlError("the listener of the cluster needs no login")
+        protocol = "SASL_SSL" if self._security.context is not None else "SASL_PLAINTEXT"
         for mechanism in self.mechanisms():
-            security = ClientSecurity(self._protocol(), self._security.context, mechanism, username, password)
+            security = ClientSecurity(protocol, self._security.context, mechanism, username, password)
             try:
                 first_that_answers(
                     self._places(security), lambda address: check_connection(address, WAY_IN_TIMEOUT_S)
@@ -267,9 +264,6 @@ class WayIn:
             else:
                 return security
         raise refusal
-
-    def _protocol(self) -> str:
-        return "SASL_SSL" if self._security.context is not None else "SASL_PLAINTEXT"
 
 
 def _offered(address: BrokerAddress) -> tuple[str, ...]:
@@ -284,7 +278,6 @@ def _offered(address: BrokerAddress) -> tuple[str, ...]:
     if answer.mechanisms and not offered:
         raise ControlError(
             f"{address.shown} lets clients log in with {', '.join(answer.mechanisms)} only; the console "
-            "needs one of "
-            f"{', '.join(MECHANISMS)}"
+            f"needs one of {', '.join(MECHANISMS)}"
         )
     return offered

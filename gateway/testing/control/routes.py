@@ -63,7 +63,7 @@ class Asked:
     @property
     def inside(self) -> Inside:
         """The look into the gateway, for `run`."""
-        return self.broker.faulty.inside
+        return self.broker.inside
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine in the broker's event loop. Raises NotNow if the broker does not run."""
@@ -143,7 +143,7 @@ def _advance(asked: Asked) -> Any:
     if by < timedelta():
         raise ValueError(f"the clock only moves forward, not by {by}")
     asked.broker.advance(by.total_seconds())
-    return {"ahead_seconds": asked.broker.faulty.machine.ahead_s}
+    return {"ahead_seconds": asked.broker.machine.ahead_s}
 
 
 def _topics(asked: Asked) -> Any:

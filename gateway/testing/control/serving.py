@@ -65,7 +65,7 @@ async def _serve(
         await asyncio.to_thread(broker.start)
         try:
             control = await _begin_control(broker, address)
-            gateway = broker.faulty.gateway
+            gateway = broker.gateway
             warn_of_readers(gateway.config.str("log.dirs"))
             gc.freeze()
             gc.enable()
@@ -137,7 +137,7 @@ class ControlListener:
 
     def __init__(self, broker: BrokerThread) -> None:
         self._broker = broker
-        self._orders = Orders(broker.faulty.faults)
+        self._orders = Orders(broker.faults)
         self._turn = asyncio.Lock()
         methods = sorted({"HEAD", *(route.method for route in ROUTES)})
         self._server = HttpServer(self._answer, methods=methods, max_body_bytes=MAX_BODY_BYTES)
