@@ -199,15 +199,6 @@ class OffsetTrail:
         self.next_offset = max(self.next_offset, last_offset + 1)
 
 
-def judged(batches: Iterable[SequencedBatch], *, complete_from_start: bool = True) -> Trail:
-    """Return the audit of one producer's batches in one partition: its gaps, duplicates and reorderings."""
-    trail = Trail(complete_from_start)
-    for batch in batches:
-        trail.observe(batch)
-    trail.finish()
-    return trail
-
-
 NO_PRODUCER_ID = -1
 BATCH_SCHEMA = (
     "topic string, partition int, base_offset long, last_offset long, producer_id long, producer_epoch int, "
@@ -334,10 +325,17 @@ def _judged_groups(
     for (topic, partition, producer_id), group in groupby(rows, key=lambda row: row[0][:3]):
         batches = (batch for _, batch in group)
         log_start_offset = log_starts[topic, partition]
-        if producer_id == _WHOLE_PARTITION:
-            yield _judged_offsets(topic, partition, batches, log_start_offset, compacted)
-        else:
-            yield _judged_producer(topic, partition, producer_id, batches, log_start_offset, compacted)
+        if producer_id != _WHOLE_PARTITION:
+            trail = Trail(complete_from_start=log_start_offset == 0 and not compacted)
+            yield _judged_producer(topic, partition, producer_id, batches, trail, compacted=compacted)
+            continue
+        offsets = OffsetTrail()
+        for batch in batches:
+            offsets.observe(batch.base_offset, batch.last_offset)
+        missing = 0 if compacted else offsets.missing_offsets
+        yield OffsetVerdict(
+            topic, partition, log_start_offset, offsets.next_offset, missing, offsets.overlapping_offsets
+        )
 
 
 def _judged_producer(
@@ -345,15 +343,16 @@ def _judged_producer(
     partition: int,
     producer_id: int,
     batches: Iterable[BatchRow],
-    log_start_offset: int,
+    trail: Trail,
+    *,
     compacted: bool,
 ) -> ProducerVerdict:
-    trail = Trail(complete_from_start=log_start_offset == 0 and not compacted)
     counted = records = 0
     for batch in batches:
-        if not batch.is_control:
-            counted, records = counted + 1, records + batch.record_count
-        if producer_id != NO_PRODUCER_ID and not batch.is_control and batch.base_sequence >= 0:
+        if batch.is_control:
+            continue
+        counted, records = counted + 1, records + batch.record_count
+        if producer_id != NO_PRODUCER_ID and batch.base_sequence >= 0:
             trail.observe(
                 SequencedBatch(
                     batch.producer_epoch, batch.base_sequence, batch.sequence_count, batch.base_offset
@@ -361,34 +360,18 @@ def _judged_producer(
             )
     findings = [finding for finding in trail.finish() if not (compacted and finding.kind is FindingKind.GAP)]
     return ProducerVerdict(
-        topic=topic,
-        partition=partition,
-        producer_id=producer_id,
-        producer_epoch=trail.producer_epoch,
-        batches=counted,
-        records=records,
-        first_sequence=trail.first_sequence,
-        last_sequence=trail.last_sequence,
-        missing_records=0 if compacted else trail.missing_records,
-        duplicate_records=trail.duplicate_records,
-        reordered_batches=trail.reordered_batches,
-        findings=tuple(findings),
-    )
-
-
-def _judged_offsets(
-    topic: str, partition: int, batches: Iterable[BatchRow], log_start_offset: int, compacted: bool
-) -> OffsetVerdict:
-    trail = OffsetTrail()
-    for batch in batches:
-        trail.observe(batch.base_offset, batch.last_offset)
-    return OffsetVerdict(
-        topic=topic,
-        partition=partition,
-        log_start_offset=log_start_offset,
-        end_offset=trail.next_offset,
-        missing_offsets=0 if compacted else trail.missing_offsets,
-        overlapping_offsets=trail.overlapping_offsets,
+        topic,
+        partition,
+        producer_id,
+        trail.producer_epoch,
+        counted,
+        records,
+        trail.first_sequence,
+        trail.last_sequence,
+        0 if compacted else trail.missing_records,
+        trail.duplicate_records,
+        trail.reordered_batches,
+        tuple(findings),
     )
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,18 @@ from seqgate.spark_kafka_compat.sequence_audit import (
     OffsetTrail,
     SequencedBatch,
     Trail,
-    judged,
 )
 
 LAST = SEQUENCE_SPAN - 1
+
+
+def judged(batches: Iterable[SequencedBatch], *, complete_from_start: bool = True) -> Trail:
+    """Return the audit of one producer's batches in one partition: its gaps, duplicates and reorderings."""
+    trail = Trail(complete_from_start)
+    for batch in batches:
+        trail.observe(batch)
+    trail.finish()
+    return trail
 
 
 def batches(*spans: tuple[int, int], producer_epoch: int = 0) -> list[SequencedBatch]:
