@@ -79,7 +79,7 @@ class CheckpointTopics:
         return complaints
 
     def complaints(self, topics: Collection[str]) -> Complaints:
-        """Compare topics that a running query reads; store their ids. An unreachable endpoint proves nothing."""
+        """Compare topics of a running query; store their ids. An unreachable endpoint proves nothing."""
         if self._files is None:
             return {}
         topic_ids: dict[str, UUID] = {}

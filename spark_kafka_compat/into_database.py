@@ -200,7 +200,7 @@ def _source_options(options: Mapping[str, OptionValue] | None) -> dict[str, Opti
 
 
 def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Mapping[str, object]:
-    """Return the option startingOffsets with the positions of `places`. The option must name every partition."""
+    """Return the option startingOffsets of `places`, which must name every partition."""
     offsets: dict[str, dict[str, int]] = {}
     for place in sorted(places):
         offsets.setdefault(place.topic, {})[str(place.partition)] = positions[place]

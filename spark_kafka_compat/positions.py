@@ -1,11 +1,11 @@
 """The positions of a pipeline, stored in the database that its rows go to.
 
-A position is the offset of the next record to write of one partition. The transaction that writes rows also moves the
-position past these rows, so both count or neither. A record below its position is recognized when it is read again. Kafka's
-documentation of the consumer calls this "Storing Offsets Outside Kafka".
+A position is the offset of the next record to write of one partition. The transaction that writes rows also
+moves the position past these rows, so both count or neither. A record below its position is recognized when
+it is read again. Kafka's documentation of the consumer calls this "Storing Offsets Outside Kafka".
 
-Of two copies of a pipeline, the copy that started later continues: `claim` raises the pipeline's generation, and every
-transaction of an older generation is refused, as a transactional id fences the previous producer.
+Of two copies of a pipeline, the copy that started later continues: `claim` raises the pipeline's generation,
+and every transaction of an older generation is refused, as a transactional id fences the previous producer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from seqgate.spark_kafka_compat.session import EndpointError, FencedError, Posit
 PIPELINES, POSITIONS, TOPICS = "kafka_read_pipelines", "kafka_read_positions", "kafka_read_topics"
 _PIPELINES_COLUMNS = "pipeline TEXT PRIMARY KEY, generation BIGINT NOT NULL"
 _POSITIONS_COLUMNS = (
-    "pipeline TEXT NOT NULL, topic TEXT NOT NULL, partition_id INTEGER NOT NULL, next_offset BIGINT NOT NULL, "
+    "pipeline TEXT NOT NULL, topic TEXT NOT NULL, partition_id INTEGER NOT NULL, next_offset BIGINT NOT "
+    "NULL, "
     "PRIMARY KEY (pipeline, topic, partition_id)"
 )
 _TOPICS_COLUMNS = (
@@ -44,7 +45,7 @@ Positions = Mapping[Place, int]
 """The offset of the next record to write, by partition."""
 
 TopicIds = Mapping[str, UUID]
-"""The ids of topics, if the endpoint has topic ids (KIP-516). A topic that is deleted and recreated has another id."""
+"""The ids of topics, if the endpoint has them (KIP-516). A topic that is recreated has another id."""
 
 Starting = Literal["earliest", "latest"] | Positions
 """The start of partitions without a position in the database."""
@@ -52,7 +53,7 @@ Starting = Literal["earliest", "latest"] | Positions
 
 @dataclass(frozen=True)
 class Step:
-    """One transaction of a pipeline. `positions` are the positions at its begin; no other transaction changes them."""
+    """One transaction of a pipeline. No other transaction changes `positions` since its begin."""
 
     transaction: Transaction
     pipeline: str
@@ -75,7 +76,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to move a pipeline's positions, until another claim. `positions` are the positions at the time of the claim."""
+    """The right to move a pipeline's positions, until another claim; `positions` are those of the claim."""
 
     database: Database
     pipeline: str
@@ -86,15 +87,16 @@ class Claim:
     def step(self) -> Iterator[Step]:
         """Open one transaction; commit at the end of the block, roll back when the block raises.
 
-        Raises `FencedError` at the begin when another copy has claimed the pipeline since. Waits at most 30 s for another
-        copy's transaction; then the driver raises its lock timeout.
+        Raises `FencedError` at the begin when another copy has claimed the pipeline since. Waits at most 30 s
+        for another copy's transaction; then the driver raises its lock timeout.
         """
         with self.database.transaction() as transaction:
             found = _locked_generation(transaction, self.pipeline)
             if found != self.generation:
                 raise FencedError(
                     f"Another copy of the pipeline {self.pipeline!r} has started since "
-                    f"(generation {found}, this one is {self.generation}): the other copy continues, and this one ends."
+                    f"(generation {found}, this one is {self.generation}): the other copy continues, and "
+                    "this one ends."
                 )
             yield Step(transaction, self.pipeline, _stored(transaction, self.pipeline))
 
@@ -108,12 +110,12 @@ def claim(
 ) -> Claim:
     """Take over a pipeline and fence every copy that claimed the pipeline earlier.
 
-    `first` gets the stored positions and returns the first positions: of new partitions, and of partitions whose position
-    must move. No other copy can move positions while `first` runs. So `first` must ask the endpoint for the ends of
-    partitions itself: an end from before may lie below records that another copy has written since. The first positions are
-    stored at once, so that a pipeline that begins at the latest offset begins there again after a crash before its first
-    row. Missing tables are created. Raises `PositionError` when one of `topic_ids` differs from the id of the topic that the
-    stored positions belong to.
+    `first` gets the stored positions and returns the first positions: of new partitions, and of partitions
+    whose position must move. No other copy can move positions while `first` runs. So `first` must ask the
+    endpoint for the ends of partitions itself: an end from before may lie below records that another copy has
+    written since. The first positions are stored at once, so that a pipeline that begins at the latest offset
+    begins there again after a crash before its first row. Missing tables are created. Raises `PositionError`
+    when one of `topic_ids` differs from the id of the topic that the stored positions belong to.
     """
     create_tables(database)
     with database.transaction() as transaction:
@@ -138,11 +140,13 @@ def claim(
 def first_positions(
     ranges: Mapping[Place, tuple[int, int]], starting: Starting = "earliest", *, may_skip: bool = False
 ) -> Callable[[Positions], Positions]:
-    """Return the function `first` for `claim`: begin at the stored positions, and at `starting` for unknown topics.
+    """Return the function `first` for `claim`: begin at the stored positions, and at `starting` for unknown
+    topics.
 
-    `ranges` has the log start offset and the end of each partition. A new partition of a known topic begins at its log start
-    offset. The function raises `PositionError` when the next records were deleted (with `may_skip` it skips them), when the
-    partition ends before the position, and when `starting` lacks a partition or names an offset outside of it.
+    `ranges` has the log start offset and the end of each partition. A new partition of a known topic begins
+    at its log start offset. The function raises `PositionError` when the next records were deleted (with
+    `may_skip` it skips them), when the partition ends before the position, and when `starting` lacks a
+    partition or names an offset outside of it.
     """
 
     def begin(stored: Positions) -> Positions:
@@ -165,12 +169,14 @@ def _resumed(place: Place, held: int, bounds: tuple[int, int], *, may_skip: bool
     log_start_offset, end_offset = bounds
     if held > end_offset:
         raise PositionError(
-            f"{place} ends at {end_offset:,}, but is written up to {held:,}: the topic was recreated, or the endpoint is "
+            f"{place} ends at {end_offset:,}, but is written up to {held:,}: the topic was recreated, or the "
+            "endpoint is "
             "another one. Give the pipeline a new name to read the topic from the beginning."
         )
     if held < log_start_offset and not may_skip:
         raise PositionError(
-            f"{place} begins at {log_start_offset:,}, but is written up to {held:,} only: the records in between were "
+            f"{place} begins at {log_start_offset:,}, but is written up to {held:,} only: the records in "
+            "between were "
             "deleted before they were read. With failOnDataLoss=false Spark's pipeline skips them."
         )
     return max(held, log_start_offset)
@@ -185,7 +191,8 @@ def _chosen(place: Place, bounds: tuple[int, int], starting: Starting) -> int:
         raise PositionError(f"No first offset is given for {place}; add it to the starting offsets.")
     if not bounds[0] <= starting[place] <= bounds[1]:
         raise PositionError(
-            f"{place} has the offsets {bounds[0]:,} to {bounds[1]:,}, so it can't begin with {starting[place]:,}."
+            f"{place} has the offsets {bounds[0]:,} to {bounds[1]:,}, so it can't begin with "
+            f"{starting[place]:,}."
         )
     return starting[place]
 
@@ -239,20 +246,22 @@ def _check_topics(
 def recreated_topic(topic: str) -> RecreatedTopicError:
     """Return the error for a topic that was deleted and recreated since the positions were stored."""
     return RecreatedTopicError(
-        f"The topic {topic} was recreated since it was read, so its offsets begin again. To read the topic from the "
-        f"beginning, give the pipeline a new name, or delete the pipeline's rows of the topic from {POSITIONS}."
+        f"The topic {topic} was recreated since it was read, so its offsets begin again. To read the topic "
+        "from the "
+        "beginning, give the pipeline a new name, or delete the pipeline's rows of the topic from "
+        f"{POSITIONS}."
     )
 
 
 class ReadTopics:
-    """The topics that a pipeline reads, by the ids that they had when it started. `ask` asks the endpoint for the ids."""
+    """The topics that a pipeline reads, by their ids at its start. `ask` asks the endpoint for ids."""
 
     def __init__(self, ask: Callable[[], TopicIds]) -> None:
         self._ask = ask
         self._known: dict[str, UUID] = {}
 
     def know(self, topic_ids: TopicIds) -> None:
-        """Remember the ids at the start. Raises `RecreatedTopicError` when an id has changed since an earlier call."""
+        """Remember the ids at the start. Raises `RecreatedTopicError` when one has changed since."""
         for topic, topic_id in topic_ids.items():
             if self._known.setdefault(topic, topic_id) != topic_id:
                 raise recreated_topic(topic)

@@ -43,7 +43,7 @@ class FindingKind(StrEnum):
 
 
 class SequencedBatch(NamedTuple):
-    """The fields of a batch that the rule needs: `record_count` sequences from `base_sequence` on, wrapping."""
+    """The fields of a batch for the rule: `record_count` sequences from `base_sequence` on, wrapping."""
 
     producer_epoch: int
     base_sequence: int
@@ -380,7 +380,7 @@ _HEADER, _JSON = re.compile(r"header:(.+)", re.DOTALL), re.compile(r"json:(.+)",
 
 
 class RecordVerdict(NamedTuple):
-    """The verdict about one producer's own numbers, in one partition or (`partition` -1) in the whole topic."""
+    """The verdict about a producer's own numbers, in one partition or (-1) in the whole topic."""
 
     topic: str
     partition: int

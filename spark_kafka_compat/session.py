@@ -136,7 +136,7 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(\.?(?:dev|rc|preview)\w*)?")
 
 
 def installed_pyspark_version() -> str:
-    """Return the version of the installed pyspark. Raises `SparkCompatError` when pyspark is not installed."""
+    """Return the version of the installed pyspark. Raises `SparkCompatError` without one."""
     for distribution in ("pyspark", "pyspark-client"):
         try:
             return metadata.version(distribution)
@@ -190,7 +190,7 @@ def java_requirement(pyspark_version: str) -> int:
 
 
 def pyspark_jars() -> Path | None:
-    """Return the folder of jars inside the installed pyspark; None when pyspark comes without its own Spark."""
+    """Return the folder of jars in the installed pyspark; None when it comes without its own Spark."""
     spec = util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         return None
@@ -242,4 +242,4 @@ class PositionError(SparkCompatError):
 
 
 class RecreatedTopicError(PositionError):
-    """A topic was deleted and created again, so the stored offsets belong to another topic of the same name."""
+    """A topic was recreated, so the stored offsets belong to another topic of the same name."""

@@ -111,7 +111,7 @@ class TopicWatch(StreamingQueryListener):
 
 @dataclass
 class _Query:
-    """A run of a query: `topics` are the topics it reads, or None before the first micro batch of a pattern."""
+    """A run of a query. `topics` are None before the first micro batch of a pattern."""
 
     kept: CheckpointTopics
     topics: Collection[str] | None

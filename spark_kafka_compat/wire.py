@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Connection:
-    """One TCP connection with one request at a time. Every failure of the connection raises `EndpointError`."""
+    """One TCP connection with one request at a time. Its failures raise `EndpointError`."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = f"{host}:{port}"

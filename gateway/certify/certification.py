@@ -1,4 +1,4 @@
-"""Runs an application through scripts, several at a time, each against a broker of its own; and the report."""
+"""Runs an application through scripts, several at a time, each against its own broker; and the report."""
 
 from __future__ import annotations
 

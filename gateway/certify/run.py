@@ -196,7 +196,7 @@ class Application:
         self._ended_s = 0.0
 
     def start(self, values: Collection[bytes]) -> Self:
-        """Start the process; of its lines, those that are `values` count as acknowledged. Raises NotStarted."""
+        """Start the process; its lines that are `values` count as acknowledged. Raises NotStarted."""
         self._begun_s = time.monotonic()
         # the file is closed in `close`
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
@@ -250,7 +250,7 @@ class Application:
         )
 
     def kill(self) -> None:
-        """Kill the application and all processes that it has started; nothing happens once the run is over."""
+        """Kill the application and all processes that it has started; do nothing once the run is over."""
         if self._is_over:  # another process may have its number
             return
         with contextlib.suppress(ProcessLookupError):

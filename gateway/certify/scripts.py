@@ -1,4 +1,4 @@
-"""The thirty fault scripts, and the stage of one: a broker with an empty topic, and how often faults struck."""
+"""The thirty fault scripts, and the stage of one: a broker, an empty topic, and how often faults struck."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Scene:
         return self.wait_until_struck(self._produced, count, timeout_s)
 
     def wait_until_struck(self, fault: Fault, times: int, timeout_s: float) -> bool:
-        """Wait until a fault has struck so often; return False after the time, or when the application ends."""
+        """Wait until a fault has struck so often; False after the time, or when the application ends."""
         deadline_s = time.monotonic() + timeout_s
         while fault.struck < times:
             left_s = deadline_s - time.monotonic()
@@ -228,7 +228,7 @@ class RequestFault:
 
 @dataclass(frozen=True, slots=True)
 class RandomFaults:
-    """The share `rate` of all Produce requests fails, at most `times`, each in a way that the seed chooses."""
+    """The share `rate` of all Produce requests fails, at most `times`, as the seed chooses."""
 
     seed_offset: int
     rate: float = 0.4

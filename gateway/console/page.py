@@ -85,7 +85,7 @@ class Visit:
         return self.listener().readiness()
 
     def metrics_text(self) -> str:
-        """Return all metrics of the gateway as Prometheus' text. Raises ControlError as `ask_gateway` does."""
+        """Return all metrics as Prometheus' text. Raises ControlError as `ask_gateway` does."""
         return self.listener().metrics()
 
     def figures(self, names: Sequence[str]) -> Data:
@@ -114,7 +114,8 @@ class Visit:
                 is_allowed = may_describe_cluster(cluster)
             if not is_allowed:
                 raise ControlError(
-                    f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); seqgate "
+                    f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); "
+                    "seqgate "
                     "acls add gives rights"
                 )
         return self.console.listener

@@ -124,7 +124,7 @@ def _error(status: int, sentence: str) -> HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What shows the metrics: the listener that programs ask, the exporter that tells a collector, or both."""
+    """The listener that programs ask, the exporter that tells a collector, or both."""
 
     listener: MetricsListener | None
     exporter: OtlpExporter | None

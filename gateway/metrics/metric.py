@@ -220,7 +220,7 @@ class TopicTraffic:
         return series
 
     def _forget_deleted(self) -> None:
-        """Drop the series of deleted topics. What deleted topics have added to the common series stays there."""
+        """Drop the series of deleted topics; what they added to the common series stays there."""
         for topic in [topic for topic in self._series if topic not in self._partitions.by_name]:
             if self._series.pop(topic) != OTHERS:
                 self._own -= 1

@@ -73,7 +73,7 @@ class InvalidPayload(ValueError):
 
 
 def decode(plain: bytes, max_points: int) -> Measurements:
-    """Return the first `max_points` measurements of an uncompressed payload at most. Raises InvalidPayload."""
+    """Return at most `max_points` measurements of an uncompressed payload. Raises InvalidPayload."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - only a gateway whose clients push needs the import
 
     decoding = _Decoding(max_points)

@@ -150,7 +150,7 @@ class ClientDescription:
 
 
 def instance_id_text(client_instance_id: uuid.UUID) -> str:
-    """Return a client instance id as Kafka's clients show it: URL-safe Base64 without padding, 22 characters."""
+    """Return an instance id as Kafka's clients show it: URL-safe Base64 without padding, 22 characters."""
     return urlsafe_b64encode(client_instance_id.bytes).decode().rstrip("=")
 
 
@@ -199,7 +199,7 @@ def _reason(error: re2.error) -> str:
 
 
 def _parts(entry: str) -> tuple[str, str]:
-    """Return selector and expression. As in Kafka, the expression has no `=`, but any number may follow it."""
+    """Return selector and expression, which has no `=` but any number behind it, as in Kafka."""
     selector, separator, expression = entry.rstrip("=").partition("=")
     if not separator or "=" in expression:
         raise InvalidMatch(

@@ -61,7 +61,7 @@ class AnyBroker(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End at once, as kill -9 does: what was written stays, connections break. `start` recovers the data."""
+        """End at once, as kill -9 does: what was written stays, and `start` recovers the data."""
 
     @abstractmethod
     def power_cut(self) -> None:
@@ -86,7 +86,7 @@ class AnyBroker(ABC):
 
     @abstractmethod
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic. Raises ValueError if the broker refuses it, for example because it exists already."""
+        """Create a topic. Raises ValueError if the broker refuses it, for example because it exists."""
 
     @abstractmethod
     def topics(self) -> list[str]:

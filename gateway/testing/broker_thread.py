@@ -39,7 +39,7 @@ class NotNow(RuntimeError):
 class BrokerThread:
     """Runs one gateway after the other, on the same data and ports. Call it from other threads.
 
-    The faults before its dispatcher, its machine and its loop with clocks that move stay from one to the next.
+    The faults before its dispatcher, and its machine with clocks that move, stay from one to the next.
     """
 
     def __init__(self, config: Config, directory: Callable[[], Path]) -> None:
@@ -68,7 +68,7 @@ class BrokerThread:
         return self._thread is not None
 
     def start(self) -> None:
-        """Start, and return when clients can connect. Raises StartFailed; NotNow if the gateway runs already."""
+        """Start, and return when clients can connect. Raises StartFailed; NotNow if it runs already."""
         with self._life:
             if self._thread is not None:
                 raise NotNow("the broker runs already: call stop() first")
@@ -101,7 +101,7 @@ class BrokerThread:
                 self.stop()
 
     def power_cut(self) -> None:
-        """End at once, and lose every record that was not flushed. Raises NotNow if the gateway does not run."""
+        """End at once, and lose every record that was not flushed. Raises NotNow if it does not run."""
         with self._life:
             self._check_running()
             self.kill()

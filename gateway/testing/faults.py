@@ -30,9 +30,7 @@ _NAMES: Final = frozenset(api.name for api in APIS)
 
 
 Run = Callable[..., object]
-"""Runs a coroutine in the broker's thread, and returns its result; with `is_optional` runs nothing and returns
-None if the broker is stopped.
-"""
+"""Runs a coroutine in the broker's thread; nothing if it `is_optional` and the broker is stopped."""
 F = TypeVar("F")
 
 
@@ -80,7 +78,7 @@ class FaultOrders(ABC, Generic[F]):
         return self.order("error", code=code, carries_out=carries_out, milliseconds=milliseconds, **chosen)
 
     def delay(self, milliseconds: int, **chosen: Unpack[Requests]) -> F:
-        """Answer requests later; they are carried out at once. Later requests of the connection wait as well."""
+        """Answer requests later, and with them later ones of the connection; they are carried out at once."""
         return self.order("delay", milliseconds=milliseconds, **chosen)
 
     def corrupt(

@@ -35,7 +35,7 @@ class Inside:
         return self._gateway().services.partitions.registry
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Create a topic. Raises ValueError if the broker refuses it, for example because it exists already."""
+        """Create a topic. Raises ValueError if the broker refuses it, for example because it exists."""
         services = self._gateway().services
         new = NewTopic(name=name, num_partitions=partitions, configs=[*configs.items()])
         results = await services.topics.metadata_log.commit(

@@ -92,7 +92,7 @@ _LONGEST_POSITIONS: Final = 2_000
 
 
 class From(StrEnum):
-    """The place at which a page of records begins; with BEFORE and NEWEST the place at which the page ends."""
+    """The place at which a page of records begins; with BEFORE and NEWEST that at which it ends."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -235,7 +235,7 @@ def _first_offsets(
 
 
 def _at_time(cluster: Cluster, topic: TopicPlaces, time_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
-    """Return the offset of the first record that is not older than a time; the log end where there is none."""
+    """Return the offset of the first record that is not older than a time, or the log end."""
     found = cluster.offsets([(topic.name, partition) for partition in ends], time_ms)
     firsts = {partition: found.get((topic.name, partition), -1) for partition in ends}
     return {partition: end if firsts[partition] < 0 else firsts[partition] for partition, end in ends.items()}
@@ -410,8 +410,8 @@ def _bound(found: Found, deadline: float) -> str | None:
     return None
 
 
-# Fetches records with one request for each leader, without a group. kafka-python's consumer hides what a batch
-# says about its producer, and takes longer to start than to read.
+# Fetches records with one request for each leader, without a group. kafka-python's consumer hides what a
+# batch says about its producer, and takes longer to start than to read.
 
 TIMEOUT_S: Final = 20.0
 PLAIN_BYTES: Final = 128 << 20
@@ -452,7 +452,7 @@ class Stretch:
     problems: list[str] = field(default_factory=list)
 
     def records(self) -> Iterator[ReadRecord]:
-        """Yield the records; one batch at a time is plain, because a few compressed bytes can hold very many."""
+        """Yield the records, one plain batch at a time: a few compressed bytes can hold very many."""
         for header, batch in self.batches:
             try:
                 for record in _decoded(self.partition, header, batch):

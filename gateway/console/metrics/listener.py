@@ -154,7 +154,7 @@ def totals(found: Iterable[Sample]) -> dict[str, float]:
 
 
 def buckets(found: Iterable[Sample], name: str, **labels: str) -> dict[float, float]:
-    """Return the cumulative counts of a histogram by upper bound, summed over the labels that are not given."""
+    """Return a histogram's cumulative counts by upper bound, summed over labels that are not given."""
     sums: dict[float, float] = defaultdict(float)
     for sample in found:
         if sample.name == f"{name}_bucket" and labels.items() <= sample.labels.items():

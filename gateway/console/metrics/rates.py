@@ -127,7 +127,7 @@ class PushingClient:
 
 
 def clients_of(text: str) -> dict[str, PushingClient]:
-    """Return the clients in a gateway's metrics, by their instance ids. Buckets of histograms are left out."""
+    """Return the clients in a gateway's metrics, by their instance ids, without buckets of histograms."""
     found: dict[str, PushingClient] = {}
     for sample in samples_of(text, PREFIXES):
         if INSTANCE not in sample.labels or sample.name.endswith(_BUCKET):
@@ -182,7 +182,7 @@ def end_offsets(cluster: Cluster) -> dict[tuple[str, int], int]:
 
 
 def new_records(before: dict[tuple[str, int], int], after: dict[tuple[str, int], int]) -> int:
-    """Return the offsets that partitions have gained; a partition that is new counts with its next reading."""
+    """Return the offsets that partitions gained; a new partition counts with its next reading."""
     return sum(max(0, end - before[place]) for place, end in after.items() if place in before)
 
 

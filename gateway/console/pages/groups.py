@@ -72,7 +72,7 @@ _FIGURES: Final = ("members", "lag")
 
 
 def groups(visit: Visit) -> Answer:
-    """Show the groups that match the filters; a few figures of those on the page, where no filter needs all."""
+    """Show the groups that match the filters; figures of those on the page, unless a filter needs all."""
     wanted, kind = visit.text("filter").strip(), visit.text("kind")
     state, topic, sort = visit.text("state"), visit.text("topic").strip(), visit.text("sort", "group")
     compares = bool(topic) or sort.removeprefix("-") in _FIGURES
@@ -226,7 +226,7 @@ def moves(changes: Sequence[OffsetChange]) -> list[Moved]:
 
 
 def _in_log(change: OffsetChange) -> int:
-    """Return the committed offset, or the nearest one that the log has: records outside of it can't be read."""
+    """Return the committed offset, or the nearest that the log has: others can't be read."""
     assert change.committed_offset is not None
     return min(max(change.committed_offset, change.log_start_offset), change.high_watermark)
 
@@ -417,7 +417,7 @@ def _facts(visit: Visit, group: str) -> GroupFacts:
 
 
 def _series(busiest: Sequence[str], topics: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the series of the chart with their labels; the topics of a group with one topic are the whole."""
+    """Return the chart's series with their labels; a group with one topic has the whole alone."""
     if len(topics) <= 1:
         return [(TOTAL, "lag")]
     return [(TOTAL, "all topics"), *((series_of(topic), topic) for topic in busiest)]

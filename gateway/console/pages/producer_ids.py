@@ -176,7 +176,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockMap:
-    """The parts of the map. `merged` is the number of blocks that are too narrow to be drawn by themselves."""
+    """The parts of the map. `merged` blocks are too narrow to be drawn by themselves."""
 
     pieces: Sequence[Piece]
     overlaps: Sequence[Piece]

@@ -203,7 +203,7 @@ class Renderer:
     def page(
         self, template: str, values: Mapping[str, Any], visit: Visit, place: str, notice: str | None
     ) -> str:
-        """Return a page as HTML. `place` is the path of the request, which decides what the navigation marks."""
+        """Return a page as HTML. `place` is the path of the request, which the navigation marks."""
         return self._environment.get_template(template).render(
             **values,
             visit=visit,

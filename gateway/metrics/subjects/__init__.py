@@ -1,1 +1,1 @@
-"""One module for each subject of the table of metrics: its metrics, and the function that reads their values."""
+"""The subjects of the table of metrics: their metrics, and the functions that read them."""

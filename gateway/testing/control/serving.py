@@ -177,7 +177,7 @@ class ControlListener:
         return _json(404, {"error": f"{method} {request.path} is not known: GET /openapi.json lists what is"})
 
     async def _carried_out(self, route: Route, asked: Asked) -> Any:
-        """Return the answer of a route. Requests take turns, so that none meets a broker that starts or ends."""
+        """Return a route's answer. Requests take turns, so that none meets a broker that starts or ends."""
         async with self._turn:
             return await asyncio.to_thread(route.answer, asked)
 
