@@ -190,12 +190,12 @@ class Post:
 Endpoint = Get | Feed | Post
 
 
-@dataclass(frozen=True, slots=True)
 class Page:
-    """A page. `path` is its entry in the navigation; `key`, the letter after `g`, opens the page."""
+    """The endpoints of a page. Its entry in the navigation leads to the first; `g` and `key` open the page."""
 
-    title: str
-    path: str
-    section: PageGroup
-    endpoints: tuple[Endpoint, ...]
-    key: str | None = None
+    def __init__(self, title: str, section: PageGroup, key: str | None, *endpoints: Endpoint) -> None:
+        self.title = title
+        self.section = section
+        self.key = key
+        self.path = endpoints[0].path
+        self.endpoints = endpoints

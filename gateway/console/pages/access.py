@@ -68,11 +68,7 @@ def _all(visit: Visit) -> tuple[list[AclEntry], bool]:
         raise
 
 
-def add_form(visit: Visit) -> Answer:
-    return _form(visit, None)
-
-
-def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
+def add_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
     values = {
         "kinds": KINDS,
         "roles": ROLES,
@@ -89,7 +85,7 @@ def add(visit: Visit) -> Answer:
     try:
         return _added(visit, entries_of(visit))
     except ControlError as error:
-        return _form(visit, str(error), status=400)
+        return add_form(visit, str(error), status=400)
 
 
 def _added(visit: Visit, wanted: Sequence[AclEntry]) -> Answer:
@@ -304,12 +300,8 @@ def _all_users(visit: Visit) -> list[UserRow]:
         return list_users(cluster, ListUsersRequest()).users
 
 
-def password_form(visit: Visit) -> Answer:
+def password_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
     """Show the form for the password of a new user, or the new one of a known user."""
-    return _password_form(visit, None)
-
-
-def _password_form(visit: Visit, problem: str | None, status: int = 200) -> View:
     user = _user(visit)
     known = next((row for row in _all_users(visit) if row.user == user), None)
     chosen = set(visit.form.get("mechanism", ())) or {
@@ -343,10 +335,10 @@ def set_password(visit: Visit) -> Answer:
     user = _user(visit)
     try:
         if not visit.is_confirmed:
-            return _password_form(visit, None)
+            return password_form(visit)
         mechanisms = _set(visit, user)
     except ControlError as error:
-        return _password_form(visit, f"Nothing is changed: {error}", status=400)
+        return password_form(visit, f"Nothing is changed: {error}", status=400)
     return Redirect(
         address("/access/users", filter=user),
         notice=f"User {shown(user)} can log in with {' and '.join(mechanisms)}.",
@@ -400,28 +392,22 @@ def remove_login(visit: Visit) -> Answer:
 
 
 USERS_PAGE: Final = Page(
-    title="Users",
-    path="/access/users",
-    section=PageGroup.ACCESS,
-    key="u",
-    endpoints=(
-        Get("/access/users", users, waits_for="the list of users"),
-        Get("/access/users/password", password_form, waits_for="the list of users"),
-        Post("/access/users/password", set_password),
-        Post("/access/users/remove", remove_login),
-    ),
+    "Users",
+    PageGroup.ACCESS,
+    "u",
+    Get("/access/users", users, waits_for="the list of users"),
+    Get("/access/users/password", password_form, waits_for="the list of users"),
+    Post("/access/users/password", set_password),
+    Post("/access/users/remove", remove_login),
 )
 
 
 ACLS_PAGE: Final = Page(
-    title="ACLs",
-    path="/access/acls",
-    section=PageGroup.ACCESS,
-    key="a",
-    endpoints=(
-        Get("/access/acls", acls, waits_for="the list of access control entries"),
-        Get("/access/acls/add", add_form),
-        Post("/access/acls/add", add),
-        Post("/access/acls/remove", remove),
-    ),
+    "ACLs",
+    PageGroup.ACCESS,
+    "a",
+    Get("/access/acls", acls, waits_for="the list of access control entries"),
+    Get("/access/acls/add", add_form),
+    Post("/access/acls/add", add),
+    Post("/access/acls/remove", remove),
 )

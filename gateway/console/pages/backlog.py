@@ -157,30 +157,20 @@ def _counted(visit: Visit) -> dict[str, Any]:
     return {"waiting": int(sum(waiting)) if waiting else None, "most": int(most[0]) if most else None}
 
 
-def delayed_figures(visit: Visit) -> Answer:
-    return visit.figures((rates.DELAYED,))
-
-
 BACKLOG_PAGE: Final = Page(
-    title="Backlog",
-    path="/backlog",
-    section=PageGroup.CLIENTS,
-    key="b",
-    endpoints=(
-        Get("/backlog", backlog, waits_for="the settings of the topics"),
-        Feed("/api/backlog", backlog_figures),
-        Feed("/api/backlog/partitions", partitions),
-    ),
+    "Backlog",
+    PageGroup.CLIENTS,
+    "b",
+    Get("/backlog", backlog, waits_for="the settings of the topics"),
+    Feed("/api/backlog", backlog_figures),
+    Feed("/api/backlog/partitions", partitions),
 )
 
 
 DELAYED_PAGE: Final = Page(
-    title="Delayed records",
-    path="/delayed",
-    section=PageGroup.DATA,
-    key="d",
-    endpoints=(
-        Get("/delayed", delayed, waits_for="the settings of the topics"),
-        Feed("/api/delayed", delayed_figures),
-    ),
+    "Delayed records",
+    PageGroup.DATA,
+    "d",
+    Get("/delayed", delayed, waits_for="the settings of the topics"),
+    Feed("/api/delayed", lambda visit: visit.figures((rates.DELAYED,))),
 )

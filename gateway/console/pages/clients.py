@@ -142,12 +142,8 @@ def value_text(value: float) -> str:
     return f"{value:.15g}"
 
 
-def edit_form(visit: Visit) -> Answer:
+def edit_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
     """Show the form with the present quotas of an entity, or an empty one."""
-    return _form(visit, None)
-
-
-def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
     now: Mapping[str, float] = {}
     try:
         entity = _entity(visit)
@@ -201,7 +197,7 @@ def edit(visit: Visit) -> Answer:
         with visit.cluster() as cluster:
             return _changed(visit, cluster, entity)
     except ControlError as error:
-        return _form(visit, str(error), status=400)
+        return edit_form(visit, str(error), status=400)
 
 
 def _changed(visit: Visit, cluster: Cluster, entity: Entity) -> Answer:
@@ -274,27 +270,21 @@ def remove_quotas(visit: Visit) -> Answer:
 
 
 CLIENTS_PAGE: Final = Page(
-    title="Client metrics",
-    path="/clients",
-    section=PageGroup.CLIENTS,
-    key="m",
-    endpoints=(
-        Get("/clients", clients, waits_for="the metrics that clients have pushed"),
-        Get("/clients/view", view, waits_for="the metrics that clients have pushed"),
-        Feed("/api/clients/figures", client_figures),
-    ),
+    "Client metrics",
+    PageGroup.CLIENTS,
+    "m",
+    Get("/clients", clients, waits_for="the metrics that clients have pushed"),
+    Get("/clients/view", view, waits_for="the metrics that clients have pushed"),
+    Feed("/api/clients/figures", client_figures),
 )
 
 
 QUOTAS_PAGE: Final = Page(
-    title="Quotas",
-    path="/access/quotas",
-    section=PageGroup.ACCESS,
-    key="q",
-    endpoints=(
-        Get("/access/quotas", quotas, waits_for="the list of quotas"),
-        Get("/access/quotas/edit", edit_form, waits_for="the present quotas"),
-        Post("/access/quotas/edit", edit),
-        Post("/access/quotas/remove", remove_quotas),
-    ),
+    "Quotas",
+    PageGroup.ACCESS,
+    "q",
+    Get("/access/quotas", quotas, waits_for="the list of quotas"),
+    Get("/access/quotas/edit", edit_form, waits_for="the present quotas"),
+    Post("/access/quotas/edit", edit),
+    Post("/access/quotas/remove", remove_quotas),
 )

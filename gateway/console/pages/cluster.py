@@ -155,12 +155,8 @@ _OWN_SOURCES: Final = {True: "DYNAMIC_DEFAULT_BROKER_CONFIG", False: "DYNAMIC_BR
 """The source of values that the form can remove, for all brokers and for one."""
 
 
-def settings(visit: Visit) -> Answer:
+def settings(visit: Visit, problem: str | None = None, status: int = 200) -> View:
     """Show the settings whose names or values contain the filter, those that somebody has set first."""
-    return _view(visit, None)
-
-
-def _view(visit: Visit, problem: str | None, status: int = 200) -> View:
     wanted = visit.text("filter").strip().lower()
     with visit.cluster() as cluster:
         resource = _resource(visit, cluster)
@@ -196,7 +192,7 @@ def change(visit: Visit) -> Answer:
         with visit.cluster() as cluster:
             return _changed(visit, cluster)
     except ControlError as error:
-        return _view(visit, f"Nothing is changed: {error}", status=400)
+        return settings(visit, f"Nothing is changed: {error}", status=400)
 
 
 def _changed(visit: Visit, cluster: Cluster) -> Answer:
@@ -237,15 +233,12 @@ def _now(cluster: Cluster, resource: Resource, name: str) -> str:
 
 
 PAGE: Final = Page(
-    title="Cluster",
-    path="/cluster",
-    section=PageGroup.GATEWAYS,
-    key="c",
-    endpoints=(
-        Get("/cluster", cluster_page, waits_for="the state of the brokers"),
-        Get("/cluster/settings", settings, waits_for="the broker's settings"),
-        Post("/cluster/settings", change),
-        Post("/cluster/move", move),
-        Post("/cluster/drain", drain),
-    ),
+    "Cluster",
+    PageGroup.GATEWAYS,
+    "c",
+    Get("/cluster", cluster_page, waits_for="the state of the brokers"),
+    Get("/cluster/settings", settings, waits_for="the broker's settings"),
+    Post("/cluster/settings", change),
+    Post("/cluster/move", move),
+    Post("/cluster/drain", drain),
 )

@@ -119,21 +119,15 @@ def limits(visit: Visit) -> Answer:
 
 
 LIMITS_PAGE: Final = Page(
-    title="Limits",
-    path="/limits",
-    section=PageGroup.GATEWAYS,
-    endpoints=(Get("/limits", limits, waits_for="the gateway's metrics"),),
+    "Limits", PageGroup.GATEWAYS, None, Get("/limits", limits, waits_for="the gateway's metrics")
 )
 
 
 LOGS_PAGE: Final = Page(
-    title="Logs",
-    path="/logs",
-    section=PageGroup.GATEWAYS,
-    key="l",
-    endpoints=(
-        Get("/logs", logs, waits_for="the gateway's answer"),
-        Feed("/api/logs", lines),
-        Get("/logs/tasks", tasks, waits_for="the gateway's tasks"),
-    ),
+    "Logs",
+    PageGroup.GATEWAYS,
+    "l",
+    Get("/logs", logs, waits_for="the gateway's answer"),
+    Feed("/api/logs", lines),
+    Get("/logs/tasks", tasks, waits_for="the gateway's tasks"),
 )

@@ -178,12 +178,8 @@ class Moved:
     again: int
 
 
-def reset_form(visit: Visit) -> Answer:
+def reset_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
     """Show the form, and below it what the reset that the address describes would change."""
-    return _form(visit, problem=None)
-
-
-def _form(visit: Visit, problem: str | None, status: int = 200) -> View:
     group = group_of(visit)
     preview: OffsetReset | None = None
     with visit.cluster() as cluster:
@@ -238,7 +234,7 @@ def reset(visit: Visit) -> Answer:
         with visit.cluster() as cluster:
             return _changed(visit, cluster, group)
     except (ControlError, ValueError) as error:
-        return _form(visit, problem=f"Nothing is changed: {error}", status=400)
+        return reset_form(visit, problem=f"Nothing is changed: {error}", status=400)
 
 
 def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
@@ -437,16 +433,13 @@ def lag(visit: Visit) -> Answer:
 
 
 PAGE: Final = Page(
-    title="Groups",
-    path="/groups",
-    section=PageGroup.CLIENTS,
-    key="g",
-    endpoints=(
-        Get("/groups", groups, waits_for="the list of groups"),
-        Get("/groups/view", view, waits_for="the group's members and offsets"),
-        Feed("/api/groups/lag", lag),
-        Get("/groups/reset", reset_form, waits_for="the offsets of the group"),
-        Post("/groups/reset", reset),
-        Post("/groups/delete", delete),
-    ),
+    "Groups",
+    PageGroup.CLIENTS,
+    "g",
+    Get("/groups", groups, waits_for="the list of groups"),
+    Get("/groups/view", view, waits_for="the group's members and offsets"),
+    Feed("/api/groups/lag", lag),
+    Get("/groups/reset", reset_form, waits_for="the offsets of the group"),
+    Post("/groups/reset", reset),
+    Post("/groups/delete", delete),
 )

@@ -155,14 +155,10 @@ def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
         return None, [*problems, Problem("What only the gateway knows is missing", str(error), is_bad=False)]
 
 
-def figures(visit: Visit) -> Answer:
-    return visit.figures(SERIES)
-
-
 PAGE: Final = Page(
-    title="Overview",
-    path="/",
-    section=PageGroup.NOW,
-    key="o",
-    endpoints=(Get("/", overview, waits_for="the state of the brokers"), Feed("/api/figures", figures)),
+    "Overview",
+    PageGroup.NOW,
+    "o",
+    Get("/", overview, waits_for="the state of the brokers"),
+    Feed("/api/figures", lambda visit: visit.figures(SERIES)),
 )

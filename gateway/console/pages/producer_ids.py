@@ -290,9 +290,8 @@ def _piece(block: BlockRow, window: Window, lane: int, owner: int) -> Piece:
 
 
 PAGE: Final = Page(
-    title="Producer ids",
-    path="/producer-ids",
-    section=PageGroup.CLIENTS,
-    key="i",
-    endpoints=(Get("/producer-ids", producer_ids, waits_for="the blocks of producer ids"),),
+    "Producer ids",
+    PageGroup.CLIENTS,
+    "i",
+    Get("/producer-ids", producer_ids, waits_for="the blocks of producer ids"),
 )

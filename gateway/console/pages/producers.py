@@ -519,7 +519,6 @@ def reason_of(row: VerdictRow) -> Reason:
 
 NAMES_ROWS: Final = 50
 SETTING: Final = "message.deduplication.enable"
-_NAMES_SERIES: Final = (rates.NAMES, rates.NAMES_DROPPED)
 
 
 def names(visit: Visit) -> Answer:
@@ -572,29 +571,21 @@ def _names_next(query: dict[str, Any], position: Position | None) -> dict[str, A
     }
 
 
-def name_figures(visit: Visit) -> Answer:
-    """Return how many names are remembered, and the records dropped per second, since a time."""
-    return visit.figures(_NAMES_SERIES)
-
-
 PRODUCERS_PAGE: Final = Page(
-    title="Producers",
-    path="/producers",
-    section=PageGroup.CLIENTS,
-    key="p",
-    endpoints=(
-        Get("/producers", all_producers, waits_for="the producers"),
-        Get("/producers/one", one, waits_for="the producer"),
-        Feed("/api/producers/strips", strips),
-        Feed("/api/verdicts", newer_verdicts),
-    ),
+    "Producers",
+    PageGroup.CLIENTS,
+    "p",
+    Get("/producers", all_producers, waits_for="the producers"),
+    Get("/producers/one", one, waits_for="the producer"),
+    Feed("/api/producers/strips", strips),
+    Feed("/api/verdicts", newer_verdicts),
 )
 
 
 NAMES_PAGE: Final = Page(
-    title="Producer names",
-    path="/names",
-    section=PageGroup.CLIENTS,
-    key="n",
-    endpoints=(Get("/names", names, waits_for="the producer names"), Feed("/api/names", name_figures)),
+    "Producer names",
+    PageGroup.CLIENTS,
+    "n",
+    Get("/names", names, waits_for="the producer names"),
+    Feed("/api/names", lambda visit: visit.figures((rates.NAMES, rates.NAMES_DROPPED))),
 )

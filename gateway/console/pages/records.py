@@ -257,11 +257,7 @@ _FIELDS: Final = ("key", "key_is", "value", "value_is", "headers", "partition")
 _SHOWN: Final = 200
 
 
-def form_record_produce(visit: Visit) -> Answer:
-    return _form(visit, None)
-
-
-def _form(visit: Visit, error: str | None) -> View:
+def form_record_produce(visit: Visit, error: str | None = None) -> View:
     given = {name: visit.text(name) for name in _FIELDS}
     given["key_is"] = given["key_is"] or NULL
     given["value_is"] = given["value_is"] or TEXT
@@ -279,7 +275,7 @@ def produce(visit: Visit) -> Answer:
         with visit.cluster() as cluster:
             report = send(cluster, topic, [record], compression=None, at_once=True)
     except ControlError as error:
-        return _form(visit, str(error))
+        return form_record_produce(visit, str(error))
     (stored,) = report.partitions
     return Redirect(
         f"{records_path(topic)}/{stored.partition}/{stored.first_offset}",
@@ -497,11 +493,7 @@ def as_json(row: RecordRow) -> dict[str, Any]:
 _KEPT: Final = ("partition", "from", "offset", "time", "at", "rows", *FILTER_FIELDS, *FORM_FIELDS)
 
 
-def form_record_schemas(visit: Visit) -> Answer:
-    return _form_record_schemas(visit, None)
-
-
-def _form_record_schemas(visit: Visit, error: str | None) -> View:
+def form_record_schemas(visit: Visit, error: str | None = None) -> View:
     values = {
         "topic": visit.text("topic"),
         "part": visit.text("part", "value"),
@@ -522,29 +514,26 @@ def give(visit: Visit) -> Answer:
     upload = visit.uploads.get("file")
     content = upload.content if upload is not None and upload.content else visit.text("text").encode()
     if not content.strip():
-        return _form_record_schemas(visit, "Paste a schema, or choose a file.")
+        return form_record_schemas(visit, "Paste a schema, or choose a file.")
     try:
         schema_id = visit.console.schemas.add(kind, content, visit.text("message").strip())
     except ContentError as error:
-        return _form_record_schemas(visit, str(error))
+        return form_record_schemas(visit, str(error))
     chosen = {f"{part}_form": SCHEMA, f"{part}_schema": schema_id}
     return Redirect(address(records_path(visit.text("topic")), **{**kept_fields(visit, *_KEPT), **chosen}))
 
 
 PAGE: Final = Page(
-    title="Records",
-    path="/records",
-    section=PageGroup.DATA,
-    key="r",
-    endpoints=(
-        Get("/records", choice, waits_for="the list of topics"),
-        Get("/records/{topic}", records, waits_for="the records"),
-        Feed("/api/records/{topic}/tail", tail),
-        Get("/records/{topic}/produce", form_record_produce),
-        Post("/records/{topic}/produce", produce),
-        Get("/records/{topic}/schema", form_record_schemas),
-        Post("/records/{topic}/schema", give),
-        Get("/records/{topic}/{partition}/{offset}", record, waits_for="the record"),
-        Feed("/records/{topic}/{partition}/{offset}/{part}", download),
-    ),
+    "Records",
+    PageGroup.DATA,
+    "r",
+    Get("/records", choice, waits_for="the list of topics"),
+    Get("/records/{topic}", records, waits_for="the records"),
+    Feed("/api/records/{topic}/tail", tail),
+    Get("/records/{topic}/produce", form_record_produce),
+    Post("/records/{topic}/produce", produce),
+    Get("/records/{topic}/schema", form_record_schemas),
+    Post("/records/{topic}/schema", give),
+    Get("/records/{topic}/{partition}/{offset}", record, waits_for="the record"),
+    Feed("/records/{topic}/{partition}/{offset}/{part}", download),
 )

@@ -71,11 +71,7 @@ _MOST_COUNTED: Final = 1_000
 _FIELDS: Final = ("name", "partitions", "replication_factor", "settings")
 
 
-def creation(visit: Visit) -> Answer:
-    return _form(visit, None)
-
-
-def _form(visit: Visit, error: str | None) -> View:
+def creation(visit: Visit, error: str | None = None) -> View:
     values = {name: visit.text(name) for name in _FIELDS}
     return View("topic_create.html", {"error": error, "given": values}, 200 if error is None else 400)
 
@@ -90,7 +86,7 @@ def create(visit: Visit) -> Answer:
                 return _question(wanted)
             _create(cluster, wanted, only_check=False)
     except ControlError as error:
-        return _form(visit, str(error))
+        return creation(visit, str(error))
     topic_lists.forget()
     return Redirect(topic_path(wanted.name), f"Topic {wanted.name} is created.")
 
@@ -329,18 +325,15 @@ def _shown(value: str) -> str:
 
 
 PAGE: Final = Page(
-    title="Topics",
-    path="/topics",
-    section=PageGroup.DATA,
-    key="t",
-    endpoints=(
-        Get("/topics", topics, waits_for="the list of topics"),
-        Get(CREATE, creation),
-        Post(CREATE, create),
-        Get("/topics/{topic}", partitions, waits_for="the partitions' leaders"),
-        Post("/topics/{topic}/partitions", add_partitions),
-        Get("/topics/{topic}/settings", settings, waits_for="the settings of the topic"),
-        Post("/topics/{topic}/settings", change_setting),
-        Post("/topics/{topic}/delete", delete),
-    ),
+    "Topics",
+    PageGroup.DATA,
+    "t",
+    Get("/topics", topics, waits_for="the list of topics"),
+    Get(CREATE, creation),
+    Post(CREATE, create),
+    Get("/topics/{topic}", partitions, waits_for="the partitions' leaders"),
+    Post("/topics/{topic}/partitions", add_partitions),
+    Get("/topics/{topic}/settings", settings, waits_for="the settings of the topic"),
+    Post("/topics/{topic}/settings", change_setting),
+    Post("/topics/{topic}/delete", delete),
 )

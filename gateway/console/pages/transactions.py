@@ -85,11 +85,6 @@ def hanging(visit: Visit) -> Answer:
     )
 
 
-def figures(visit: Visit) -> Answer:
-    """Return how many transactions were open since a time, and the age of the oldest."""
-    return visit.figures(_SERIES)
-
-
 # Aborts of transactions, as the person who is logged in, after a confirmation.
 
 MOST_PARTITIONS: Final = 20
@@ -292,16 +287,13 @@ def _asked(cluster: Cluster, wanted: Wanted) -> list[Listed]:
 
 
 PAGE: Final = Page(
-    title="Transactions",
-    path="/transactions",
-    section=PageGroup.CLIENTS,
-    key="x",
-    endpoints=(
-        Get("/transactions", transactions, waits_for="the transactional ids"),
-        Get("/transactions/hanging", hanging, waits_for="the producers of all partitions"),
-        Get("/transactions/one", one, waits_for="the transaction"),
-        Post("/transactions/abort", abort),
-        Post("/transactions/abort-hanging", abort_hanging),
-        Feed("/api/transactions", figures),
-    ),
+    "Transactions",
+    PageGroup.CLIENTS,
+    "x",
+    Get("/transactions", transactions, waits_for="the transactional ids"),
+    Get("/transactions/hanging", hanging, waits_for="the producers of all partitions"),
+    Get("/transactions/one", one, waits_for="the transaction"),
+    Post("/transactions/abort", abort),
+    Post("/transactions/abort-hanging", abort_hanging),
+    Feed("/api/transactions", lambda visit: visit.figures(_SERIES)),
 )
