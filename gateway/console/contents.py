@@ -24,6 +24,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from seqgate.log import LogError
+from seqgate.log.format.records import read_varint
+
 AVRO: Final = "avro"
 PROTOBUF: Final = "protobuf"
 MOST_SCHEMAS: Final = 100
@@ -285,25 +288,15 @@ def without_header(content: bytes) -> Framed | None:
 
 def without_indexes(content: bytes) -> bytes | None:
     """Return a Protobuf content without the place of its message type; None where there is no such place."""
-    count, position = _zigzag(content, 0)
-    if count is None or not 0 <= count <= _MOST_INDEXES:
-        return None
-    for _ in range(count):
-        index, position = _zigzag(content, position)
-        if index is None:
+    try:
+        count, position = read_varint(content, 0)
+        if not 0 <= count <= _MOST_INDEXES:
             return None
+        for _ in range(count):
+            _, position = read_varint(content, position)
+    except LogError:
+        return None
     return content[position:]
-
-
-def _zigzag(content: bytes, position: int) -> tuple[int | None, int]:
-    result = shift = 0
-    for byte in content[position : position + 5]:
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position
-        shift += 7
-    return None, position
 
 
 # Reads Protobuf with a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=FILE` writes it.

@@ -120,6 +120,13 @@ class Visit:
                 )
         return self.console.listener
 
+    def place(self) -> tuple[str | None, int | None]:
+        """Return the topic and the partition of the address, None for all. Raises ControlError."""
+        topic, partition = self.text("topic") or None, self.optional_number("partition")
+        if partition is not None and topic is None:
+            raise ControlError(f"choose the topic of partition {partition}")
+        return topic, partition
+
     def text(self, name: str, default: str = "") -> str:
         """Return a value of the path, or the last value of a field of the form or the query."""
         if name in self.path:

@@ -27,7 +27,7 @@ from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
 def all_producers(visit: Visit) -> Answer:
     """Show a page of the producers, and the newest batches that were not stored."""
-    topic, partition = visit.text("topic") or None, visit.optional_number("partition")
+    topic, partition = visit.place()
     cursor = cursor_of(visit)
     told = producers(visit, topic, partition, cursor, ROWS)
     following = None if told.complete or not told.rows else place_of(told.rows[-1])
@@ -93,8 +93,6 @@ def producers(
 
 
 def _asked(visit: Visit, topic: str | None, partition: int | None, after: Cursor | None, limit: int) -> Told:
-    if partition is not None and topic is None:
-        raise ControlError(f"choose the topic of partition {partition}")
     page, trouble = visit.told(ListProducersRequest(topic, partition, after, limit=limit))
     if page is not None:
         return Told(page.producers, page.complete, page.counters)
@@ -130,7 +128,7 @@ MOST_VERDICTS: Final = 2_000
 
 def strips(visit: Visit) -> Answer:
     """Return the events after a time, and after a number of verdicts, of the producers of one page."""
-    topic, partition = visit.text("topic") or None, visit.optional_number("partition")
+    topic, partition = visit.place()
     producer_id = visit.optional_number("id")
     cursor, limit = cursor_of(visit), ROWS
     if topic is not None and partition is not None and producer_id is not None:
@@ -376,7 +374,7 @@ def shown_verdict(row: VerdictRow) -> dict[str, Any]:
 
 def newer_verdicts(visit: Visit) -> Answer:
     """Return the verdicts after a number, for the island that adds them to the table."""
-    topic, partition = visit.text("topic") or None, visit.optional_number("partition")
+    topic, partition = visit.place()
     request = ListVerdictsRequest(
         topic, partition, visit.optional_number("id"), visit.number("number", 0), limit=VERDICT_ROWS
     )
@@ -526,10 +524,8 @@ def names(visit: Visit) -> Answer:
     with visit.cluster() as cluster:
         settings = topic_settings(cluster, (SETTING,))
     topics = sorted(topic for topic, values in settings.items() if values.get(SETTING) == "true")
-    topic, partition = visit.text("topic") or None, visit.optional_number("partition")
+    topic, partition = visit.place()
     name = visit.text("name")
-    if partition is not None and topic is None:
-        raise ControlError(f"choose the topic of partition {partition}")
     values: dict[str, Any] = {
         "topics": topics,
         "topic": topic,

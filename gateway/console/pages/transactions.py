@@ -67,9 +67,7 @@ def transactions(visit: Visit) -> Answer:
 
 def hanging(visit: Visit) -> Answer:
     """Show the open transactions that no coordinator will end."""
-    topic, partition = visit.text("topic") or None, visit.optional_number("partition")
-    if partition is not None and topic is None:
-        raise ControlError(f"choose the topic of partition {partition}")
+    topic, partition = visit.place()
     with visit.cluster() as cluster:
         found = find_hanging(cluster, FindHangingRequest(topic, partition)).hanging
     rows, paging = page_of(found, visit.number("page", 1, 1))

@@ -146,10 +146,6 @@ def _advance(asked: Asked) -> Any:
     return {"ahead_seconds": asked.broker.machine.ahead_s}
 
 
-def _topics(asked: Asked) -> Any:
-    return asked.run(asked.inside.topics)
-
-
 def _create_topic(asked: Asked) -> Any:
     new = asked.read(NewTopic)
     asked.run(lambda: asked.inside.create_topic(new.name, new.partitions, new.configs))
@@ -168,10 +164,6 @@ def _exactly_once(asked: Asked) -> Any:
     expected = [read(value) for value in asked.read(Expected).values]
     complaint = explain_differences(asked.run(lambda: asked.inside.records(asked.name)), expected)
     return {"exactly_once": complaint is None, "complaint": complaint}
-
-
-def _groups(asked: Asked) -> Any:
-    return asked.run(asked.inside.groups)
 
 
 def _expire(asked: Asked) -> Any:
@@ -333,7 +325,7 @@ ROUTES: Final = (
     Route("DELETE", "/faults/{id}", "End a fault, and repair what it broke.", _end),
     Route("DELETE", "/faults", "End all faults and forget them; return them as they were.", _end_all),
     Route("POST", "/clock", "Move the broker's clock and timers forward.", _advance, Advance),
-    Route("GET", "/topics", "Return the names of the topics.", _topics),
+    Route("GET", "/topics", "Return the names of the topics.", lambda asked: asked.run(asked.inside.topics)),
     Route("POST", "/topics", "Create a topic.", _create_topic, NewTopic),
     Route("GET", "/topics/{topic}/records", "Return the committed records of a topic.", _records),
     Route("GET", "/topics/{topic}/producers", "Return the producers that a topic remembers.", _producers),
@@ -344,7 +336,7 @@ ROUTES: Final = (
         _exactly_once,
         Expected,
     ),
-    Route("GET", "/groups", "Return the state of each group.", _groups),
+    Route("GET", "/groups", "Return the state of each group.", lambda asked: asked.run(asked.inside.groups)),
     Route("POST", "/producers/{id}/expire", "Forget a producer in all partitions.", _expire),
     Route("POST", "/transactional-ids/{id}/fence", "Fence the producer of a transactional id.", _fence),
     Route("POST", "/kill", "Kill the process, as kill -9 does. There is no answer.", _kill),
