@@ -19,126 +19,95 @@ class LogError(Exception):
 
     kafka_error_code: ClassVar[int] = -1
 
+    def __init_subclass__(cls, code: int | None = None) -> None:
+        """Take the Kafka error code of a kind of refusal; without one it has that of its base class."""
+        if code is not None:
+            cls.kafka_error_code = code
+
     def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
         """Take the message, and the errors of single records."""
         super().__init__(message)
         self.record_errors = record_errors
 
 
-class OffsetOutOfRange(LogError):
+class OffsetOutOfRange(LogError, code=1):
     """The offset is below log_start_offset or above log_end_offset."""
 
-    kafka_error_code = 1
 
-
-class CorruptRecord(LogError):
+class CorruptRecord(LogError, code=2):
     """The bytes are no record batch: size, magic or CRC is wrong."""
 
-    kafka_error_code = 2
 
-
-class RecordTooLarge(LogError):
+class RecordTooLarge(LogError, code=10):
     """The batch is larger than `max.message.bytes`."""
 
-    kafka_error_code = 10
 
-
-class RecordBatchTooLarge(LogError):
+class RecordBatchTooLarge(LogError, code=18):
     """The batch is larger than `segment.bytes`, so no segment can hold it."""
 
-    kafka_error_code = 18
 
-
-class InvalidTimestamp(LogError):
+class InvalidTimestamp(LogError, code=32):
     """A timestamp is further from the clock than the topic allows."""
 
-    kafka_error_code = 32
 
-
-class DelayedLimitReached(LogError):
+class DelayedLimitReached(LogError, code=19):
     """The limit of delayed records is reached. Retriable: NOT_ENOUGH_REPLICAS, upon which every client sends
     the batch again.
     """
 
-    kafka_error_code = 19
 
-
-class NameUndecided(LogError):
+class NameUndecided(LogError, code=19):
     """An open transaction decides whether the records of a producer name are new. Retriable
     (NOT_ENOUGH_REPLICAS).
     """
 
-    kafka_error_code = 19
 
-
-class NamesNotReady(LogError):
+class NamesNotReady(LogError, code=19):
     """The log is still being replayed for its producer names. Retriable (NOT_ENOUGH_REPLICAS)."""
 
-    kafka_error_code = 19
 
-
-class NameLimitReached(LogError):
+class NameLimitReached(LogError, code=19):
     """The limit of remembered producer names is reached. Retriable (NOT_ENOUGH_REPLICAS)."""
 
-    kafka_error_code = 19
 
-
-class UnsupportedForMessageFormat(LogError):
+class UnsupportedForMessageFormat(LogError, code=43):
     """The stored format lacks what the operation needs."""
 
-    kafka_error_code = 43
 
-
-class EarlierBatchesUnknown(LogError):
+class EarlierBatchesUnknown(LogError, code=19):
     """A new leader may lack earlier batches of the producer. Retriable (NOT_ENOUGH_REPLICAS)."""
 
-    kafka_error_code = 19
 
-
-class OutOfOrderSequence(LogError):
+class OutOfOrderSequence(LogError, code=45):
     """The producer's sequence numbers leave a gap, overlap, or repeat an old batch."""
 
-    kafka_error_code = 45
 
-
-class InvalidProducerEpoch(LogError):
+class InvalidProducerEpoch(LogError, code=47):
     """The producer_epoch is older than the newest one seen."""
 
-    kafka_error_code = 47
 
-
-class InvalidTxnState(LogError):
+class InvalidTxnState(LogError, code=48):
     """The batch does not fit the state of its producer's transaction in this partition."""
 
-    kafka_error_code = 48
 
-
-class TransactionCoordinatorFenced(LogError):
+class TransactionCoordinatorFenced(LogError, code=52):
     """The marker comes from a transaction coordinator that a newer coordinator has replaced."""
 
-    kafka_error_code = 52
 
-
-class StorageFailed(LogError):
+class StorageFailed(LogError, code=56):
     """A write, read or flush of this partition's files failed; the partition is offline until recovery."""
-
-    kafka_error_code = 56
 
 
 class NeedsRecovery(StorageFailed):
     """The files have changed since the log was stopped or recovered, so a thread must recover the log first."""
 
 
-class UnsupportedCompressionType(LogError):
+class UnsupportedCompressionType(LogError, code=76):
     """The batch names a codec that does not exist."""
 
-    kafka_error_code = 76
 
-
-class InvalidRecord(LogError):
+class InvalidRecord(LogError, code=87):
     """The content of a well-formed batch breaks a rule."""
-
-    kafka_error_code = 87
 
 
 class DecompressionLimitReached(InvalidRecord):
@@ -151,16 +120,12 @@ class MalformedBatch(InvalidRecord):
     """
 
 
-class ProducerLimitReached(LogError):
+class ProducerLimitReached(LogError, code=89):
     """The limit of remembered idempotent producers is reached. Retriable (THROTTLING_QUOTA_EXCEEDED)."""
 
-    kafka_error_code = 89
 
-
-class NameFenced(LogError):
+class NameFenced(LogError, code=90):
     """The log knows a newer name epoch of the producer name. PRODUCER_FENCED ends a producer for good."""
-
-    kafka_error_code = 90
 
 
 class DirectoryLocked(Exception):

@@ -51,10 +51,8 @@ FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
 
 
-class HandedOver(LogError):
+class HandedOver(LogError, code=int(ErrorCode.not_leader_or_follower)):
     """The partition is being handed over to another gateway, so nothing is appended here any more."""
-
-    kafka_error_code = int(ErrorCode.not_leader_or_follower)
 
 
 class Partition:
