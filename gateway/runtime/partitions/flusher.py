@@ -25,9 +25,10 @@ import asyncio
 import logging
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from seqgate.gateway.durations import Durations
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
@@ -68,84 +69,6 @@ class Waiting:
         self._then(self.owner.is_persisted(self.offset))
 
 
-class LogFlusher(Protocol):
-    """Collects logs with appends that are not durable, and makes them durable together. Call all methods in
-    the event loop.
-    """
-
-    after_round: list[Callable[[], None]]
-    """Called after all requests that waited for a round are resolved, so that their answers leave together.
-    """
-    after_next_round: dict[Callable[[], None], None]
-    """Called before `after_round` at the end of the next round only, in the order of the entries."""
-    disk_is_busy: bool
-    """Whether cold reads use the disk right now."""
-    inline_limit_s: float
-    """The expected time up to which a flush of the local disk runs in the event loop."""
-    rounds: int
-    failures: int
-    round_times: Durations
-    """How long rounds took, from their begin to the answers of the requests that waited."""
-    flushes_disk: bool
-    """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
-    keeps_flush_settings: bool
-    """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them
-    durable.
-    """
-
-    @property
-    def unwritten(self) -> Unwritten | None:
-        """Return the count of bytes that wait for a bucket, beyond which producers are refused; None without
-        a bucket.
-        """
-
-    @property
-    def waiting_count(self) -> int:
-        """Return the number of requests that wait for a round."""
-
-    @property
-    def is_flushing(self) -> bool:
-        """Whether a round is under way."""
-
-    @property
-    def logs_per_round(self) -> int:
-        """Return the number of logs up to which a round takes hardly longer than with one log."""
-
-    def start(self) -> None:
-        """Start the worker threads."""
-
-    def stop(self) -> None:
-        """End the worker threads; call after the last round."""
-
-    def mark_dirty(self, owner: LogOwner) -> None:
-        """Add the owner's log to the next round."""
-
-    def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that makes its offset durable: a running round if one does, else
-        the next.
-        """
-
-    def reopened(self, log: PartitionLog) -> None:
-        """Note that a log was reopened."""
-
-    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
-        """Wait until everything now in the log is durable. Raises StorageFailed."""
-
-    async def idle(self) -> None:
-        """Wait until nothing is left to flush."""
-
-    def give_up(self, reason: str) -> None:
-        """Stop waiting for a bucket that does not answer: take all logs with records that are not durable
-        offline.
-        """
-
-    async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket durable outside of the flush rounds; return its error, None for success.
-
-        Do not cancel this: the log waits for its ticket.
-        """
-
-
 class Unserved:
     """The owner of a log that no partition serves, such as the metadata log: its records are persisted once
     they are durable.
@@ -159,6 +82,134 @@ class Unserved:
 
     def is_persisted(self, offset: int) -> bool:
         return offset < self.log.recovery_point
+
+
+class LogFlusher(ABC):
+    """Collects logs with appends that are not durable, and makes them durable together. Call all methods in
+    the event loop.
+    """
+
+    flushes_disk: bool
+    """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
+    keeps_flush_settings: bool
+    """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them
+    durable.
+    """
+    inline_limit_s: float
+    """The limit in seconds: a flush of the local disk that is expected to take less runs in the event loop.
+    With 0 no flush does.
+    """
+    unwritten: Unwritten | None = None
+    """The count of bytes that wait for a bucket, beyond which producers are refused; None without a bucket."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, machine: Machine | None) -> None:
+        self._loop = loop
+        self._machine = machine or Machine()
+        self._dirty: dict[PartitionLog, LogOwner] = {}
+        """The logs that the next round takes, with their owners."""
+        self._waiting: list[Waiting] = []
+        """The requests that wait for the next round."""
+        self._idle: list[asyncio.Future[None]] = []
+        """The tasks that wait until nothing is left to flush."""
+        self.after_round: list[Callable[[], None]] = []
+        """Called after all requests that waited for a round are resolved, so that their answers leave
+        together.
+        """
+        self.after_next_round: dict[Callable[[], None], None] = {}
+        """Called before `after_round` at the end of the next round only, in the order of the entries."""
+        self.disk_is_busy = False
+        """Whether cold reads use the disk right now."""
+        self.rounds = self.failures = 0
+        self.round_times = Durations()
+        """How long rounds took, from their begin to the answers of the requests that waited."""
+
+    @property
+    @abstractmethod
+    def waiting_count(self) -> int:
+        """Return the number of requests that wait for a round."""
+
+    @property
+    @abstractmethod
+    def is_flushing(self) -> bool:
+        """Whether a round is under way."""
+
+    @property
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """Whether nothing is left to flush."""
+
+    @property
+    @abstractmethod
+    def logs_per_round(self) -> int:
+        """Return the number of logs up to which a round takes hardly longer than with one log."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the worker threads."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the worker threads; call after the last round."""
+
+    @abstractmethod
+    def mark_dirty(self, owner: LogOwner) -> None:
+        """Add the owner's log to the next round."""
+
+    @abstractmethod
+    def wait(self, waiting: Waiting) -> None:
+        """Resolve `waiting` after the round that makes its offset durable: a round that is under way if one
+        does, else the next.
+        """
+
+    @abstractmethod
+    def reopened(self, log: PartitionLog) -> None:
+        """Note that a log was reopened."""
+
+    @abstractmethod
+    def give_up(self, reason: str) -> None:
+        """Stop waiting for a bucket that does not answer: take all logs with records that are not durable
+        offline.
+        """
+
+    @abstractmethod
+    async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
+        """Make a ticket durable outside of the flush rounds; return its error, None for success.
+
+        Do not cancel this: the log waits for its ticket.
+        """
+
+    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
+        """Wait until everything that is in the log now is durable. Raises StorageFailed.
+
+        Without an `owner`, the owner of the log is looked up among the logs that the next round takes.
+        """
+        end_offset = log.log_end_offset
+        if log.recovery_point < end_offset:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            owner = owner or self._dirty.get(log) or Unserved(log)
+            self.wait(Waiting(owner, end_offset - 1, lambda _: wake(done)))
+            await done
+        if log.recovery_point < end_offset:
+            raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to flush."""
+        while not self.is_idle:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(done)
+            await done
+
+    def _tell_idle(self) -> None:
+        """Wake the tasks that wait in `idle`. Each checks again whether something is left."""
+        waiting, self._idle = self._idle, []
+        for done in waiting:
+            wake(done)
+
+
+def wake(done: asyncio.Future[None]) -> None:
+    """Wake the task that waits for `done`, unless the task was cancelled."""
+    if not done.done():
+        done.set_result(None)
 
 
 class FlushRound:
@@ -253,45 +304,6 @@ class FlushRound:
             log.fail_flush(ticket, error)
 
 
-async def wait_until_flushed(
-    flusher: LogFlusher, log: PartitionLog, owner: LogOwner | None, dirty: Mapping[PartitionLog, LogOwner]
-) -> None:
-    """Wait until everything that is in the log now is durable. Raises StorageFailed.
-
-    Without an `owner`, the owner of the log is looked up in `dirty`, the logs that the next round flushes.
-    """
-    end_offset = log.log_end_offset
-    if log.recovery_point < end_offset:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        owner = owner or dirty.get(log) or Unserved(log)
-        flusher.wait(Waiting(owner, end_offset - 1, lambda _: None if done.done() else done.set_result(None)))
-        await done
-    if log.recovery_point < end_offset:
-        raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
-
-
-class IdleWaiters:
-    """The tasks that wait until a flusher has nothing left to flush."""
-
-    def __init__(self, is_idle: Callable[[], bool]) -> None:
-        self._is_idle = is_idle
-        self.waiting: list[asyncio.Future[None]] = []
-
-    async def wait(self) -> None:
-        """Wait until the flusher is idle."""
-        while not self._is_idle():
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.waiting.append(done)
-            await done
-
-    def tell(self) -> None:
-        """Wake all waiting tasks. Each checks again whether the flusher is idle."""
-        waiting, self.waiting = self.waiting, []
-        for done in waiting:
-            if not done.done():
-                done.set_result(None)
-
-
 TICKETS_PER_THREAD = 4
 """The number of files below which a further thread costs more time than it saves."""
 PACE_MEMORY = 0.95
@@ -324,14 +336,13 @@ class _Pace:
             self._recent_s = max(took_s, PACE_MEMORY * self._recent_s + (1 - PACE_MEMORY) * took_s)
 
 
-class Flusher:
+class Flusher(LogFlusher):
     """Collects logs with unflushed appends and flushes them together.
 
     At most `threads` files are flushed at the same time. A flush runs in the event loop only if it is
     expected to take less than `inline_limit_s` (0: never).
     """
 
-    unwritten: Final = None
     flushes_disk = True
     keeps_flush_settings = True
 
@@ -344,37 +355,21 @@ class Flusher:
         inline_limit_s: float = 0.0,
         machine: Machine | None = None,
     ) -> None:
-        self._loop = loop
-        self._machine = machine or Machine()
+        super().__init__(loop, machine)
         self.durability = durability
         self._pace = _Pace(inline_limit_s, self._machine.seconds)
         self._thread_count = threads
         self._workers: Workers[tuple[FlushRound, Sequence[int]]]
         self._lock = threading.Lock()
-        self._dirty: dict[PartitionLog, LogOwner] = {}
-        """The logs that the next round flushes, with their owners."""
-        self._waiting: list[Waiting] = []
-        """The requests that wait for the next round."""
-        self._idle = IdleWaiters(lambda: self._running is None and not self._dirty)
         self._running: FlushRound | None = None
         self._shares_left = 0
         """The shares of the running round that no worker thread has finished."""
         self._is_lone = False
         """Whether in the running round a single request waits for a single small file."""
         self._scheduled = False
-        self.after_round: list[Callable[[], None]] = []
-        self.after_next_round: dict[Callable[[], None], None] = {}
-        self.disk_is_busy = False
-        self.rounds = 0
-        self.failures = 0
-        self.round_times = Durations()
 
     @property
     def inline_limit_s(self) -> float:
-        """The limit in seconds: a flush that is expected to take less runs in the event loop.
-
-        With 0 no flush does.
-        """
         return self._pace.limit_s
 
     @inline_limit_s.setter
@@ -383,17 +378,18 @@ class Flusher:
 
     @property
     def waiting_count(self) -> int:
-        """Return the number of requests that wait for a round."""
         return len(self._waiting) + (0 if self._running is None else len(self._running.waiting))
 
     @property
     def is_flushing(self) -> bool:
-        """Whether a round is under way."""
         return self._running is not None
 
     @property
+    def is_idle(self) -> bool:
+        return self._running is None and not self._dirty
+
+    @property
     def logs_per_round(self) -> int:
-        """Return the number of logs up to which a round takes hardly longer than with one log."""
         if self.durability.max_shares == 1:
             return sys.maxsize
         return self._thread_count * TICKETS_PER_THREAD
@@ -402,19 +398,14 @@ class Flusher:
         self._workers = self._machine.workers("flush", self._thread_count, self._do_share)
 
     def stop(self) -> None:
-        """End the worker threads; call after the last round."""
         self._workers.stop()
 
     def mark_dirty(self, owner: LogOwner) -> None:
-        """Add the owner's log to the next round."""
         self._dirty[owner.log] = owner
         if self._running is None and not self._scheduled:
             self._schedule()
 
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that flushes its offset: the running round if that one does, else
-        the next.
-        """
         log = waiting.owner.log
         running = self._running
         if running is not None:
@@ -433,10 +424,6 @@ class Flusher:
         if self._running is not None:
             self._running.tickets.pop(log, None)
 
-    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
-        """Wait until everything now in the log is durable. Raises StorageFailed."""
-        await wait_until_flushed(self, log, owner, self._dirty)
-
     def give_up(self, reason: str) -> None:
         """Do nothing: a flush of the local disk ends by itself."""
 
@@ -449,10 +436,6 @@ class Flusher:
             # The state of the disk is unknown, and the log waits for its ticket.
             logger.exception("a flush of %s-%d failed in an unexpected way", log.topic, log.partition)
             return OSError(f"{type(error).__name__}: {error}")
-
-    async def idle(self) -> None:
-        """Wait until nothing is left to flush."""
-        await self._idle.wait()
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -512,5 +495,5 @@ class Flusher:
         if self._dirty:
             if not self._scheduled:
                 self._schedule()
-        elif self._idle.waiting:
-            self._idle.tell()
+        elif self._idle:
+            self._tell_idle()

@@ -28,15 +28,8 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData
-from seqgate.gateway.durations import Durations
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
-from seqgate.gateway.runtime.partitions.flusher import (
-    FlushRound,
-    IdleWaiters,
-    LogOwner,
-    Waiting,
-    wait_until_flushed,
-)
+from seqgate.gateway.runtime.partitions.flusher import FlushRound, LogFlusher, LogOwner, Waiting, wake
 from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
 from seqgate.log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
@@ -60,11 +53,12 @@ class WriteAheadLog(Protocol):
         """
 
 
-class ObjectFlusher:
+class ObjectFlusher(LogFlusher):
     """Collects logs with new records and makes them durable together, in objects of `wal`."""
 
     flushes_disk = False
     keeps_flush_settings = False
+    unwritten: Unwritten
 
     def __init__(
         self,
@@ -75,18 +69,13 @@ class ObjectFlusher:
         limits: PutLimits | None = None,
         machine: Machine | None = None,
     ) -> None:
-        self._loop = loop
-        self._machine = machine or Machine()
+        super().__init__(loop, machine)
         self._wal = wal
         self._durability = durability
         self._limits = limits or PutLimits()
         self._budget = PutBudget(self._machine.seconds())
-        self._unwritten = Unwritten(self._limits.unwritten_max_bytes)
+        self.unwritten = Unwritten(self._limits.unwritten_max_bytes)
         self._workers: Workers[ObjectRound]
-        self._dirty: dict[PartitionLog, LogOwner] = {}
-        """The logs that the next round takes, with their owners."""
-        self._waiting: list[Waiting] = []
-        """The requests that wait for the next round."""
         self._commits: list[tuple[FlushTicket, asyncio.Future[OSError | None]]] = []
         """The tickets from outside of rounds (`commit`). The next round puts their side files."""
         self._gathering_s = 0.0
@@ -108,30 +97,21 @@ class ObjectFlusher:
         self._ended_by: str | None = None
         self.when_given_up: list[Callable[[str], None]] = []
         """Called once with the reason when `give_up` is called."""
-        self._idle = IdleWaiters(lambda: not (self._rounds or self._is_gathering))
-        self.after_round: list[Callable[[], None]] = []
-        self.after_next_round: dict[Callable[[], None], None] = {}
-        self.disk_is_busy = False
         self.inline_limit_s = 0.0
-        self.rounds = 0
-        self.failures = 0
-        self.round_times = Durations()
         wal.on_fenced.append(self.give_up)
 
     @property
-    def unwritten(self) -> Unwritten:
-        """Return the count of bytes that wait for the bucket."""
-        return self._unwritten
-
-    @property
     def waiting_count(self) -> int:
-        """Return the number of requests that wait for a round."""
         return len(self._waiting) + sum(len(each.flush.waiting) for each in self._rounds)
 
     @property
     def is_flushing(self) -> bool:
-        """Whether a round is under way."""
         return bool(self._rounds)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to put, and everything is confirmed."""
+        return not (self._rounds or self._is_gathering)
 
     @property
     def logs_per_round(self) -> int:
@@ -147,28 +127,23 @@ class ObjectFlusher:
         self._workers = self._machine.workers("objects", 1, self._read)
 
     def stop(self) -> None:
-        """End the worker thread; call after the last round."""
         if self._next is not None:
             self._next.cancel()
         self._workers.stop()
 
     def mark_dirty(self, owner: LogOwner) -> None:
-        """Add the owner's log to the next round."""
         log = owner.log
         if not self._dirty:
             self._begin_gathering()
         self._dirty[log] = owner
-        self._unwritten.appended(log)
+        self.unwritten.appended(log)
         if self._next is None:
             if not self._is_blocked:
                 self._schedule()
-        elif self._unwritten.unsent_bytes >= self._wake_bytes:
+        elif self.unwritten.unsent_bytes >= self._wake_bytes:
             self._schedule()
 
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that has its offset: a round that is under way, otherwise the
-        next round.
-        """
         log = waiting.owner.log
         for current in self._rounds:
             ticket = current.flush.tickets.get(log)
@@ -184,14 +159,6 @@ class ObjectFlusher:
         about it.
         """
 
-    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
-        """Wait until everything now in the log is durable. Raises StorageFailed."""
-        await wait_until_flushed(self, log, owner, self._dirty)
-
-    async def idle(self) -> None:
-        """Wait until nothing is left to put, and everything is confirmed."""
-        await self._idle.wait()
-
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
         """Make a ticket durable that has no records of its own: first the records up to its end, then its
         side files.
@@ -201,7 +168,7 @@ class ObjectFlusher:
         log = owner.log
         if log.recovery_point < ticket.end_offset:
             decided: asyncio.Future[None] = self._loop.create_future()
-            self.wait(Waiting(owner, ticket.end_offset - 1, lambda _: _wake(decided)))
+            self.wait(Waiting(owner, ticket.end_offset - 1, lambda _: wake(decided)))
             await decided
             if log.recovery_point < ticket.end_offset:
                 return OSError(errno.EIO, "the records before could not be made durable", str(log.place))
@@ -245,17 +212,17 @@ class ObjectFlusher:
         if self._reading is not None:
             self._put_next(self._reading)
         elif not self._rounds:
-            self._idle.tell()
+            self._tell_idle()
 
     def _may_begin(self) -> bool:
         """Return whether a round may begin now. If not, `_go_on` will be called."""
-        if self._ended_by is not None or not (self._unwritten.unsent_bytes or self._commits):
+        if self._ended_by is not None or not (self.unwritten.unsent_bytes or self._commits):
             return True
         limits = self._limits
         if self._in_flight >= limits.puts_in_flight:
             self._is_blocked = True
             return False
-        if self._unwritten.unsent_bytes >= limits.put_max_bytes:
+        if self.unwritten.unsent_bytes >= limits.put_max_bytes:
             return True
         now_s = self._machine.seconds()
         budget_s = self._budget.wait_s(now_s, limits)
@@ -272,7 +239,7 @@ class ObjectFlusher:
         flush = FlushRound(logs, waiting, self._machine.seconds())
         tickets = [ticket for _, ticket in flush.entries]
         size_bytes = sum(part.size_bytes for ticket in tickets for part in ticket.ranges)
-        self._unwritten.sent(size_bytes)
+        self.unwritten.sent(size_bytes)
         tickets += [ticket for ticket, _ in commits]
         current = ObjectRound(
             flush,
@@ -345,7 +312,7 @@ class ObjectFlusher:
         """Return whether a full object can be put now, from the rest of the round or from the bytes appended
         since. Such an object costs no budget.
         """
-        return max(current.unread_bytes, self._unwritten.unsent_bytes) >= self._limits.put_max_bytes
+        return max(current.unread_bytes, self.unwritten.unsent_bytes) >= self._limits.put_max_bytes
 
     def _confirmed(self, current: ObjectRound) -> None:
         """End the rounds whose objects are all confirmed, because the oldest object in flight was confirmed."""
@@ -365,7 +332,7 @@ class ObjectFlusher:
         flush = current.flush
         self.failures += flush.finish(self.after_round, self.after_next_round)
         self.round_times.add(self._machine.seconds() - flush.begun_s)
-        self._unwritten.settled(current.size_bytes)
+        self.unwritten.settled(current.size_bytes)
         for ticket, done in current.commits:
             if not done.done():
                 done.set_result(flush.errors.get(ticket))
@@ -398,12 +365,6 @@ class ObjectFlusher:
             flush.errors |= dict.fromkeys(flush.tickets.values(), error)
             flush.errors |= dict.fromkeys((ticket for ticket, _ in current.commits), error)
             self._finish(current)
-
-
-def _wake(done: asyncio.Future[None]) -> None:
-    """Wake the task that waits for `done`, unless the task was cancelled."""
-    if not done.done():
-        done.set_result(None)
 
 
 # A flush round that becomes objects of the session's write-ahead log.
