@@ -73,10 +73,7 @@ def cleanable(
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         decided_end_offset=min(
-            log.last_stable_offset,
-            log.recovery_point,
-            durable_end_offset,
-            segments.reader.first_damaged_base(),
+            log.last_stable_offset, log.recovery_point, durable_end_offset, segments.first_damaged_base()
         ),
         now_ms=now_ms,
     )

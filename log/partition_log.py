@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from seqgate.log.config import LogPlace
 from seqgate.log.durability.unflushed import LogStart, Unflushed
 from seqgate.log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed, refuse
-from seqgate.log.files.file_names import PARTITION_METADATA
+from seqgate.log.files.checkpoints import encode_leader_epochs
+from seqgate.log.files.file_names import LEADER_EPOCHS, PARTITION_METADATA
 from seqgate.log.files.storage import NO_DESCRIPTORS, NoRoom
 from seqgate.log.format.batch_validation import check_batch
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
@@ -42,7 +43,6 @@ from seqgate.log.recovery.load import Recovery, clean_stop, is_as, load_log, new
 from seqgate.log.segments.reader import SegmentList
 from seqgate.log.segments.scan import Appended, ReadResult
 from seqgate.log.segments.segment import Segment
-from seqgate.log.state.leader_epochs import LeaderEpochFile
 from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
 from seqgate.log.state.record_states import RecordStates
 from seqgate.log.state.transactions import Transactions
@@ -172,8 +172,8 @@ class PartitionLog:
         self.segments = SegmentList(self.environment, loaded.segments)
         self.unflushed.reset(self.segments, loaded.log_end_offset)
         self.high_watermark = min(self.unflushed.durable_end_offset, self.log_end_offset)
-        self.segments.reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
-        self.epochs = LeaderEpochFile(self.environment.storage, self.directory, loaded.leader_epochs)
+        self.segments.high_watermark_moved(self.high_watermark, self.log_end_offset)
+        self.epochs = loaded.leader_epochs
         self.producers = loaded.producers
         self.transactions = Transactions(loaded.producers)
         for found in loaded.damage:
@@ -303,8 +303,10 @@ class PartitionLog:
 
     def _write_leader_epoch(self, leader_epoch: int, base_offset: int) -> None:
         """Write that batches from `base_offset` on belong to `leader_epoch`. Raises StorageFailed."""
+        self.epochs.assign(leader_epoch, base_offset)
+        path, content = f"{self.directory}/{LEADER_EPOCHS}", encode_leader_epochs(self.epochs.entries())
         try:
-            self.unflushed.add([self.epochs.begin(leader_epoch, base_offset)], self.directory)
+            self.unflushed.add([self.environment.storage.replace(path, content)], self.directory)
         except OSError as error:
             self.fail(f"the leader epoch could not be written: {error}", error)
 
@@ -422,9 +424,7 @@ class PartitionLog:
         if offset >= upper_bound or (max_bytes <= 0 and not min_one_batch):
             return None
         try:
-            return self.segments.reader.find(
-                offset, max_bytes, upper_bound, self.log_end_offset, min_one_batch
-            )
+            return self.segments.find(offset, max_bytes, upper_bound, self.log_end_offset, min_one_batch)
         except OSError as error:
             raise StorageFailed(f"{self.place} can't be read: {error}") from error
 
@@ -496,9 +496,7 @@ class PartitionLog:
             self.unflushed.confirm(ticket)
         elif self.unflushed.complete(ticket):
             if ticket.begin_offset < ticket.end_offset:
-                self.segments.reader.flush_ended(
-                    ticket.end_offset, ticket.active_base_offset, ticket.end_position
-                )
+                self.segments.flush_ended(ticket.end_offset, ticket.active_base_offset, ticket.end_position)
             for capture in ticket.captures:
                 capture.saved()
 
@@ -522,7 +520,7 @@ class PartitionLog:
         if offset <= self.high_watermark or offset > self.log_end_offset:
             return
         self.high_watermark = offset
-        self.segments.reader.high_watermark_moved(offset, self.log_end_offset)
+        self.segments.high_watermark_moved(offset, self.log_end_offset)
 
     def advance_high_watermark_to_end(self) -> None:
         """Let consumers read all written records."""

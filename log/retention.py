@@ -262,7 +262,7 @@ def _prepare(
     must_flush = (
         log.unflushed.first_flush_pending
         or log.unflushed.has_captures
-        or log.segments.count_below(new_start) > 0
+        or log.segments.number_of(new_start) > 0
         or states.unsaved_below(new_start)
     )
     # A flush in flight may carry the only producer snapshot that outlives the segments, so this ticket
@@ -293,7 +293,7 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
         log.record_states.discard_below(ticket.new_start)
     segments = log.segments
     # Derived state from records that came below the log start since `prepare_…` may not be durable yet.
-    count = min(segments.count_below(ticket.new_start), SEGMENTS_AT_ONCE)
+    count = min(segments.number_of(ticket.new_start), SEGMENTS_AT_ONCE)
     ends = segments.bases[1 : count + 1]
     if not count or log.record_states.unsaved_below(ends[-1]):
         return []

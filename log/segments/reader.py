@@ -38,219 +38,26 @@ _NOWHERE: Final = (-1, -1)
 NOWHERE_DAMAGED: Final = 2**63 - 1
 
 
-class LogReader:
-    """Finds batches by the lists of segments and base offsets, which the log keeps up to date.
+class SegmentList:
+    """The segments, ascending by base offset. Batches are appended only to `active`, the last segment.
 
-    A known position is (base_offset of the segment, byte in the file). Raises CorruptRecord, OSError.
+    Reading raises CorruptRecord, OSError, NotCached (see `Storage`). A removed segment stays readable for
+    readers that have begun to read it. A known position is (base_offset of the segment, byte in the file).
     """
 
     __slots__ = (
-        "_bases",
         "_environment",
         "_examined",
         "_flush",
         "_high_watermark",
         "_high_watermark_position",
         "_known_positions",
-        "_segments",
-        "_storage",
-    )
-
-    def __init__(self, environment: SegmentEnvironment, segments: list[Segment], bases: list[int]) -> None:
-        """Share the two lists with the log."""
-        self._environment = environment
-        self._storage = environment.storage
-        self._segments = segments
-        self._bases = bases
-        self._known_positions: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        self._examined: dict[int, int] = {}
-        """The sizes that segments had when all of their batches were checked, by base offset."""
-        self._flush = -1, _NOWHERE
-        """The end offset of the flush that ended last, and its position."""
-        self._high_watermark = -1
-        self._high_watermark_position = _NOWHERE
-
-    def _remember(self, offset: int, segment_base_offset: int, position: int) -> None:
-        """Remember the position of the batch at `offset`. Readers resume at the offset where they ended."""
-        known = self._known_positions
-        known[offset] = (segment_base_offset, position)
-        if len(known) > _KNOWN_POSITIONS:
-            known.popitem(last=False)
-
-    def forget_segments(self, base_offsets: list[int]) -> None:
-        """Forget the known positions in these segments."""
-        gone = set(base_offsets)
-        for offset in [offset for offset, place in self._known_positions.items() if place[0] in gone]:
-            del self._known_positions[offset]
-        if self._flush[1][0] in gone:
-            self._flush = -1, _NOWHERE
-        if self._high_watermark_position[0] in gone:
-            self._high_watermark_position = _NOWHERE
-
-    def flush_ended(self, end_offset: int, segment_base_offset: int, position: int) -> None:
-        """Remember the position where the batches of a flush end: the high watermark moves there next."""
-        self._flush = end_offset, (segment_base_offset, position)
-
-    def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
-        """Remember the position where the batches below the high watermark end."""
-        self._high_watermark = offset
-        if offset == log_end_offset:
-            active = self._segments[-1]
-            self._high_watermark_position = (active.base_offset, active.size_bytes)
-        elif offset == self._flush[0]:
-            self._high_watermark_position = self._flush[1]
-        else:
-            self._high_watermark_position = self._known_positions.get(offset, _NOWHERE)
-
-    def find(
-        self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, min_one_batch: bool
-    ) -> FileRegion | None:
-        """Return the batches of one segment from the one that holds `offset` up to `upper_bound` (exclusive).
-
-        The region ends before a damaged range. A damaged batch with sound size and offsets is returned alone;
-        any other damage at `offset` raises CorruptRecord.
-        """
-        index = bisect_right(self._bases, offset) - 1
-        while index < len(self._segments):
-            segment = self._segments[index]
-            damaged = range_holding(segment.damage, offset) if segment.damage else None
-            if damaged is not None:
-                return self._damaged_region(segment, damaged, max_bytes, upper_bound, min_one_batch)
-            try:
-                end = self._readable_end(index, upper_bound, log_end_offset)
-                position = self._start_position(segment, offset, end)
-                if position >= end:
-                    self._check_end(index, end, offset)
-            except CorruptRecord:
-                if not self._is_damage_found(index, log_end_offset):
-                    raise
-                continue
-            index += 1
-            if position >= end:
-                continue
-            if segment.damage:
-                damaged = range_at(segment.damage, position)
-                if damaged is not None:
-                    return self._damaged_region(segment, damaged, max_bytes, upper_bound, min_one_batch)
-                ahead = next_range(segment.damage, position)
-                end = end if ahead is None else min(end, ahead.position)
-            return self._region(index, position, end, max_bytes, upper_bound, min_one_batch)
-        return None
-
-    def _check_end(self, index: int, end: int, offset: int) -> None:
-        """Raise CorruptRecord if the last segment ends before an offset that the log has."""
-        segment = self._segments[index]
-        if index + 1 == len(self._segments) and 0 < segment.size_bytes == end:
-            raise CorruptRecord(f"{segment.file.path} has no batch with offset {offset}")
-
-    def _is_damage_found(self, index: int, log_end_offset: int) -> bool:
-        """Check a segment whose headers can't be right, once. Return whether the check found new damage."""
-        segment = self._segments[index]
-        if self._examined.get(segment.base_offset) == segment.size_bytes:
-            return False
-        end_offset = self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
-        try:
-            is_found = segment.examine(end_offset)
-        except IncompatibleFormat as error:
-            raise CorruptRecord(str(error)) from error
-        self._examined[segment.base_offset] = segment.size_bytes
-        return is_found
-
-    def _region(
-        self, index: int, position: int, end: int, max_bytes: int, upper_bound: int, min_one_batch: bool
-    ) -> FileRegion | None:
-        """Return at most `max_bytes` of batches from `position` on, in the segment before the index."""
-        segment = self._segments[index - 1]
-        readable = FileRegion(self._storage, segment.file, position, end - position, segment.base_offset)
-        size_bytes = min(max_bytes, len(readable))
-        if size_bytes < len(readable):
-            first_bytes = min(readable.first_batch_bytes(), len(readable))
-            if first_bytes > size_bytes and not min_one_batch:
-                return None
-            size_bytes = max(size_bytes, first_bytes)
-        if position + size_bytes == end and not segment.damage:
-            next_offset = self._bases[index] if index < len(self._bases) else upper_bound
-            self._remember(min(next_offset, upper_bound), segment.base_offset, end)
-        return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
-
-    def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
-        """Return the next undamaged batches at or after `offset`, and the offset after the damage that was
-        skipped.
-        """
-        while offset < log_end_offset:
-            damaged = self.damage_at(offset)
-            if damaged is None:
-                try:
-                    return self.find(offset, max_bytes, log_end_offset, log_end_offset, True), offset
-                except CorruptRecord:
-                    damaged = self.damage_at(offset)
-                    if damaged is None:
-                        raise
-            offset = damaged.end_offset
-        return None, offset
-
-    def first_damaged_base(self) -> int:
-        """Return the base offset of the first segment with known damage; NOWHERE_DAMAGED without damage."""
-        return next((segment.base_offset for segment in self._segments if segment.damage), NOWHERE_DAMAGED)
-
-    def _damaged_region(
-        self, segment: Segment, damaged: DamagedRange, max_bytes: int, upper_bound: int, min_one_batch: bool
-    ) -> FileRegion | None:
-        """Return the bytes of a damaged batch, alone, so that the client's CRC check finds the damage.
-
-        Raises CorruptRecord where a client could not recognize the damage.
-        """
-        if not damaged.is_framed:
-            raise CorruptRecord(f"{segment.file.path} is damaged: {damaged}")
-        if damaged.end_offset > upper_bound or (damaged.size_bytes > max_bytes and not min_one_batch):
-            return None
-        return FileRegion(
-            self._storage, segment.file, damaged.position, damaged.size_bytes, segment.base_offset
-        )
-
-    def damage_at(self, offset: int) -> DamagedRange | None:
-        """Return the known damaged range that holds the offset; None without one."""
-        index = max(0, bisect_right(self._bases, offset) - 1)
-        damage = self._segments[index].damage
-        return range_holding(damage, offset) if damage else None
-
-    def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:
-        """Return the position in the segment where the batches below `upper_bound` end."""
-        segment = self._segments[index]
-        next_base = self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
-        if upper_bound >= next_base:
-            return segment.size_bytes
-        if upper_bound == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
-            return self._high_watermark_position[1]
-        return segment.position_of(upper_bound, segment.size_bytes)
-
-    def _start_position(self, segment: Segment, offset: int, end: int) -> int:
-        if offset <= segment.base_offset:
-            return 0
-        known = self._known_positions.get(offset)
-        if known is not None and known[0] == segment.base_offset:
-            return known[1]
-        if offset == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
-            return self._high_watermark_position[1]
-        return segment.position_of(offset, end)
-
-
-class SegmentList:
-    """The segments, ascending by base offset. Batches are appended only to `active`, the last segment.
-
-    Reading raises CorruptRecord, OSError, NotCached (see `Storage`). A removed segment stays readable for
-    readers that have begun to read it.
-    """
-
-    __slots__ = (
-        "_environment",
         "_storage",
         "aborting",
         "active",
         "bases",
         "cut_records",
         "loaded_bytes",
-        "reader",
         "removed_bytes",
         "segments",
         "size_bytes",
@@ -270,7 +77,13 @@ class SegmentList:
         """The bytes that retention and compaction have removed since the load."""
         self.aborting = [segment.base_offset for segment in segments if segment.aborts.has_any]
         """Base offsets of the segments that hold markers of aborts."""
-        self.reader = LogReader(environment, self.segments, self.bases)
+        self._known_positions: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._examined: dict[int, int] = {}
+        """The sizes that segments had when all of their batches were checked, by base offset."""
+        self._flush = -1, _NOWHERE
+        """The end offset of the flush that ended last, and its position."""
+        self._high_watermark = -1
+        self._high_watermark_position = _NOWHERE
 
     def __len__(self) -> int:
         """Return the number of segments."""
@@ -327,19 +140,17 @@ class SegmentList:
         self.segments[place] = [new]
         self.bases[place] = [new.base_offset]
         self.aborting[:] = [segment.base_offset for segment in self.segments if segment.aborts.has_any]
-        self.reader.forget_segments([segment.base_offset for segment in old])
+        self._forget_segments([segment.base_offset for segment in old])
 
     def number_of(self, offset: int) -> int:
-        """Return the index of the segment that holds `offset`; 0 for an offset before the first segment."""
+        """Return the index of the segment that holds `offset`: the number of closed segments that end at it or
+        before. 0 for an offset before the first segment.
+        """
         return max(0, bisect_right(self.bases, offset) - 1)
 
     def end_offset(self, number: int, log_end_offset: int) -> int:
         """Return the offset at which a segment ends (exclusive)."""
         return self.bases[number + 1] if number + 1 < len(self.bases) else log_end_offset
-
-    def count_below(self, offset: int) -> int:
-        """Return the number of segments that end at or before `offset`, the active one excluded."""
-        return max(0, bisect_right(self.bases, offset) - 1)
 
     def holding(self, offset: int) -> Sequence[Segment]:
         """Return the segments from the one that holds `offset` to the active one."""
@@ -365,6 +176,170 @@ class SegmentList:
             with contextlib.suppress(OSError):
                 self._storage.forget_cached(segment.file)
 
+    # --- finding batches
+
+    def _remember(self, offset: int, segment_base_offset: int, position: int) -> None:
+        """Remember the position of the batch at `offset`. Readers resume at the offset where they ended."""
+        known = self._known_positions
+        known[offset] = (segment_base_offset, position)
+        if len(known) > _KNOWN_POSITIONS:
+            known.popitem(last=False)
+
+    def _forget_segments(self, base_offsets: list[int]) -> None:
+        """Forget the known positions in these segments."""
+        gone = set(base_offsets)
+        for offset in [offset for offset, place in self._known_positions.items() if place[0] in gone]:
+            del self._known_positions[offset]
+        if self._flush[1][0] in gone:
+            self._flush = -1, _NOWHERE
+        if self._high_watermark_position[0] in gone:
+            self._high_watermark_position = _NOWHERE
+
+    def flush_ended(self, end_offset: int, segment_base_offset: int, position: int) -> None:
+        """Remember the position where the batches of a flush end: the high watermark moves there next."""
+        self._flush = end_offset, (segment_base_offset, position)
+
+    def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
+        """Remember the position where the batches below the high watermark end."""
+        self._high_watermark = offset
+        if offset == log_end_offset:
+            active = self.segments[-1]
+            self._high_watermark_position = (active.base_offset, active.size_bytes)
+        elif offset == self._flush[0]:
+            self._high_watermark_position = self._flush[1]
+        else:
+            self._high_watermark_position = self._known_positions.get(offset, _NOWHERE)
+
+    def find(
+        self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, min_one_batch: bool
+    ) -> FileRegion | None:
+        """Return the batches of one segment from the one that holds `offset` up to `upper_bound` (exclusive).
+
+        The region ends before a damaged range. A damaged batch with sound size and offsets is returned alone;
+        any other damage at `offset` raises CorruptRecord.
+        """
+        index = bisect_right(self.bases, offset) - 1
+        while index < len(self.segments):
+            segment = self.segments[index]
+            damaged = range_holding(segment.damage, offset) if segment.damage else None
+            if damaged is not None:
+                return self._damaged_region(segment, damaged, max_bytes, upper_bound, min_one_batch)
+            try:
+                end = self._readable_end(index, upper_bound, log_end_offset)
+                position = self._start_position(segment, offset, end)
+                if position >= end:
+                    self._check_end(index, end, offset)
+            except CorruptRecord:
+                if not self._is_damage_found(index, log_end_offset):
+                    raise
+                continue
+            index += 1
+            if position >= end:
+                continue
+            if segment.damage:
+                damaged = range_at(segment.damage, position)
+                if damaged is not None:
+                    return self._damaged_region(segment, damaged, max_bytes, upper_bound, min_one_batch)
+                ahead = next_range(segment.damage, position)
+                end = end if ahead is None else min(end, ahead.position)
+            return self._region(index, position, end, max_bytes, upper_bound, min_one_batch)
+        return None
+
+    def _check_end(self, index: int, end: int, offset: int) -> None:
+        """Raise CorruptRecord if the last segment ends before an offset that the log has."""
+        segment = self.segments[index]
+        if index + 1 == len(self.segments) and 0 < segment.size_bytes == end:
+            raise CorruptRecord(f"{segment.file.path} has no batch with offset {offset}")
+
+    def _is_damage_found(self, index: int, log_end_offset: int) -> bool:
+        """Check a segment whose headers can't be right, once. Return whether the check found new damage."""
+        segment = self.segments[index]
+        if self._examined.get(segment.base_offset) == segment.size_bytes:
+            return False
+        try:
+            is_found = segment.examine(self.end_offset(index, log_end_offset))
+        except IncompatibleFormat as error:
+            raise CorruptRecord(str(error)) from error
+        self._examined[segment.base_offset] = segment.size_bytes
+        return is_found
+
+    def _region(
+        self, index: int, position: int, end: int, max_bytes: int, upper_bound: int, min_one_batch: bool
+    ) -> FileRegion | None:
+        """Return at most `max_bytes` of batches from `position` on, in the segment before the index."""
+        segment = self.segments[index - 1]
+        readable = FileRegion(self._storage, segment.file, position, end - position, segment.base_offset)
+        size_bytes = min(max_bytes, len(readable))
+        if size_bytes < len(readable):
+            first_bytes = min(readable.first_batch_bytes(), len(readable))
+            if first_bytes > size_bytes and not min_one_batch:
+                return None
+            size_bytes = max(size_bytes, first_bytes)
+        if position + size_bytes == end and not segment.damage:
+            next_offset = self.bases[index] if index < len(self.bases) else upper_bound
+            self._remember(min(next_offset, upper_bound), segment.base_offset, end)
+        return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
+
+    def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
+        """Return the next undamaged batches at or after `offset`, and the offset after the damage that was
+        skipped.
+        """
+        while offset < log_end_offset:
+            damaged = self.damage_at(offset)
+            if damaged is None:
+                try:
+                    return self.find(offset, max_bytes, log_end_offset, log_end_offset, True), offset
+                except CorruptRecord:
+                    damaged = self.damage_at(offset)
+                    if damaged is None:
+                        raise
+            offset = damaged.end_offset
+        return None, offset
+
+    def first_damaged_base(self) -> int:
+        """Return the base offset of the first segment with known damage; NOWHERE_DAMAGED without damage."""
+        return next((segment.base_offset for segment in self.segments if segment.damage), NOWHERE_DAMAGED)
+
+    def _damaged_region(
+        self, segment: Segment, damaged: DamagedRange, max_bytes: int, upper_bound: int, min_one_batch: bool
+    ) -> FileRegion | None:
+        """Return the bytes of a damaged batch, alone, so that the client's CRC check finds the damage.
+
+        Raises CorruptRecord where a client could not recognize the damage.
+        """
+        if not damaged.is_framed:
+            raise CorruptRecord(f"{segment.file.path} is damaged: {damaged}")
+        if damaged.end_offset > upper_bound or (damaged.size_bytes > max_bytes and not min_one_batch):
+            return None
+        return FileRegion(
+            self._storage, segment.file, damaged.position, damaged.size_bytes, segment.base_offset
+        )
+
+    def damage_at(self, offset: int) -> DamagedRange | None:
+        """Return the known damaged range that holds the offset; None without one."""
+        damage = self.segments[self.number_of(offset)].damage
+        return range_holding(damage, offset) if damage else None
+
+    def _readable_end(self, index: int, upper_bound: int, log_end_offset: int) -> int:
+        """Return the position in the segment where the batches below `upper_bound` end."""
+        segment = self.segments[index]
+        next_base = self.bases[index + 1] if index + 1 < len(self.bases) else log_end_offset
+        if upper_bound >= next_base:
+            return segment.size_bytes
+        if upper_bound == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
+            return self._high_watermark_position[1]
+        return segment.position_of(upper_bound, segment.size_bytes)
+
+    def _start_position(self, segment: Segment, offset: int, end: int) -> int:
+        if offset <= segment.base_offset:
+            return 0
+        known = self._known_positions.get(offset)
+        if known is not None and known[0] == segment.base_offset:
+            return known[1]
+        if offset == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
+            return self._high_watermark_position[1]
+        return segment.position_of(offset, end)
+
     # --- batches
 
     def headers_from(self, number: int, offset: int) -> Iterator[BatchHeader]:
@@ -387,9 +362,9 @@ class SegmentList:
         """
         while offset < end_offset:
             if skips_damage:
-                region, offset = self.reader.find_sound(offset, chunk_bytes, end_offset)
+                region, offset = self.find_sound(offset, chunk_bytes, end_offset)
             else:
-                region = self.reader.find(offset, chunk_bytes, end_offset, end_offset, True)
+                region = self.find(offset, chunk_bytes, end_offset, end_offset, True)
             if region is None:
                 return
             data = memoryview(region.read())

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
-
-from seqgate.log.files.checkpoints import encode_leader_epochs
-from seqgate.log.files.file_names import LEADER_EPOCHS
-
-if TYPE_CHECKING:
-    from seqgate.log.files.storage import Storage
-
+from typing import Final
 
 UNDEFINED: Final = -1
 
@@ -18,18 +11,15 @@ UNDEFINED: Final = -1
 class LeaderEpochs:
     """Ascending (leader_epoch, start_offset) pairs of one partition."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "latest")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         """Take the pairs of a checkpoint."""
         self._entries: list[tuple[int, int]] = []
+        self.latest = UNDEFINED
+        """The newest leader epoch, -1 without one."""
         for leader_epoch, start_offset in entries or ():
             self.assign(leader_epoch, start_offset)
-
-    @property
-    def latest(self) -> int:
-        """The newest leader epoch, -1 without one."""
-        return self._entries[-1][0] if self._entries else UNDEFINED
 
     def entries(self) -> list[tuple[int, int]]:
         """Return all pairs, the oldest first."""
@@ -39,15 +29,16 @@ class LeaderEpochs:
         """Begin `leader_epoch` at `start_offset`. Return whether the epoch is new."""
         if leader_epoch <= self.latest:
             return False
-        while self._entries and self._entries[-1][1] >= start_offset:
-            self._entries.pop()
+        self.truncate(start_offset)
         self._entries.append((leader_epoch, start_offset))
+        self.latest = leader_epoch
         return True
 
     def truncate(self, log_end_offset: int) -> None:
         """Forget leader epochs that began at or after the log end offset."""
         while self._entries and self._entries[-1][1] >= log_end_offset:
             self._entries.pop()
+        self.latest = self._entries[-1][0] if self._entries else UNDEFINED
 
     def truncate_start(self, log_start_offset: int) -> None:
         """Forget leader epochs that ended before the log start offset. The epoch at that offset then begins
@@ -63,9 +54,7 @@ class LeaderEpochs:
         return self._entries[index - 1][0] if index else UNDEFINED
 
     def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when
-        unknown.
-        """
+        """Return (epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when unknown."""
         if leader_epoch == UNDEFINED or leader_epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if leader_epoch == self.latest:
@@ -73,45 +62,3 @@ class LeaderEpochs:
         index = bisect_right(self._entries, leader_epoch, key=lambda entry: entry[0])
         end_offset = self._entries[index][1]
         return (self._entries[index - 1][0] if index else leader_epoch), end_offset
-
-
-# The leader epochs of a partition log and their file, in Kafka's checkpoint format.
-
-
-class LeaderEpochFile:
-    """The leader epochs with their start offsets, and the file. `latest` is the newest leader epoch, -1
-    without one.
-    """
-
-    __slots__ = ("_epochs", "_path", "_storage", "latest")
-
-    def __init__(self, storage: Storage, directory: str, epochs: LeaderEpochs) -> None:
-        """Begin with the epochs that were loaded."""
-        self._storage = storage
-        self._path = f"{directory}/{LEADER_EPOCHS}"
-        self._epochs = epochs
-        self.latest = epochs.latest
-
-    def begin(self, leader_epoch: int, base_offset: int) -> str:
-        """Begin a leader epoch at an offset and write the file. Return the path, not durable yet. Raises
-        OSError.
-        """
-        self._epochs.assign(leader_epoch, base_offset)
-        self.latest = self._epochs.latest
-        return self._storage.replace(self._path, encode_leader_epochs(self._epochs.entries()))
-
-    def truncate_start(self, log_start_offset: int) -> None:
-        """Forget leader epochs that ended before the log start offset. The file changes when it is written
-        next.
-        """
-        self._epochs.truncate_start(log_start_offset)
-
-    def at(self, offset: int) -> int:
-        """Return the leader epoch under which `offset` was or will be written; -1 when unknown."""
-        return self._epochs.at(offset)
-
-    def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (leader_epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when
-        unknown.
-        """
-        return self._epochs.end_offset(leader_epoch, log_end_offset)

@@ -478,7 +478,7 @@ class NamesCapture:
 
     def __init__(
         self,
-        owner: NamesOwner,
+        owner: Names,
         storage: Storage,
         directory: str,
         file: SideFile,
@@ -515,13 +515,6 @@ class NamesCapture:
     def saved(self) -> None:
         """Report to the owner that the snapshot is durable."""
         self.owner.saved(self)
-
-
-class NamesOwner(Protocol):
-    """The names from which a capture was taken."""
-
-    def saved(self, capture: NamesCapture) -> None:
-        """Record that the capture is durable."""
 
 
 class ReadNames(NamedTuple):

@@ -32,13 +32,14 @@ from seqgate.log.state.names import NOT_KEPT, REPLAYED_RECORD_BYTES, Names, conf
 from seqgate.seq_validator.names import NameRejectionReason, NamesRejected
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from seqgate.log.config import LogConfig, LogPlace
     from seqgate.log.durability.unflushed import Unflushed
     from seqgate.log.environment import LogEnvironment
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.log_lists import LogLists
+    from seqgate.log.segments.reader import SegmentList
     from seqgate.log.state.delays import DelayedRecords, DueTimes
     from seqgate.log.state.names import DerivedState
     from seqgate.log.state.transactions import Transactions
@@ -289,7 +290,9 @@ class RecordStates:
         log, delays = self._log, self._make_delays(config)
         offset = delays.restore(log.log_start_offset, log.log_end_offset)
         try:
-            for batch, view in log.batches(offset, log.log_end_offset, REPLAY_BYTES, skips_damage=True):
+            for batch, view in log.segments.batches(
+                offset, log.log_end_offset, REPLAY_BYTES, skips_damage=True
+            ):
                 delays.replay(batch, view, self._loaded_at_ms, log.high_watermark)
         except CorruptRecord as error:
             _logger.error("%s: records after the damage are due at once: %s", self._place, error)  # noqa: TRY400 - needs no traceback
@@ -379,7 +382,7 @@ class RecordStates:
         try:
             with self._environment.storage.may_wait():
                 chunk_bytes = min(max_bytes, REPLAYED_AT_ONCE_BYTES)
-                for batch, view in log.batches(offset, end_offset, chunk_bytes, skips_damage=False):
+                for batch, view in log.segments.batches(offset, end_offset, chunk_bytes, skips_damage=False):
                     names.replay(batch, view, now_ms, log.high_watermark)
                     offset = batch.last_offset + 1
                     max_bytes -= max(batch.size_bytes, batch.record_count * REPLAYED_RECORD_BYTES)
@@ -564,8 +567,4 @@ class ReplayedLog(Protocol):
     log_end_offset: int
     high_watermark: int
     transactions: Transactions
-
-    def batches(
-        self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool
-    ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch between two offsets with its bytes. Raises CorruptRecord, OSError."""
+    segments: SegmentList

@@ -68,11 +68,11 @@ def test_leader_epochs_outlive_the_records_with_which_they_began(tmp_path: Path)
     assert [kept.offset for kept in stored(log)] == [4]
     log.append(keyed(("b", "1")), now_ms=NOW_MS, leader_epoch=4)
     epochs = [(0, 0), (1, 1), (2, 3), (3, 4), (4, 5)]
-    assert log.epochs._epochs.entries() == epochs
+    assert log.epochs.entries() == epochs
     for _ in range(2):
         log.close(clean=False)
         log = open_log(tmp_path / "p", CONFIG, recovery_point=5)
-        assert log.epochs._epochs.entries() == epochs
+        assert log.epochs.entries() == epochs
 
 
 def test_a_map_that_is_full_ends_the_section(tmp_path: Path) -> None:

@@ -432,7 +432,7 @@ def test_leader_epochs_beyond_the_end_are_forgotten_for_good(tmp_path: Path) -> 
     log = open_log(tmp_path / "log")
     stop = log.close(clean=True)
     log = open_log(tmp_path / "log", clean_stop=stop)
-    assert log.epochs._epochs.entries() == LeaderEpochs([(0, 0)]).entries()
+    assert log.epochs.entries() == LeaderEpochs([(0, 0)]).entries()
 
 
 def test_damaged_old_segment_does_not_stop_the_start(tmp_path: Path) -> None:
