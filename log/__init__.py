@@ -12,7 +12,6 @@ from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import (
     CorruptRecord,
     DecompressionLimitReached,
-    DelayedLimitReached,
     DirectoryLocked,
     IncompatibleFormat,
     InvalidProducerEpoch,
@@ -21,9 +20,6 @@ from seqgate.log.errors import (
     InvalidTxnState,
     LogError,
     MalformedBatch,
-    NameLimitReached,
-    NamesNotReady,
-    NameUndecided,
     NeedsRecovery,
     OffsetOutOfRange,
     OutOfOrderSequence,
@@ -33,7 +29,6 @@ from seqgate.log.errors import (
     StorageFailed,
     TransactionCoordinatorFenced,
     UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 from seqgate.log.files.deletion_queue import DeletionTicket
 from seqgate.log.files.file_names import parse_partition_directory
@@ -43,20 +38,17 @@ from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.load import Recovery
 from seqgate.log.retention import DeletedSegment, DeletionReason, RemovalTicket
 from seqgate.log.segments.damage import CutBytes, DamagedRange
-from seqgate.log.segments.scan import Appended, FileRegion, KeptRegion, ReadResult, TimestampAndOffset
-from seqgate.log.state.delays import NEVER_DUE, NOT_HELD
-from seqgate.log.state.transactions import OpenTransaction
+from seqgate.log.segments.scan import Appended, FileRegion, KeptRegion
+from seqgate.log.state.delays import NEVER_DUE
 
 __all__ = [
     "NEVER_DUE",
-    "NOT_HELD",
     "Appended",
     "CachedDurability",
     "CorruptRecord",
     "CutBytes",
     "DamagedRange",
     "DecompressionLimitReached",
-    "DelayedLimitReached",
     "DeletedSegment",
     "DeletionReason",
     "DeletionTicket",
@@ -79,28 +71,21 @@ __all__ = [
     "LogEnvironment",
     "LogError",
     "MalformedBatch",
-    "NameLimitReached",
-    "NameUndecided",
-    "NamesNotReady",
     "NeedsRecovery",
     "NotCached",
     "OffsetOutOfRange",
-    "OpenTransaction",
     "OutOfOrderSequence",
     "PartitionLog",
     "Place",
     "ProducerLimitReached",
-    "ReadResult",
     "RecordBatchTooLarge",
     "RecordTooLarge",
     "Recovery",
     "RemovalTicket",
     "Storage",
     "StorageFailed",
-    "TimestampAndOffset",
     "TransactionCoordinatorFenced",
     "UnsupportedCompressionType",
-    "UnsupportedForMessageFormat",
     "cleaning",
     "parse_partition_directory",
     "retention",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from seqgate.log.compaction.job import CleaningJob, CompactionRules, JobSegment, SegmentAge
+from seqgate.log.compaction.job import CleaningJob, JobSegment, SegmentAge
 from seqgate.log.compaction.job import cleanable as decide_cleanable
 from seqgate.log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
 from seqgate.log.errors import StorageFailed
@@ -32,9 +32,7 @@ class Cleaning:
 
 
 def has_closed_segments_after(log: PartitionLog, offset: int) -> bool:
-    """Return whether a closed segment reaches beyond `offset`. Without such a segment there is nothing to
-    clean.
-    """
+    """Return whether a closed segment reaches beyond `offset`; without one there is nothing to clean."""
     return log.segments.active.base_offset > offset
 
 
@@ -66,9 +64,7 @@ def cleanable(
         ]
     return decide_cleanable(
         closed,
-        CompactionRules(
-            config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms
-        ),
+        config,
         clean_end_offset=clean_end_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,

@@ -21,9 +21,7 @@ class LogPlace(NamedTuple):
 
 
 DEFAULT_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
-"""The most bytes to which one batch may decompress, unless the topic sets another limit; larger batches are
-refused.
-"""
+"""The most bytes to which a batch may decompress unless the topic says otherwise; more is refused."""
 _FOREVER: Final = 2**63 - 1
 
 
@@ -48,13 +46,9 @@ class LogConfig:
     """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked.
     """
     max_decompressed_bytes: int = DEFAULT_DECOMPRESSED_BYTES
-    """The most bytes to which a batch may decompress when its records must be decoded; larger batches are
-    refused.
-    """
+    """The most bytes to which a batch may decompress that must be decoded; larger ones are refused."""
     max_decoded_records: int = 200_000
-    """The most records of a batch that must be decoded while other requests wait; a batch with more is
-    refused.
-    """
+    """The most records of a batch that must be decoded while requests wait; a batch with more is refused."""
     retained_batches: int = 5
     """The number of batches of each producer that the log remembers, to recognize duplicates."""
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
@@ -63,9 +57,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     compact: bool = False
-    """Whether compaction keeps only the newest value of each key. A compacted topic refuses records without a
-    key.
-    """
+    """Whether compaction keeps only each key's newest value. Such a topic refuses records without a key."""
     delete_retention_ms: int = 24 * 60 * 60 * 1000
     """The time that a tombstone stays readable after its first cleaning."""
     min_compaction_lag_ms: int = 0

@@ -49,9 +49,7 @@ class DelayedLimit:
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """The storage, the caches of closed segments' indexes, the budgets of derived state, the deletions, the
-    known damage.
-    """
+    """The storage, the caches of closed segments' indexes, the state's budgets, the deletions, the damage."""
 
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
@@ -67,9 +65,7 @@ class LogEnvironment:
     """The tables with entries for partitions or their producers. The owner may rebuild them in place."""
     damage: DamageRegister = field(default_factory=DamageRegister)
     recovery_points_lost: bool = False
-    """Whether the file of recovery points was lost. Then any gap in a segment may be due to compaction, and
-    is no damage.
-    """
+    """Whether the recovery points were lost. Then gaps in segments may be due to compaction, no damage."""
     is_apart: bool = False
     """Whether a thread beside the event loop uses the environment, which may wait for a bucket."""
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
@@ -84,9 +80,7 @@ class LogEnvironment:
             self.tables.append(self.producer_limit.producers)
 
     def apart(self) -> LogEnvironment:
-        """Return an environment for another thread: its own storage and caches on the same disk, and no
-        budgets.
-        """
+        """Return an environment for another thread: own storage and caches on the same disk, no budgets."""
         return LogEnvironment(
             self.storage.apart(),
             made_durable_by=self.durability,

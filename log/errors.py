@@ -51,15 +51,11 @@ class InvalidTimestamp(LogError, code=32):
 
 
 class DelayedLimitReached(LogError, code=19):
-    """The limit of delayed records is reached. Retriable: NOT_ENOUGH_REPLICAS, upon which every client sends
-    the batch again.
-    """
+    """Too many records are delayed. Retriable: upon NOT_ENOUGH_REPLICAS every client sends them again."""
 
 
 class NameUndecided(LogError, code=19):
-    """An open transaction decides whether the records of a producer name are new. Retriable
-    (NOT_ENOUGH_REPLICAS).
-    """
+    """An open transaction decides whether a name's records are new. Retriable (NOT_ENOUGH_REPLICAS)."""
 
 
 class NamesNotReady(LogError, code=19):
@@ -68,10 +64,6 @@ class NamesNotReady(LogError, code=19):
 
 class NameLimitReached(LogError, code=19):
     """The limit of remembered producer names is reached. Retriable (NOT_ENOUGH_REPLICAS)."""
-
-
-class UnsupportedForMessageFormat(LogError, code=43):
-    """The stored format lacks what the operation needs."""
 
 
 class EarlierBatchesUnknown(LogError, code=19):
@@ -115,9 +107,7 @@ class DecompressionLimitReached(InvalidRecord):
 
 
 class MalformedBatch(InvalidRecord):
-    """The bytes are not exactly one batch of magic 2. Kafka refuses such a request before any log sees the
-    bytes.
-    """
+    """The bytes are not exactly one batch of magic 2. Kafka refuses them before any log sees them."""
 
 
 class ProducerLimitReached(LogError, code=89):

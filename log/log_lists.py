@@ -74,13 +74,9 @@ class LogLists(Generic[L]):
     deduplicating: dict[L, None] = field(default_factory=dict)
     """The logs whose topics deduplicate by producer names."""
     due_for_snapshot: dict[L, None] = field(default_factory=dict)
-    """The deduplicating logs that need a further replay, or whose names have changed so much that a snapshot
-    is due.
-    """
+    """The deduplicating logs that need a further replay, or whose changed names need a snapshot."""
     waiting_for_other_partitions: dict[L, None] = field(default_factory=dict)
-    """The deduplicating logs that refuse new names until all other partitions of their topic have replayed
-    theirs.
-    """
+    """The deduplicating logs that refuse new names until their topic's other partitions are replayed."""
     recovering: dict[L, None] = field(default_factory=dict)
     """The offline logs that a thread recovers. Until that ends, their names are taken."""
     short_of_room: dict[L, None] = field(default_factory=dict)

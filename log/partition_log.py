@@ -66,9 +66,7 @@ _logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 16 * 1024
 MAX_LOOK_BYTES: Final = 1024 * 1024
-"""Bytes that one call of `expired_until` searches; the next call resumes at the offset that this call
-returned.
-"""
+"""Bytes that one call of `expired_until` searches; the next call resumes where this one ended."""
 _LARGEST: Final = 2**31 - 1
 """The largest position, and the largest offset after the base offset, that Kafka's index files can hold."""
 _READ_BYTES: Final = 4 * 1024 * 1024
@@ -146,9 +144,7 @@ class PartitionLog:
         may_check: bool = True,
         may_mend: bool = True,
     ) -> None:
-        """Load the log from its files, all of which are durable then. Raises OSError, LogError,
-        IncompatibleFormat.
-        """
+        """Load the log from its files, all durable then. Raises OSError, LogError, IncompatibleFormat."""
         # Loading a log may wait for the disk, even if the first caller must not.
         with self.environment.storage.may_wait():
             loaded = load_log(
@@ -295,9 +291,7 @@ class PartitionLog:
             self.fail(f"the side files of the log can't be written: {error}", error)
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """Begin `leader_epoch` at the log end, as Kafka does when a broker becomes leader. Raises
-        StorageFailed.
-        """
+        """Begin `leader_epoch` at the log end, as Kafka's new leaders do. Raises StorageFailed."""
         if leader_epoch > self.epochs.latest and not self.offline:
             self._write_leader_epoch(leader_epoch, self.log_end_offset)
 
@@ -355,8 +349,7 @@ class PartitionLog:
         if active.size_bytes and (is_too_large or last_offset - active.base_offset > _LARGEST):
             raise StorageFailed(
                 f"{active.file.path} is full, and the next segment must wait for the log's first flush; "
-                "retry "
-                "later"
+                "retry later"
             )
 
     def roll(self, now_ms: int) -> bool:
@@ -501,9 +494,7 @@ class PartitionLog:
                 capture.saved()
 
     def fail_flush(self, ticket: FlushTicket, error: OSError, *, has_records: bool = False) -> None:
-        """Complete a ticket that failed: the log goes offline. `has_records` says whether objects have the
-        ticket's records.
-        """
+        """Complete a failed ticket: the log goes offline. `has_records`: objects have its records."""
         self.unflushed.take_back(ticket)
         self.unflushed.failed(ticket, has_records=has_records)
         if ticket.generation == self.unflushed.generation:
@@ -514,9 +505,7 @@ class PartitionLog:
             self.go_offline(f"a flush failed: {error}", error if is_known else None)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes
-        log_end_offset.
-        """
+        """Let consumers read up to `offset` (exclusive), at most log_end_offset. It never goes back."""
         if offset <= self.high_watermark or offset > self.log_end_offset:
             return
         self.high_watermark = offset
@@ -555,9 +544,7 @@ class PartitionLog:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Raise the disk's errors as StorageFailed. The log stays online, because its other bytes may be
-        sound.
-        """
+        """Raise the disk's errors as StorageFailed. The log stays online: other bytes may be sound."""
         try:
             yield
         except OSError as error:
@@ -566,9 +553,7 @@ class PartitionLog:
     # --- closing
 
     def let_go(self, *, for_readers: bool = False) -> None:
-        """Release the files and drop all state. Tickets in flight then change nothing and write no side
-        files.
-        """
+        """Release the files and drop all state. Tickets in flight change nothing and write no side files."""
         self.unflushed.generation += 1
         self.lists.retention.forget(self)
         self.log_start.close()
@@ -605,24 +590,18 @@ class PartitionLog:
             self.go_offline(f"the side files of the log can't be read or written: {error}", error)
 
     def alter_delays(self, config: LogConfig) -> None:
-        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts
-        for later records.
-        """
+        """Use another `delivery.delay.header`, or none, for later records. Waiting ones are due at once."""
         self.config = config
         self.lists.retention.changed(self)
         if not self.offline:
             self.record_states.alter_delays(config)
 
     def capture_names(self) -> bool:
-        """Capture the producer names for the next flush. Return False if all are saved or not fully replayed,
-        or the log is offline.
-        """
+        """Capture the names for a flush. Return False if all are saved, not replayed, or it is offline."""
         return not self.offline and self.record_states.capture_names()
 
     def capture_delays(self) -> bool:
-        """Capture the delayed records for the next flush. Return False if all are saved, or the log is
-        offline.
-        """
+        """Capture the delayed records for the next flush. Return False if all are saved, or offline."""
         return not self.offline and self.record_states.capture_delays()
 
     def expire_producers(self, now_ms: int) -> int:
@@ -684,9 +663,7 @@ class PartitionLog:
     def _expired_in(
         self, number: int, offset: int, reached: int, before_ms: int, left: int
     ) -> tuple[int, int, bool]:
-        """Return (reached, bytes left to search, whether the search met a young batch or the limit) for one
-        segment.
-        """
+        """Return (reached, bytes left, whether a young batch or the limit was met) for a segment."""
         segment = self.segments.segments[number]
         older = segment.start_for_time(before_ms - 1)
         # The time index entry says: all batches up to this offset, inclusive, are older.
@@ -728,9 +705,7 @@ class PartitionLog:
         return self.segments.end_offset(number, self.log_end_offset)
 
     def is_repeated(self, batch: BatchHeader, now_ms: int) -> bool:
-        """Return whether the batch is a duplicate: `append` would answer with the offsets of the original
-        batch.
-        """
+        """Return whether the batch is a duplicate, which `append` answers with the original's offsets."""
         return batch.producer_id >= 0 and isinstance(self.producers.judge(batch, now_ms), Duplicate)
 
     # --- looking records up

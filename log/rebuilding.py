@@ -45,7 +45,6 @@ __all__ = [
     "BUCKET_SESSION",
     "STAGING",
     "RebuiltDirectory",
-    "Staged",
     "StagedPartitions",
     "check_empty",
     "fresh_id",
@@ -124,12 +123,7 @@ class StagedPartitions:
                 f"partition {partition} of the topic {topic_id}: the bytes {size} to {position - 1} of the "
                 f"segment {segment_base} are missing"
             )
-        view = memoryview(data)
-        at = position
-        while view:
-            written = self._storage.write(file, [view], at)
-            view, at = view[written:], at + written
-        self._sizes[path] = max(size, at)
+        self._sizes[path] = max(size, self._storage.write_all(file, data, position))
 
     def write_absent(
         self, topic_id: uuid.UUID, partition: int, segment_base: int, size_bytes: int, generation: int
@@ -154,15 +148,11 @@ class StagedPartitions:
         self._durable_below[topic_id, partition] = end_offset
 
     def write_file(self, topic_id: uuid.UUID, partition: int, name: str, content: bytes) -> None:
-        """Write the whole content of a side file of a partition, in place of an earlier content. Raises
-        OSError.
-        """
+        """Write the whole content of a partition's side file, in place of an earlier one. Raises OSError."""
         self._storage.write_file(f"{self._directory(topic_id, partition)}/{name}", content)
 
     def complete(self, topic_id: uuid.UUID, partition: int) -> Staged:
-        """Close the files of a staged partition, give it its topic id if no side file did, and let go of it.
-        Raises OSError.
-        """
+        """Close a staged partition's files, give it a topic id if none did, and let go. Raises OSError."""
         path = self._directory(topic_id, partition)
         metadata = f"{path}/{PARTITION_METADATA}"
         if not self._storage.exists(metadata):
@@ -198,9 +188,7 @@ class StagedPartitions:
 
 
 class RebuiltDirectory:
-    """A data directory that is being rebuilt. Holds the directory's lock from `begin` to `finish` or
-    `abandon`.
-    """
+    """A data directory that is being rebuilt. Holds its lock from `begin` to `finish` or `abandon`."""
 
     def __init__(self, storage: Storage, path: Path) -> None:
         """Create without touching the disk; use `begin`."""

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 SEGMENTS_AT_ONCE: Final = 50
-"""Segments removed in one call; the rest go with the next call. Otherwise a log of many segments would hold
-up other work.
-"""
+"""Segments removed in one call; the rest go with the next, so that many segments hold up no other work."""
 _ALL_BYTES: Final = 1 << 62
 
 
@@ -133,9 +131,7 @@ class RemovalTicket(NamedTuple):
     log_start: LogStart
     new_start: int
     reasons: Mapping[int, DeletionReason]
-    """The reasons of retention by base offset; a segment without an entry is removed because of the log start
-    offset.
-    """
+    """The reasons of retention by base offset; without one a segment goes because of the log start offset."""
 
 
 def note_quiet(log: PartitionLog, now_ms: int) -> None:
@@ -172,9 +168,7 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
 
 
 def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
-    """Return which of the first SEGMENTS_AT_ONCE segments retention removes, and why. Raises StorageFailed,
-    CorruptRecord.
-    """
+    """Return which of SEGMENTS_AT_ONCE segments go, and why. Raises StorageFailed, CorruptRecord."""
     log.check_online()
     names = log.record_states.names
     if names is not None and not names.is_ready:

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from seqgate.log.directory.identity import check_ownership, take_identity, write_version
-from seqgate.log.directory.partition_deletion import DELETE_SUFFIX, STRAY_SUFFIX, rename_away
 from seqgate.log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
+    DELETE_SUFFIX,
     LOCK,
     RECOVERY_POINTS,
     STORED_LOGS,
+    STRAY_SUFFIX,
     WORKERS,
     StoredLog,
+    rename_away,
     stopped_logs,
     write_stored_logs,
 )
@@ -144,9 +146,7 @@ def split(
     names: Iterable[str],
     owner_of: Callable[[str, int], str | None],
 ) -> None:
-    """Give each of the workers the files of its partitions. What nobody owns is forgotten. Raises OSError,
-    IncompatibleFormat.
-    """
+    """Give each worker its partitions' files, and drop others. Raises OSError, IncompatibleFormat."""
     _remove(storage, f"{root}/{WORKERS}{_NEW}")
     whole = _read(storage, durability, root, root)
     new = f"{root}/{WORKERS}{_NEW}"

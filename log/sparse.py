@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from seqgate.log.directory.stored_logs import RESIDENCY
-from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of, without_fetching
-from seqgate.log.files.sparse_disk import Source, SparseDisk
+from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, without_fetching
+from seqgate.log.files.sparse_disk import SparseDisk
 from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK_BYTES",
     "SegmentKey",
-    "Source",
     "SparseDisk",
     "SparseFile",
-    "blocks_of",
     "restore_residency",
     "save_residency",
     "without_fetching",

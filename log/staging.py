@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from seqgate.log.directory.partition_deletion import DELETE_SUFFIX
 from seqgate.log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
+    DELETE_SUFFIX,
     RECOVERY_POINTS,
     STAGING,
     STAGING_LOCK,
@@ -39,7 +39,7 @@ from seqgate.log.errors import StorageFailed
 from seqgate.log.files.checkpoints import (
     CLEANER_OFFSETS,
     CorruptCheckpoint,
-    decode_offsets,
+    decode_offset,
     decode_partition_metadata,
     encode_offsets,
     read_cleaned_offsets,
@@ -47,15 +47,13 @@ from seqgate.log.files.checkpoints import (
 from seqgate.log.files.disk import FileEntry
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
-    DEDUPLICATION_START,
-    DELAYED_RECORDS,
     DELETED_SUFFIX,
-    LEADER_EPOCHS,
     LOG_START_OFFSET,
     LOG_SUFFIX,
     NAMES_SUFFIX,
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
+    SIDE_FILES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
@@ -79,11 +77,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "CHUNK_BYTES",
     "META",
     "STAGING",
     "STAGING_LOCK",
-    "Content",
     "FileEntry",
     "Flush",
     "LogCut",
@@ -100,14 +96,9 @@ __all__ = [
 ]
 
 _CUT: Final = "cut.json"
-_SIDE_FILES: Final = frozenset(
-    {PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS, DEDUPLICATION_START}
-)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 _MAX_TRIES: Final = 100
-"""How often the linking of a partition begins again because retention removed a segment meanwhile; then the
-backup fails.
-"""
+"""How often a partition's linking begins again after retention removed a segment; then the backup fails."""
 
 
 class LogCut(NamedTuple):
@@ -248,9 +239,7 @@ def read_staged(storage: Storage, root: str) -> Staged:
 
 
 def remove_staging(storage: Storage, root: str) -> None:
-    """Delete the links and their directory, if they are there: the files themselves stay. Any thread may
-    call. Raises OSError.
-    """
+    """Delete the links and their directory, if there; the files stay. Any thread may call. Raises OSError."""
     path = f"{root}/{STAGING}"
     if storage.exists(path):
         storage.remove_tree(path)
@@ -276,9 +265,7 @@ def _link_present(storage: Storage, root: str, data: str, names: Iterable[str]) 
 
 
 def _link(storage: Storage, source: str, target: str) -> None:
-    """Give a file a second name. Raises FileNotFoundError, OSError, and StorageFailed where files can't have
-    several names.
-    """
+    """Link a file. Raises FileNotFoundError, OSError, and StorageFailed where files can't have two names."""
     try:
         storage.link(source, target)
     except OSError as error:
@@ -286,8 +273,7 @@ def _link(storage: Storage, source: str, target: str) -> None:
             raise
         raise StorageFailed(
             f"the file system has no hard links for {source} ({error.strerror}); stop the gateway and copy "
-            "the directory, or take a "
-            "snapshot of the volume"
+            "the directory, or take a snapshot of the volume"
         ) from error
 
 
@@ -325,9 +311,7 @@ def _link_partition(storage: Storage, finder: _Finder, cut: LogCut, target: str)
 
 
 def _wanted(files: Mapping[str, int], cut: LogCut) -> dict[str, str]:
-    """Return the names in the copy of the files that belong to a log as it was at `capture`, and their names
-    now.
-    """
+    """Return the names in the copy of a log's files as they were at `capture`, and their names now."""
     wanted = {name: name for name in files if _is_of_cut(name, files, cut)}
     if any(name.endswith(SWAP_SUFFIX) for name in files):
         # A swap of compaction has failed and took the log offline. Its files may be the only ones with the
@@ -347,12 +331,10 @@ def _wanted(files: Mapping[str, int], cut: LogCut) -> dict[str, str]:
 
 
 def _is_of_cut(name: str, files: Mapping[str, int], cut: LogCut) -> bool:
-    """Return whether a log had a file at `capture`, or the file tells nothing that a start would believe
-    wrongly.
-    """
+    """Return whether a log had a file at `capture`, or it tells nothing that would mislead a start."""
     parsed = parse_offset_name(name)
     if parsed is None:
-        return name in _SIDE_FILES or name.endswith(CUT_SUFFIX)
+        return name in SIDE_FILES or name.endswith(CUT_SUFFIX)
     offset, suffix = parsed
     active = cut.active_base_offset
     if suffix in SEGMENT_SUFFIXES:
@@ -387,7 +369,7 @@ def _write_log_start(storage: Storage, cut: LogCut, target: str) -> None:
         if cut.log_end_offset is None or not storage.exists(path):
             return
         try:
-            found = max(decode_offsets(storage.read_file(path), path).values(), default=0)
+            found = decode_offset(storage.read_file(path), path)
         except CorruptCheckpoint:
             return
         offset = min(found, cut.log_end_offset)
@@ -406,9 +388,7 @@ def _grown(files: Mapping[str, int], cut: LogCut) -> dict[str, int]:
 
 
 class _Finder:
-    """Finds the directory of a log, also after its topic was deleted, and when another topic has the name by
-    now.
-    """
+    """Finds the directory of a log, also after its topic was deleted or another one has the name."""
 
     def __init__(self, storage: Storage, root: str) -> None:
         self._storage = storage
@@ -430,9 +410,7 @@ class _Finder:
         return None
 
     def _has_id(self, directory: str, topic_id: uuid.UUID, *, otherwise: bool) -> bool:
-        """Return whether a directory is that of a log of the topic; `otherwise` if the file with its topic id
-        is damaged.
-        """
+        """Return whether a directory is of a topic's log; `otherwise` if its metadata is damaged."""
         path = f"{directory}/{PARTITION_METADATA}"
         try:
             return decode_partition_metadata(self._storage.read_file(path), path) == topic_id
@@ -449,9 +427,7 @@ CHUNK_BYTES: Final = 1 << 20
 """Bytes that are read, added to the checksum and written at once."""
 
 SEPARATE_FILES: Final = 500
-"""Files that are flushed one by one. A flush of the whole file system waits for the bytes of other programs,
-too.
-"""
+"""Files that are flushed one by one. A flush of the file system waits for other programs' bytes, too."""
 
 Spend = Callable[[int], None]
 #: Called after each chunk with its bytes; may wait, to bound the rate.
@@ -475,7 +451,7 @@ def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend
     storage.create(file)
     try:
         content = _read(
-            storage, source, size_bytes, spend, lambda chunk, at: _write(storage, file, chunk, at)
+            storage, source, size_bytes, spend, lambda chunk, at: storage.write_all(file, chunk, at)
         )
     finally:
         storage.descriptors.release(file)
@@ -489,7 +465,7 @@ def digest(storage: Storage, path: str, size_bytes: int, spend: Spend) -> Conten
 
 
 def _read(
-    storage: Storage, path: str, size_bytes: int, spend: Spend, take: Callable[[bytes, int], None]
+    storage: Storage, path: str, size_bytes: int, spend: Spend, take: Callable[[bytes, int], object]
 ) -> Content:
     checksum = hashlib.sha256()
     position = 0
@@ -504,18 +480,8 @@ def _read(
     return Content(position, checksum.hexdigest())
 
 
-def _write(storage: Storage, file: DataFile, chunk: bytes, position: int) -> None:
-    rest = memoryview(chunk)
-    while rest:
-        written = storage.write(file, (rest,), position)
-        rest = rest[written:]
-        position += written
-
-
 class Flush:
-    """Makes new files below one directory durable: many with one flush of the file system, where the system
-    has that.
-    """
+    """Makes new files below a directory durable: many with one flush of the file system, if it has that."""
 
     def __init__(self, storage: Storage, directory: str, files: int) -> None:
         """Begin before the first of at most `files` files is written, so that errors of every write are
@@ -527,9 +493,7 @@ class Flush:
             self._common = LocalDurability(storage).begin_common_flush(directory)
 
     def run(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Persist the files, and the names in the directories, and drop the files from the page cache. Raises
-        OSError.
-        """
+        """Persist the files and the directories' names, then drop the files' pages. Raises OSError."""
         if self._common is None:
             LocalDurability(self._storage).sync(paths=files, directories=directories)
         else:

@@ -23,20 +23,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
 from seqgate.log.directory.identity import give_up
-from seqgate.log.directory.partition_deletion import DELETE_SUFFIX
-from seqgate.log.directory.stored_logs import KNOWN_NAMES, LOCK
+from seqgate.log.directory.stored_logs import DELETE_SUFFIX, KNOWN_NAMES, LOCK
 from seqgate.log.files.disk import FileEntry
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
-    DEDUPLICATION_START,
-    DELAYED_RECORDS,
     DELETED_SUFFIX,
-    LEADER_EPOCHS,
-    LOG_START_OFFSET,
     LOG_SUFFIX,
     NAMES_SUFFIX,
-    PARTITION_METADATA,
     SEGMENT_SUFFIXES,
+    SIDE_FILES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
@@ -72,9 +67,6 @@ __all__ = [
 
 
 _TEMPORARY: Final = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
-_OF_A_PARTITION: Final = frozenset(
-    {PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS, DEDUPLICATION_START}
-)
 _SNAPSHOTS: Final = frozenset({SNAPSHOT_SUFFIX, NAMES_SUFFIX})
 _OF_THE_SYSTEM: Final = "lost+found"
 
@@ -183,7 +175,7 @@ def leaks_of_partition(
     stale_snapshots = _stale_snapshots(names, opened)
     for entry in entries:
         path = f"{directory}/{entry.name}"
-        if entry.name in _OF_A_PARTITION or entry.modified_ms > before_ms or waits(path):
+        if entry.name in SIDE_FILES or entry.modified_ms > before_ms or waits(path):
             continue
         if is_cleaning and entry.name.endswith(CLEANED_SUFFIX):
             continue

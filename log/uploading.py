@@ -1,13 +1,11 @@
-"""The view of a log for those who copy it elsewhere: its segments, which bytes of them are durable, and its
-side files.
-"""
+"""A log for those who copy it elsewhere: its segments, their durable bytes, and its side files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord
-from seqgate.log.files.checkpoints import decode_offsets, encode_offsets
+from seqgate.log.files.checkpoints import decode_offset, encode_offsets
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from seqgate.log.partition_log import PartitionLog
 
 __all__ = [
-    "INDEX_SUFFIXES",
     "LOG_START_OFFSET",
     "DataFile",
     "LogView",
@@ -193,11 +190,8 @@ def index_files(storage: Storage, seen: SegmentView) -> dict[str, bytes] | None:
 
 
 def log_start_in(content: bytes) -> int:
-    """Return the offset in the content of a file of the log start offset. Raises IncompatibleFormat,
-    CorruptRecord.
-    """
-    offsets = decode_offsets(content, LOG_START_OFFSET)
-    return max(offsets.values(), default=0)
+    """Return the offset in the content of a log start file. Raises IncompatibleFormat, CorruptRecord."""
+    return decode_offset(content, LOG_START_OFFSET)
 
 
 def log_start_content(topic: str, partition: int, offset: int) -> bytes:

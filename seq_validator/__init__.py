@@ -6,19 +6,7 @@ verdicts go out as values.
 
 from __future__ import annotations
 
-from seqgate.seq_validator.entry import (
-    MAX_SEQUENCE,
-    NO_COORDINATOR_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TRANSACTION,
-    ProducerBatch,
-    ProducerEntry,
-    RetainedBatch,
-    following,
-    last_of,
-)
+from seqgate.seq_validator.entry import MAX_SEQUENCE, NO_TRANSACTION, ProducerEntry, following, last_of
 from seqgate.seq_validator.refused import LATER_BATCHES, RefusalLimit, RefusedBatches, RefusedBefore
 from seqgate.seq_validator.rule import (
     ACCEPTED,
@@ -33,24 +21,18 @@ from seqgate.seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERS
 from seqgate.seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
 from seqgate.seq_validator.snapshot import CorruptSnapshot
 from seqgate.seq_validator.snapshot import newer_version as newer_snapshot_version
-from seqgate.seq_validator.table import DEFAULT_RETAINED_BATCHES, ProducerLimit, ProducerTable
+from seqgate.seq_validator.table import ProducerLimit, ProducerTable
 
 __all__ = [
     "ACCEPTED",
-    "DEFAULT_RETAINED_BATCHES",
     "LATER_BATCHES",
     "MAX_SEQUENCE",
     "NEWEST_SNAPSHOT_VERSION",
-    "NO_COORDINATOR_EPOCH",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
     "NO_TRANSACTION",
     "OLDEST_SNAPSHOT_VERSION",
     "Accepted",
     "CorruptSnapshot",
     "Duplicate",
-    "ProducerBatch",
     "ProducerEntry",
     "ProducerLimit",
     "ProducerTable",
@@ -59,7 +41,6 @@ __all__ = [
     "RefusedBefore",
     "Rejected",
     "RejectionReason",
-    "RetainedBatch",
     "Verdict",
     "following",
     "judge_known",

@@ -62,9 +62,7 @@ class Envelope(NamedTuple):
         return body + _CRC.pack(crc32c(body))
 
     def check(self, data: bytes) -> None:
-        """Raise `corrupt` when the bytes are cut, damaged, of another kind, or of a version that this program
-        can't read.
-        """
+        """Raise `corrupt` for bytes that are cut, damaged, of another kind, or of a version not read here."""
         if len(data) < self.head_bytes + CRC_BYTES:
             raise self.corrupt(
                 f"The {self.what} is cut short: it has {len(data)} bytes, "

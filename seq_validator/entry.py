@@ -120,9 +120,7 @@ class ProducerEntry:
 
     @property
     def last_timestamp(self) -> int:
-        """The largest timestamp, in milliseconds, of the batch or marker that was appended last for the
-        producer.
-        """
+        """The largest timestamp, in ms, of the producer's batch or marker that was appended last."""
         if self.marker_offset > self.last_offset:
             return self.marker_timestamp
         return self.batches[-1].timestamp if self.batches else NO_TIMESTAMP

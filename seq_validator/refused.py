@@ -66,9 +66,7 @@ class RefusalLimit:
 
 
 class _Refused:
-    """The earliest refused batch of a producer in a partition; `left` later batches may still be refused
-    behind it.
-    """
+    """The earliest refused batch of a producer; `left` later batches may still be refused behind it."""
 
     __slots__ = ("base_sequence", "left", "producer_epoch")
 
@@ -97,9 +95,7 @@ class RefusedBatches:
         return len(self._refused)
 
     def refuse(self, partition: Hashable, batch: ProducerBatch) -> None:
-        """Remember a refused batch, unless an earlier one of the same epoch, or one of a newer epoch, is
-        remembered.
-        """
+        """Remember a refused batch, unless an earlier one of its epoch, or a newer epoch's, is remembered."""
         if batch.producer_id < 0 or batch.base_sequence < 0 or self._is_closed:
             return
         known = self._refused.get((partition, batch.producer_id))
@@ -109,9 +105,7 @@ class RefusedBatches:
         self._remember((partition, batch.producer_id), _Refused(batch.producer_epoch, batch.base_sequence))
 
     def refuse_unreadable(self, partition: Hashable) -> None:
-        """Remember that a batch was refused whose producer is not known, until a batch of the partition is
-        stored.
-        """
+        """Remember a refused batch of an unknown producer, until a batch of the partition is stored."""
         if not self._is_closed:
             self._remember((partition, _ANY_PRODUCER), _Refused(_ANY_PRODUCER, _ANY_PRODUCER))
 
@@ -146,9 +140,7 @@ class RefusedBatches:
         )
 
     def pass_over(self, partition: Hashable, batch: ProducerBatch) -> None:
-        """Count a later batch that was refused because of an earlier one; forget the earlier one after
-        LATER_BATCHES.
-        """
+        """Count a later batch refused because of an earlier one, which is forgotten after LATER_BATCHES."""
         if self.precedes(partition, batch):
             key = partition, batch.producer_id
             self._refused[key].left -= 1
@@ -185,9 +177,7 @@ class RefusedBatches:
 
 
 class RefusedBefore(NamedTuple):
-    """What is known about earlier refused batches when a candidate is judged; `refused` is None if there are
-    none.
-    """
+    """The earlier refused batches when a candidate is judged; `refused` is None if there are none."""
 
     partition: Hashable
     refused: RefusedBatches | None
@@ -195,16 +185,13 @@ class RefusedBefore(NamedTuple):
     """Whether a batch that is not the first of an unknown producer is refused at the first attempt."""
 
     def rejection(self, batch: ProducerBatch) -> Rejected | None:
-        """Return why a batch of a producer that the partition does not know must not be stored; None if it
-        may be.
-        """
+        """Return why a batch of an unknown producer must not be stored; None if it may be."""
         refused = self.refused
         if refused is not None and refused.precedes(self.partition, batch):
             return Rejected(
                 RejectionReason.OUT_OF_ORDER_SEQUENCE,
                 f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind an earlier batch "
-                "that was refused; "
-                "it must send the earlier batch again first.",
+                "that was refused; it must send the earlier batch again first.",
             )
         must_come_twice = self.must_come_twice or (
             refused is not None and refused.has_unreadable(self.partition)
@@ -216,8 +203,7 @@ class RefusedBefore(NamedTuple):
         return Rejected(
             RejectionReason.EARLIER_BATCHES_UNKNOWN,
             f"Batches of producer {batch.producer_id} before sequence {batch.base_sequence} may have been "
-            "refused by an "
-            "earlier leader, or with a wrong checksum. Send the batch again.",
+            "refused by an earlier leader, or with a wrong checksum. Send the batch again.",
         )
 
 

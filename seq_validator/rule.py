@@ -110,8 +110,7 @@ def judge_marker(entry: ProducerEntry, producer_epoch: int, coordinator_epoch: i
         return Rejected(
             RejectionReason.TRANSACTION_COORDINATOR_FENCED,
             f"The marker for producer {entry.producer_id} has coordinator epoch {coordinator_epoch}; the "
-            "newest "
-            f"coordinator epoch in this partition is {entry.coordinator_epoch}.",
+            f"newest coordinator epoch in this partition is {entry.coordinator_epoch}.",
         )
     return ACCEPTED
 
@@ -144,9 +143,7 @@ def _judge_sequence(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
 
 
 def find_original(entry: ProducerEntry, batch: ProducerBatch) -> RetainedBatch | None:
-    """Return the newest retained batch with exactly the sequence range of `batch`, which has the entry's
-    epoch.
-    """
+    """Return the newest retained batch with exactly the sequences of `batch`, of the same epoch."""
     base_sequence = batch.base_sequence
     last_sequence = batch.last_sequence
     for retained in reversed(entry.batches):
@@ -159,8 +156,7 @@ def _stale_epoch(entry: ProducerEntry, producer_epoch: int) -> Rejected:
     return Rejected(
         RejectionReason.INVALID_PRODUCER_EPOCH,
         f"Producer {entry.producer_id} sent producer epoch {producer_epoch}, but its newest one in this "
-        "partition "
-        f"is {entry.producer_epoch}.",
+        f"partition is {entry.producer_epoch}.",
     )
 
 
@@ -169,16 +165,12 @@ def _out_of_order(entry: ProducerEntry, batch: ProducerBatch) -> Rejected:
         return Rejected(
             RejectionReason.OUT_OF_ORDER_SEQUENCE,
             f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences "
-            f"{batch.base_sequence} to "
-            f"{batch.last_sequence}; the next sequence is unknown, because a damaged batch of the partition "
-            "may belong to "
-            "this producer. Begin a new epoch with sequence 0.",
+            f"{batch.base_sequence} to {batch.last_sequence}; the next sequence is unknown, because a "
+            "damaged batch of the partition may belong to this producer. Begin a new epoch with sequence 0.",
         )
     return Rejected(
         RejectionReason.OUT_OF_ORDER_SEQUENCE,
         f"Producer {batch.producer_id} (epoch {batch.producer_epoch}) sent sequences {batch.base_sequence} "
-        "to "
-        f"{batch.last_sequence}; expected sequence {entry.next_sequence}, and none of the last "
-        f"{len(entry.batches)} "
-        "batches has that range.",
+        f"to {batch.last_sequence}; expected sequence {entry.next_sequence}, and none of the last "
+        f"{len(entry.batches)} batches has that range.",
     )

@@ -84,9 +84,7 @@ def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int
 def _decode_entries(
     data: bytes, version: int, count: int, retained_batches: int
 ) -> tuple[list[ProducerEntry], int]:
-    """Return the entries, and the position after them. There may be a million entries, so one loop decodes
-    all.
-    """
+    """Return the entries, and the position after them. One loop decodes all: there may be a million."""
     entries: list[ProducerEntry] = []
     position = _HEADER.size
     is_first = version == FIRST_VERSION

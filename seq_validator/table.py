@@ -1,6 +1,4 @@
-"""The producers of one partition: judge first, append, then update. `ProducerLimit` bounds the number of
-remembered producers.
-"""
+"""The producers of a partition: judge first, append, then update. `ProducerLimit` bounds their number."""
 
 from __future__ import annotations
 
@@ -96,9 +94,7 @@ class ProducerLimit:
         del self.producers[entry]
 
     def refuses(self, table: ProducerTable, now_ms: int) -> bool:
-        """Return True, and count a refusal, when `table` has no room for one more producer, and no producer
-        can be evicted.
-        """
+        """Return True, and count a refusal, if `table` has no room for a producer and none can be evicted."""
         if len(table) >= self.max_per_partition:
             longest_idle = table.longest_idle()
         elif len(self.producers) >= self.max_in_all:
@@ -195,15 +191,13 @@ class ProducerTable:
             return Rejected(
                 RejectionReason.INVALID_PRODUCER_EPOCH,
                 f"Producer {batch.producer_id} sent producer epoch {batch.producer_epoch}; it must be at "
-                "least "
-                f"{NO_PRODUCER_EPOCH}.",
+                f"least {NO_PRODUCER_EPOCH}.",
             )
         if begins_at_zero and batch.base_sequence > 0:
             return Rejected(
                 RejectionReason.OUT_OF_ORDER_SEQUENCE,
                 f"Producer {batch.producer_id} is unknown in this partition and sent sequence "
-                f"{batch.base_sequence}; "
-                "it must begin with sequence 0.",
+                f"{batch.base_sequence}; it must begin with sequence 0.",
             )
         if before is not None:
             rejection = before.rejection(batch)
@@ -213,10 +207,9 @@ class ProducerTable:
             return Rejected(
                 RejectionReason.PRODUCER_LIMIT_REACHED,
                 f"There is no room to remember producer {batch.producer_id}: {len(self)} producers are "
-                "remembered in this "
-                f"partition (at most {self._limit.max_per_partition}), {len(self._limit)} in all (at most "
-                f"{self._limit.max_in_all}), and none has been idle for {self._limit.min_idle_ms} ms. Retry "
-                "later.",
+                f"remembered in this partition (at most {self._limit.max_per_partition}), {len(self._limit)} "
+                f"in all (at most {self._limit.max_in_all}), and none has been idle for "
+                f"{self._limit.min_idle_ms} ms. Retry later.",
             )
         return ACCEPTED
 
@@ -259,9 +252,7 @@ class ProducerTable:
             del batches[0]
 
     def continue_transaction(self, producer_id: int, base_offset: int) -> bool:
-        """Add the batch at `base_offset`, already folded in, to the producer's transaction; return True when
-        it begins one.
-        """
+        """Add the batch at `base_offset`, already folded in, to a transaction; True when it begins one."""
         entry = self._entries[producer_id]
         if entry.current_transaction_first_offset >= 0:
             return False
@@ -345,9 +336,7 @@ class ProducerTable:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget all producers and give their room back to the limit. Call this too when a partition is
-        closed or deleted.
-        """
+        """Forget all producers and give their room back, also when a partition is closed or deleted."""
         for entry in self._entries.values():
             self._limit.leave(entry)
         self._entries.clear()

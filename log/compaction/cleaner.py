@@ -51,7 +51,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from seqgate.log.compaction.job import (
     CleanedSegment,
@@ -86,7 +86,7 @@ from seqgate.log.format.batch_validation import (
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.segment import Segment
-from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
+from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -146,19 +146,12 @@ class _Cleaner:
                 round_end_offset=job.round_end_offset,
                 limit_bytes=job.max_decompressed_bytes,
             )
-            index_bytes = self.index_sizes()
-            sources = [
-                SourceSegment(
-                    segment.base_offset,
-                    segment.end_offset,
-                    segment.size_bytes,
-                    index_bytes[segment.base_offset],
-                )
-                for segment in job.segments
-                if segment.base_offset < end_offset
-            ]
+            sources = [segment for segment in job.segments if segment.base_offset < end_offset]
             groups = grouped_segments(
-                sources, max_bytes=job.segment_bytes, max_index_bytes=job.segment_index_bytes
+                sources,
+                self.index_sizes(),
+                max_bytes=job.segment_bytes,
+                max_index_bytes=job.segment_index_bytes,
             )
             aborted = _Aborted(self.storage, job, job.segments)
             for group in groups:
@@ -225,7 +218,7 @@ class _Cleaner:
 
     # --- second pass: writing the records that stay
 
-    def clean_group(self, group: list[SourceSegment], kept: KeptRecords, aborted: _Aborted) -> None:
+    def clean_group(self, group: list[JobSegment], kept: KeptRecords, aborted: _Aborted) -> None:
         output = _Output(self.storage, self.environment, self.job, group[0].base_offset, self.throttle)
         is_changed = len(group) > 1
         try:
@@ -249,7 +242,7 @@ class _Cleaner:
             output.close()
         self.bytes_kept += output.size_bytes
 
-    def batches(self, segment: JobSegment | SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
+    def batches(self, segment: JobSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Yield the batches of a segment, after checking each. Raises CorruptRecord, OSError."""
         path = f"{self.job.directory}/{offset_name(segment.base_offset, LOG_SUFFIX)}"
         file = DataFile(path)
@@ -330,10 +323,8 @@ class _Aborted:
             name = offset_name(base_offset, TRANSACTION_INDEX_SUFFIX)
             content = self.storage.read_file(f"{self.job.directory}/{name}")
             whole = len(content) - len(content) % ENTRY.size
-            entries = self.entries[base_offset] = [
-                AbortedTransaction(first, producer_id, last, stable)
-                for _, producer_id, first, last, stable in ENTRY.iter_unpack(content[:whole])
-            ]
+            entries = list(TransactionIndex(content[:whole]).transactions())
+            self.entries[base_offset] = entries
         return entries
 
 
@@ -422,40 +413,33 @@ class _Output:
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _MAX_SEGMENTS: Final = 100
-"""Segments in one group; further ones begin a new group. One step of the event loop removes all of a group,
-four files each.
-"""
-
-
-class SourceSegment(NamedTuple):
-    """A closed segment; `end_offset` is exclusive, `index_bytes` is the size of the larger index."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    index_bytes: int
+"""Segments in one group; further ones begin a new group. One step of the event loop removes a whole group."""
 
 
 def grouped_segments(
-    segments: Sequence[SourceSegment], *, max_bytes: int, max_index_bytes: int
-) -> list[list[SourceSegment]]:
-    """Return groups of neighbours, each small enough for one segment even if the cleaning drops no records."""
-    groups: list[list[SourceSegment]] = []
+    segments: Sequence[JobSegment], index_bytes_of: Mapping[int, int], *, max_bytes: int, max_index_bytes: int
+) -> list[list[JobSegment]]:
+    """Return groups of neighbours, each small enough for one segment even if the cleaning drops no records.
+
+    `index_bytes_of` are the sizes of the larger index of each segment, by base offset.
+    """
+    groups: list[list[JobSegment]] = []
     size_bytes = index_bytes = 0
     for segment in segments:
+        larger_index_bytes = index_bytes_of[segment.base_offset]
         if (
             groups
             and len(groups[-1]) < _MAX_SEGMENTS
             and size_bytes + segment.size_bytes <= max_bytes
-            and index_bytes + segment.index_bytes <= max_index_bytes
+            and index_bytes + larger_index_bytes <= max_index_bytes
             and segment.end_offset - 1 - groups[-1][0].base_offset <= _MAX_RELATIVE_OFFSET
         ):
             groups[-1].append(segment)
             size_bytes += segment.size_bytes
-            index_bytes += segment.index_bytes
+            index_bytes += larger_index_bytes
         else:
             groups.append([segment])
-            size_bytes, index_bytes = segment.size_bytes, segment.index_bytes
+            size_bytes, index_bytes = segment.size_bytes, larger_index_bytes
     return groups
 
 
@@ -502,9 +486,7 @@ def _done(job: CleaningJob, send: Callable[[CleaningReport], None]) -> CleaningR
 
 
 def _die_with(parent_id: int) -> None:
-    """Kill this process when its parent ends. Only Linux can; elsewhere this process ends after its present
-    job.
-    """
+    """Kill this process when its parent ends, on Linux; elsewhere it ends after its present job."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_id:
@@ -717,9 +699,7 @@ class OffsetMap:
     __slots__ = ("_hash", "_memory", "_slots", "capacity", "latest_offset", "size")
 
     def __init__(self, memory_bytes: int, *, load_factor: float = 0.9, salt: bytes = b"") -> None:
-        """Reserve at most `memory_bytes`, and use the share `load_factor` of the slots. Raises ValueError
-        without room for a key.
-        """
+        """Reserve `memory_bytes`; use `load_factor` of the slots. Raises ValueError without a slot."""
         self._slots = memory_bytes // ENTRY_BYTES
         self.capacity = min(int(self._slots * load_factor), self._slots - 1)
         if self.capacity < 1:
@@ -759,9 +739,7 @@ class OffsetMap:
         self._memory.close()
 
     def _find(self, key: bytes) -> tuple[bytes, int, bytes]:
-        """Return the hash of `key`, the position of its slot (or of the free slot for it), and the slot's
-        content.
-        """
+        """Return the hash of `key`, the position of its slot, or of a free one for it, and the content."""
         hasher = self._hash.copy()
         hasher.update(key)
         digest = hasher.digest()

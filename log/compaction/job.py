@@ -13,17 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from seqgate.log.files.file_names import LOG_SUFFIX, offset_name
 from seqgate.log.segments.transaction_index import AbortedTransaction
 
+if TYPE_CHECKING:
+    from seqgate.log.config import LogConfig
+
 JOB_VERSION: Final = 1
-"""Raised with every change of these messages: after an upgrade the process may start from newer files than
-the gateway.
-"""
+"""Raised with every change of these messages: the process may start from newer files than the gateway."""
 
 
 class JobSegment(msgspec.Struct, frozen=True, array_like=True):
@@ -36,9 +37,7 @@ class JobSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobLimits(msgspec.Struct, frozen=True):
-    """The limits of one cleaning: memory for the offset map, bytes per read, and disk bytes per second (0: no
-    limit).
-    """
+    """The limits of a cleaning: bytes of the offset map, bytes per read, disk bytes per second (0: none)."""
 
     map_bytes: int
     map_load_factor: float
@@ -154,15 +153,6 @@ class SegmentAge(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionRules:
-    """A topic's settings for compaction. Times in ms."""
-
-    min_dirty_ratio: float
-    min_lag_ms: int
-    max_lag_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Cleanable:
     """The range that can be cleaned. `reason` says why a cleaning is due now, None when it is not."""
 
@@ -177,7 +167,7 @@ class Cleanable:
 
 def cleanable(
     closed: Sequence[SegmentAge],
-    rules: CompactionRules,
+    config: LogConfig,
     *,
     clean_end_offset: int | None,
     log_start_offset: int,
@@ -204,7 +194,8 @@ def cleanable(
         if segment.end_offset <= first_dirty:
             continue
         if segment.end_offset > decided_end_offset or (
-            rules.min_lag_ms > 0 and segment.largest_timestamp > now_ms - rules.min_lag_ms
+            config.min_compaction_lag_ms > 0
+            and segment.largest_timestamp > now_ms - config.min_compaction_lag_ms
         ):
             break
         first_uncleanable = segment.end_offset
@@ -218,16 +209,16 @@ def cleanable(
         first_uncleanable,
         dirty_bytes,
         ratio,
-        _reason(rules, dirty_bytes, ratio, now_ms - oldest),
+        _reason(config, dirty_bytes, ratio, now_ms - oldest),
         is_wrong,
     )
 
 
-def _reason(rules: CompactionRules, dirty_bytes: int, ratio: float, waited_ms: int) -> str | None:
+def _reason(config: LogConfig, dirty_bytes: int, ratio: float, waited_ms: int) -> str | None:
     if not dirty_bytes:
         return None
-    if waited_ms > rules.max_lag_ms:
-        return f"its oldest dirty record has waited for more than max.compaction.lag.ms={rules.max_lag_ms}"
-    if ratio > rules.min_dirty_ratio:
-        return f"{ratio:.0%} of it is dirty, more than min.cleanable.dirty.ratio={rules.min_dirty_ratio}"
+    if waited_ms > config.max_compaction_lag_ms:
+        return f"its oldest dirty record has waited for more than max.compaction.lag.ms={config.max_compaction_lag_ms}"
+    if ratio > config.min_cleanable_dirty_ratio:
+        return f"{ratio:.0%} of it is dirty, more than min.cleanable.dirty.ratio={config.min_cleanable_dirty_ratio}"
     return None

@@ -86,9 +86,7 @@ class SwapTicket:
         self.generation = generation
 
     def read_and_run(self) -> None:
-        """Read the indexes of the cleaned segment, and make the names in the directory durable. Raises
-        OSError.
-        """
+        """Read the indexes of the cleaned segment, and persist the names in the directory. Raises OSError."""
         for suffix in self.cleaned.suffixes:
             if suffix != LOG_SUFFIX:
                 path = swap_path(self._directory, self.cleaned.base_offset, suffix)
@@ -101,9 +99,7 @@ class SwapTicket:
 
 
 def rename_to_swap(storage: Storage, directory: str, cleaned: CleanedSegment, token: str) -> None:
-    """Take the first step: rename `*.cleaned` to `*.swap`. Raises OSError, after deleting the renamed files
-    if possible.
-    """
+    """Take the first step: rename `*.cleaned` to `*.swap`. Raises OSError, after undoing it if possible."""
     try:
         for suffix in reversed(cleaned.suffixes):
             storage.rename(
@@ -135,9 +131,7 @@ def swap_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def delete_cleaned(storage: Storage, directory: str, token: str) -> None:
-    """Delete the `*.cleaned` files of the cleaning with this token, if the directory is still there. Raises
-    OSError.
-    """
+    """Delete the `*.cleaned` files of the cleaning with this token, if there are any. Raises OSError."""
     end = f".{token}{CLEANED_SUFFIX}"
     with contextlib.suppress(FileNotFoundError):
         for name in storage.list_directory(directory):
@@ -225,9 +219,7 @@ def _delete_files(storage: Storage, directory: str, base_offset: int, suffixes: 
 def _is_all_there(
     storage: Storage, directory: str, base_offset: int, contents: _Contents, names: Collection[str]
 ) -> bool:
-    """Return whether the sound batches are all batches that the cleaned segment's indexes know. Raises
-    OSError.
-    """
+    """Return whether the sound batches are all that the cleaned segment's indexes know. Raises OSError."""
     offset_entries = _cleaned_contents(
         storage, directory, offset_name(base_offset, OFFSET_INDEX_SUFFIX), names
     )
@@ -286,12 +278,11 @@ def _cut_before_the_next(
     path = swap_path(directory, base_offset, LOG_SUFFIX)
     front = _contents_of(environment, directory, base_offset, path, before=min(later))
     file = DataFile(path)
-    storage.descriptors.pin(file)
     try:
-        storage.truncate(file, front.size_bytes)
-        environment.durability.sync(data=[file])
+        with storage.descriptors.pinned(file):
+            storage.truncate(file, front.size_bytes)
+            environment.durability.sync(data=[file])
     finally:
-        storage.descriptors.unpin(file)
         storage.descriptors.release(file)
     return front
 

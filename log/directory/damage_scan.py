@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from seqgate.log.directory.stored_logs import RECOVERY_POINTS, WORKERS, peek_stored_logs
 from seqgate.log.durability.durability import LocalDurability
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
-from seqgate.log.files.checkpoints import CorruptCheckpoint, decode_offsets
+from seqgate.log.files.checkpoints import CorruptCheckpoint, decode_offset, decode_offsets
 from seqgate.log.files.file_names import (
     LOG_START_OFFSET,
     LOG_SUFFIX,
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 
 class DamagedPartition(NamedTuple):
-    """A partition and its damaged ranges, in ascending order. All batches below `durable_end_offset` were
-    durable.
-    """
+    """A partition and its damaged ranges, ascending. All batches below `durable_end_offset` were durable."""
 
     name: str
     durable_end_offset: int
@@ -49,9 +47,7 @@ class DamagedPartition(NamedTuple):
 
 
 def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
-    """Check every batch below the recovery points; yield the partitions with damage. Raises OSError,
-    IncompatibleFormat.
-    """
+    """Yield the partitions with damage below their recovery points. Raises OSError, IncompatibleFormat."""
     ends = durable_ends(storage, root)
     registers = []
     for files in _places(storage, root):
@@ -83,9 +79,7 @@ def durable_ends(storage: Storage, root: str) -> dict[str, int]:
 
 
 def _places(storage: Storage, root: str) -> list[str]:
-    """Return the directories with recovery points: that of one process, or those of several workers that were
-    killed.
-    """
+    """Return the directories with recovery points: of one process, or of several workers that were killed."""
     shared = f"{root}/{WORKERS}"
     return (
         [f"{shared}/{name}" for name in storage.list_directory(shared)] if storage.exists(shared) else [root]
@@ -147,7 +141,7 @@ def _log_start(storage: Storage, directory: str, files: dict[str, int]) -> int:
         return 0
     path = f"{directory}/{LOG_START_OFFSET}"
     try:
-        return max(decode_offsets(storage.read_file(path), path).values(), default=0)
+        return decode_offset(storage.read_file(path), path)
     except (CorruptCheckpoint, IncompatibleFormat):
         return 0
 

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 _BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, "lost+found"})
-"""The names in a directory whose first start ended before `meta.properties` was durable, and that of a new
-file system.
-"""
+"""The names in a directory before `meta.properties` is durable, and that of a new file system."""
 
 
 class Identity(NamedTuple):
@@ -126,9 +124,6 @@ def fresh_id() -> str:
     return text
 
 
-_COPIED_AT_ONCE_BYTES: Final = 1024 * 1024
-
-
 def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: int) -> None:
     """Remove the damaged ranges from a partition, durably. Raises OSError.
 
@@ -160,12 +155,9 @@ def _rewrite(
     written = 0
     try:
         for start, end in _kept(ranges, size_bytes):
-            written = _copy(storage, old, start, end, new, written)
-        storage.descriptors.pin(new)
-        try:
+            written = storage.copy(old, start, end, new, written)
+        with storage.descriptors.pinned(new):
             durability.sync(data=[new])
-        finally:
-            storage.descriptors.unpin(new)
     finally:
         storage.descriptors.release(old)
         storage.descriptors.release(new)
@@ -184,17 +176,6 @@ def _kept(ranges: Sequence[DamagedRange], size_bytes: int) -> list[tuple[int, in
     starts = [0, *(found.position + found.size_bytes for found in ranges)]
     ends = [*(found.position for found in ranges), size_bytes]
     return list(zip(starts, ends, strict=True))
-
-
-def _copy(storage: Storage, old: DataFile, start: int, end: int, new: DataFile, written: int) -> int:
-    """Append bytes of one file to another. Return the new size of the other."""
-    while start < end:
-        data = storage.read(old, min(_COPIED_AT_ONCE_BYTES, end - start), start)
-        if not data or storage.write(new, (data,), written) != len(data):
-            raise OSError(f"{new.path} can't be written; check that the disk is not full")
-        start += len(data)
-        written += len(data)
-    return written
 
 
 def _end_behind(storage: Storage, directory: str, partition: DamagedPartition) -> None:

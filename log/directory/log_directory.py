@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.config import LogConfig, LogPlace
 from seqgate.log.directory.identity import check_ownership, take_identity
-from seqgate.log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from seqgate.log.directory.recovery_points import RecoveryPoints
 from seqgate.log.directory.stored_logs import (
+    DELETE_SUFFIX,
     LOCK,
     RECOVERY_POINTS,
+    STRAY_SUFFIX,
     StoredLog,
     check_is_whole,
     looks_unchanged,
     read_stored_logs,
+    rename_away,
     write_stored_logs,
 )
 from seqgate.log.environment import LogEnvironment
@@ -39,7 +41,12 @@ from seqgate.log.files.checkpoints import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
-from seqgate.log.files.file_names import DELETED_SUFFIX, PARTITION_METADATA, parse_partition_directory
+from seqgate.log.files.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    parse_partition_directory,
+)
 from seqgate.log.files.storage import Storage
 from seqgate.log.log_lists import LogLists
 from seqgate.log.partition_log import PartitionLog
@@ -77,9 +84,7 @@ class DirectoryShare(NamedTuple):
     others_delete: bool = False
     is_whole: bool = False
     tells_of: str | None = None
-    """The directory with the files of a process that answers no commands: this one lists what was cut off
-    there.
-    """
+    """The directory of a process that answers no commands: this one lists what was cut off there."""
 
     def due_ms(self, now_ms: int, config: LogConfig) -> int:
         """Return when leftovers may be deleted."""
@@ -114,13 +119,14 @@ class LogDirectory:
         """Whether the last stop was clean, so that no log had to be recovered."""
         self._now_ms = now_ms
         self._storage, self._durability = environment.storage, environment.durability
-        self._opening = Opening(environment, path, now_ms, self.lists)
+        self._config = LogConfig()
+        """The settings of logs until they get those of their topics."""
+        self._is_serving = False
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
         self._recovering: set[tuple[str, int]] = set()
         """The stored logs that a thread recovers."""
         environment.tables.extend((self._logs, self._stored))
-        self._deletion = PartitionDeletion(environment, path)
         self._recovery_points = RecoveryPoints(environment, str(path), self.files)
 
     @classmethod
@@ -156,7 +162,7 @@ class LogDirectory:
             environment.damage.load(storage, environment.durability, str(path), directory.files, tells_of)
             identity = take_identity(storage, environment.durability, str(path), node_id)
             directory.cluster_id, directory.directory_id = identity
-            directory._opening.config = config or directory._opening.config
+            directory._config = config or directory._config
             directory._find_logs()
         except BaseException:
             for log in directory.logs():
@@ -173,7 +179,9 @@ class LogDirectory:
             key = parse_partition_directory(name)
             if name.endswith((DELETE_SUFFIX, DELETED_SUFFIX)):
                 if self.share.takes_leftovers:
-                    self._deletion.found(name, self.share.due_ms(self._now_ms(), self._opening.config))
+                    due_ms = self.share.due_ms(self._now_ms(), self._config)
+                    path, is_directory = str(self.path / name), name.endswith(DELETE_SUFFIX)
+                    self.environment.deletions.add(path, due_ms, is_directory=is_directory)
             elif key is not None and self.share.owns(*key):
                 stored = stopped.get(name, _UNKNOWN)
                 recovery_point = recovery_points.get(key, stored.recovery_point)
@@ -187,17 +195,13 @@ class LogDirectory:
         )
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
-        """Return whether the log is unchanged since its clean stop. Only a start after a crash compares the
-        sizes of the log's files.
-        """
+        """Return whether the log is as its clean stop left it. Only after a crash sizes are compared."""
         if stored.topic_id is None or self.environment.damage.is_lost:
             return False
         return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
 
     def _recover(self, key: tuple[str, int]) -> int:
-        """Open the log. Return the bytes cut off. If the disk fails or a later release wrote the log, the
-        next `get` retries.
-        """
+        """Open the log; return the bytes cut off. If the disk fails or the format is newer, `get` retries."""
         try:
             log = self.get(*key)
         except (IncompatibleFormat, OSError) as error:
@@ -207,29 +211,106 @@ class LogDirectory:
 
     def _open(self, key: tuple[str, int], *, is_mended: bool = True) -> PartitionLog | None:
         """Load a stored log. Return None for a directory without a topic id, which is removed or set aside."""
-        stored, directory = self._stored[key], str(self.path / f"{key[0]}-{key[1]}")
         metadata = self._metadata_of(key, is_mended=is_mended)
-        log = None if metadata is None else self._opening.open(key, stored, metadata)
+        log = None if metadata is None else self._load(key, self._stored[key], metadata)
         del self._stored[key]
         if log is None:
-            self._take_away(directory)
+            self._take_away(self._directory_of(key))
         else:
             self._logs[key] = log
         return log
 
     def _metadata_of(self, key: tuple[str, int], *, is_mended: bool = True) -> bytes | None:
+        """Return the sound content of a partition's `partition.metadata`; None without one. Raises OSError,
+        IncompatibleFormat.
+
+        With `is_mended` the topic id of the clean stop before this start replaces a damaged one.
+        """
         known = self._stored[key].topic_id if self.was_clean and is_mended else None
-        return self._opening.metadata_of(str(self.path / f"{key[0]}-{key[1]}"), known)
+        path = f"{self._directory_of(key)}/{PARTITION_METADATA}"
+        try:
+            content = self._storage.read_file(path)
+            decode_partition_metadata(content, path)
+        except FileNotFoundError:
+            return None
+        except CorruptCheckpoint as error:
+            if known is None:
+                return None
+            logger.warning("%s The topic id is the one of the last clean stop.", error)
+            return encode_partition_metadata(known)
+        return content
+
+    def _load(self, key: tuple[str, int], stored: StoredLog, metadata: bytes) -> PartitionLog:
+        """Load a stored log. Raises OSError, IncompatibleFormat, and NeedsRecovery while the gateway serves: a
+        thread must recover a log first whose files are not as a clean stop recorded them.
+        """
+        place = self._place(key, metadata)
+        trusted = stored.topic_id in {None, place.topic_id}
+        stop = stored.stop if trusted else None
+        path = f"{place.directory}/{PARTITION_METADATA}"
+        is_as_stored = self._storage.read_file(path) == metadata
+        if self._is_serving and (stop is None or not is_as_stored):
+            raise NeedsRecovery(f"{place} must be recovered first")
+        if not is_as_stored:
+            self._durability.replace(path, metadata)
+        elif stop is None:
+            # The file may not be durable: the crash may have come before the first flush, or that flush may
+            # have failed.
+            self._durability.ensure(path, metadata)
+        return PartitionLog(
+            self.environment,
+            place.directory,
+            topic=place.topic,
+            partition=place.partition,
+            topic_id=place.topic_id,
+            config=self._config,
+            now_ms=self._now_ms(),
+            lists=self.lists,
+            recovery_point=stored.recovery_point if trusted else 0,
+            clean_stop=stop,
+            may_check=not self._is_serving,
+            may_mend=not self._is_serving or stored.is_recovered,
+        )
+
+    def _place(self, key: tuple[str, int], metadata: bytes) -> LogPlace:
+        topic_id = decode_partition_metadata(metadata, PARTITION_METADATA)
+        return LogPlace(self._directory_of(key), *key, topic_id)
+
+    def _directory_of(self, key: tuple[str, int]) -> str:
+        return str(self.path / f"{key[0]}-{key[1]}")
 
     def _take_away(self, directory: str) -> None:
-        if self._deletion.discard_unfinished(directory):
-            self._recovery_points.set_aside(directory)
+        """Remove a directory without a topic id, or set it aside if it holds records. Raises OSError.
+
+        The topic id is durable before any record is acknowledged: such records never were, or somebody changed
+        the directory.
+        """
+        files = self._storage.list_files(directory)
+        if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
+            logger.error(
+                "%s holds records, but %s does not give their topic id; the directory is kept as %s",
+                directory,
+                PARTITION_METADATA,
+                self._set_aside(directory),
+            )
+        else:
+            logger.warning("%s was never finished and is removed", directory)
+            self._remove(directory, 0)
+
+    def _remove(self, directory: str, due_ms: int) -> None:
+        """Rename a partition's directory to `*-delete`, and queue its deletion. Raises OSError.
+
+        The new name is not durable yet: the deletion of the files persists the name first. Source: Kafka's
+        `LogManager.asyncDelete`, `UnifiedLog.logDeleteDirName`.
+        """
+        target = rename_away(self._storage, directory, DELETE_SUFFIX)
+        self.environment.deletions.add(target, due_ms, is_directory=True)
 
     # --- recoveries while the gateway serves
 
     def begin_serving(self) -> None:
         """Let `get` raise NeedsRecovery from now on, where it would wait for the disk."""
-        self._opening.is_serving = True
+        self._is_serving = True
 
     def begin_recovery(self, key: tuple[str, int]) -> Recovery | None:
         """Return the recovery of a stored log, to run in a thread and give to `end_recovery`; None for any
@@ -242,14 +323,15 @@ class LogDirectory:
         metadata = self._metadata_of(key)
         if metadata is None:
             return None
-        recovery = self._opening.recovery(key, self._stored[key], metadata)
+        stored, place = self._stored[key], self._place(key, metadata)
+        recovery_point = stored.recovery_point if stored.topic_id in {None, place.topic_id} else 0
         self._recovering.add(key)
-        return recovery
+        return Recovery(
+            self.environment, place, self._config, recovery_point, self._now_ms(), metadata=metadata
+        )
 
     def end_recovery(self, key: tuple[str, int], recovery: Recovery) -> None:
-        """Note what a recovery found, unless it failed or the log was deleted meanwhile. Then `get` opens the
-        log.
-        """
+        """Note what a recovery found, unless it failed or the log was deleted. Then `get` opens the log."""
         self._recovering.discard(key)
         stop = recovery.stop
         if stop is not None and key in self._stored:
@@ -309,12 +391,12 @@ class LogDirectory:
                 f"The name {topic}-{partition} is free for a new log once {RECOVERY_POINTS} is written "
                 "without the old one; retry later"
             )
-        directory = str(self.path / f"{topic}-{partition}")
+        directory = self._directory_of((topic, partition))
         # An earlier process may have died before it forgot a deleted log of this name.
         self.environment.damage.forget(directory)
         if self._storage.exists(directory):
             # Files that a failed creation or deletion left must not become records of the new topic.
-            self._deletion.remove(directory, 0)
+            self._remove(directory, 0)
         self._storage.make_directory(directory)
         log = self._logs[key] = PartitionLog(
             self.environment,
@@ -333,12 +415,12 @@ class LogDirectory:
         """Delete a partition: rename its directory now, and delete the files later. Raises OSError."""
         delay_ms = self._let_go((topic, partition))
         if delay_ms is not None:
-            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
+            self._remove(self._directory_of((topic, partition)), self._now_ms() + delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Remove a partition but keep its files under another name. Return that path. Raises OSError."""
         self._let_go((topic, partition))
-        return self._set_aside(str(self.path / f"{topic}-{partition}"))
+        return self._set_aside(self._directory_of((topic, partition)))
 
     def take_in(self, topic: str, partition: int, staged: str, recovery_point: int) -> None:
         """Take a directory with the files of a partition in place of what is here; the log must be recovered
@@ -347,32 +429,33 @@ class LogDirectory:
         For a cache only: the new name is not durable. Raises OSError, and StorageFailed while a thread
         recovers the log of the name.
         """
-        key, directory = (topic, partition), str(self.path / f"{topic}-{partition}")
+        key, directory = (topic, partition), self._directory_of((topic, partition))
         if self._is_recovering(key):
             raise StorageFailed(f"{topic}-{partition} is being recovered; retry later")
         self.delete(topic, partition)
         if self._storage.exists(directory):
-            self._deletion.remove(directory, 0)
+            self._remove(directory, 0)
         self._storage.rename(staged, directory)
         self._stored[key] = _UNKNOWN._replace(recovery_point=recovery_point)
 
     def _set_aside(self, directory: str) -> str:
-        target = self._deletion.set_aside(directory)
+        """Rename a partition's directory, so that no log uses the files and a person can inspect them. Raises
+        OSError.
+
+        Returns the new path, not durable yet. Kafka calls such a directory stray.
+        """
+        target = rename_away(self._storage, directory, STRAY_SUFFIX)
         self._recovery_points.set_aside(directory)
         return target
 
     def is_name_taken(self, topic: str, partition: int) -> bool:
-        """Return whether a new log may not have this name yet: a thread recovers the log that had it, or a
-        checkpoint must come first.
-        """
+        """Return whether a new log must wait for this name: for a recovery, or for a checkpoint."""
         key = topic, partition
         is_unknown = key not in self._logs and key not in self._stored
         return self._is_recovering(key) or (is_unknown and self._recovery_points.has(key))
 
     def uses(self, topic: str, partition: int) -> bool:
-        """Return whether this process has a log of this name, open or not, or a thread recovers one that it
-        had.
-        """
+        """Return whether this process has a log of this name, open or not, or a thread recovers it."""
         key = topic, partition
         return key in self._logs or key in self._stored or self._is_recovering(key)
 
@@ -386,13 +469,13 @@ class LogDirectory:
 
     def _let_go(self, key: tuple[str, int]) -> int | None:
         """Close and forget a log. Return the time (ms) for which its files stay; None for an unknown log."""
-        self.environment.damage.forget(str(self.path / f"{key[0]}-{key[1]}"))
+        self.environment.damage.forget(self._directory_of(key))
         log = self._logs.pop(key, None)
         self._recovery_points.forget(key)
         if log is not None:
             log.close(clean=False)
             return log.config.file_delete_delay_ms
-        return None if self._stored.pop(key, None) is None else self._opening.config.file_delete_delay_ms
+        return None if self._stored.pop(key, None) is None else self._config.file_delete_delay_ms
 
     def opened(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the log of a partition if it is open; otherwise None."""
@@ -406,7 +489,7 @@ class LogDirectory:
         if key in self._logs or key in self._stored:
             self.delete(topic, partition)
         else:
-            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms())
+            self._remove(self._directory_of((topic, partition)), self._now_ms())
 
     def delete_pending(self, now_ms: int) -> int:
         """Delete up to FILES_PER_STEP files whose delay is over, in this thread. Return the number of files
@@ -419,9 +502,7 @@ class LogDirectory:
     # --- known damage
 
     def known_damage(self) -> Iterator[tuple[str, int, DamagedRange]]:
-        """Yield (topic, partition, damaged range) of all known damage, without ranges that were deleted
-        since.
-        """
+        """Yield (topic, partition, damaged range) of all known damage, without ranges deleted since."""
         for path, ranges in sorted(self.environment.damage.all().items()):
             key = parse_partition_directory(path.rpartition("/")[2])
             log = None if key is None else self.opened(*key)
@@ -456,9 +537,7 @@ class LogDirectory:
         return self._recovery_points.gather(self._logs, self._stored)
 
     def write_checkpoint(self) -> None:
-        """Write the recovery points that were gathered last, and rebuilt indexes. Any thread may call. Raises
-        OSError.
-        """
+        """Write the gathered recovery points and the rebuilt indexes. Any thread may call. Raises OSError."""
         self._recovery_points.write()
         self.environment.rebuilt_indexes.write(self._durability)
 
@@ -507,9 +586,7 @@ _THREADS: Final = 8
 def close_logs(
     durability: Durability, path: str, logs: Sequence[PartitionLog], *, clean: bool
 ) -> list[tuple[CleanStop | None, int]]:
-    """Close the logs. Return each log's clean stop, or None, and its recovery point, in the same order. Never
-    raises OSError.
-    """
+    """Close the logs. Return each one's clean stop, or None, and recovery point. Never raises OSError."""
     flush = _begin_common_flush(durability, path) if clean and len(logs) >= MANY else None
     if flush is not None:
         return _close_with(flush, logs)
@@ -528,9 +605,7 @@ def _begin_common_flush(durability: Durability, path: str) -> FileSystemFlush | 
 
 
 def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tuple[CleanStop | None, int]]:
-    """Close with one flush for the indexes and snapshots of all logs. A log with unflushed records gets its
-    own flush.
-    """
+    """Close with one flush for all indexes and snapshots. A log with unflushed records gets its own flush."""
     closed = []
     for log in logs:
         durable_end_offset = log.recovery_point
@@ -561,98 +636,9 @@ def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | No
 def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:
     return None if ticket is None else log.environment.durability.commit([ticket])[0]
 
-    # Opens the stored logs of a data directory: reads their topic ids, and loads the logs; a thread recovers
-    # some of them first.
-
-
-class Opening:
-    """Opens logs. While the gateway serves, a log whose files are not as a clean stop recorded them must be
-    recovered in a thread first.
-
-    Logs use `config` until they get the settings of their topics.
-    """
-
-    def __init__(
-        self,
-        environment: LogEnvironment,
-        path: Path,
-        now_ms: Callable[[], int],
-        lists: LogLists[PartitionLog],
-    ) -> None:
-        """Take the data directory. Recoveries and loads happen in one step until `is_serving`."""
-        self.config = LogConfig()
-        self.is_serving = False
-        self._environment = environment
-        self._path = path
-        self._now_ms = now_ms
-        self._lists = lists
-
-    def metadata_of(self, directory: str, known: uuid.UUID | None) -> bytes | None:
-        """Return the sound content of a partition's `partition.metadata`; None without one. Raises OSError,
-        IncompatibleFormat.
-
-        In place of a damaged topic id it has `known`, the topic id of the clean stop before this start.
-        """
-        path = f"{directory}/{PARTITION_METADATA}"
-        try:
-            content = self._environment.storage.read_file(path)
-            decode_partition_metadata(content, path)
-        except FileNotFoundError:
-            return None
-        except CorruptCheckpoint as error:
-            if known is None:
-                return None
-            logger.warning("%s The topic id is the one of the last clean stop.", error)
-            return encode_partition_metadata(known)
-        return content
-
-    def open(self, key: tuple[str, int], stored: StoredLog, metadata: bytes) -> PartitionLog:
-        """Load a stored log. Raises OSError, IncompatibleFormat, and NeedsRecovery while the gateway serves."""
-        place = self._place(key, metadata)
-        trusted = stored.topic_id in {None, place.topic_id}
-        stop = stored.stop if trusted else None
-        path = f"{place.directory}/{PARTITION_METADATA}"
-        is_as_stored = self._environment.storage.read_file(path) == metadata
-        if self.is_serving and (stop is None or not is_as_stored):
-            raise NeedsRecovery(f"{place} must be recovered first")
-        if not is_as_stored:
-            self._environment.durability.replace(path, metadata)
-        elif stop is None:
-            # The file may not be durable: the crash may have come before the first flush, or that flush may
-            # have failed.
-            self._environment.durability.ensure(path, metadata)
-        return PartitionLog(
-            self._environment,
-            place.directory,
-            topic=place.topic,
-            partition=place.partition,
-            topic_id=place.topic_id,
-            config=self.config,
-            now_ms=self._now_ms(),
-            lists=self._lists,
-            recovery_point=stored.recovery_point if trusted else 0,
-            clean_stop=stop,
-            may_check=not self.is_serving,
-            may_mend=not self.is_serving or stored.is_recovered,
-        )
-
-    def recovery(self, key: tuple[str, int], stored: StoredLog, metadata: bytes) -> Recovery:
-        """Return the recovery of a stored log, to run in a thread."""
-        place = self._place(key, metadata)
-        recovery_point = stored.recovery_point if stored.topic_id in {None, place.topic_id} else 0
-        return Recovery(
-            self._environment, place, self.config, recovery_point, self._now_ms(), metadata=metadata
-        )
-
-    def _place(self, key: tuple[str, int], metadata: bytes) -> LogPlace:
-        directory = str(self._path / f"{key[0]}-{key[1]}")
-        return LogPlace(directory, *key, decode_partition_metadata(metadata, PARTITION_METADATA))
-
 
 def start_summary(count: int, checked: int, cut: int, *, was_clean: bool) -> str:
-    """Return the log line about a start: the number of partitions, how many were checked, and the bytes cut
-    off.
-    """
+    """Return the log line about a start: the partitions, how many were checked, and the bytes cut off."""
     if was_clean:
         return f"clean stop: partitions {count}, no record data read"
     if not count:

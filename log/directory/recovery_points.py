@@ -33,27 +33,19 @@ FEW_DELETED: Final = 1000
 
 
 class RecoveryPoints:
-    """Gathers the recovery points of all logs, and writes them when they have changed. Only `write` may run
-    in any thread.
-    """
+    """Gathers the recovery points of all logs, and writes changed ones. Only `write` may run in a thread."""
 
     def __init__(self, environment: LogEnvironment, root: str, files: str | None = None) -> None:
-        """Take the data directory, and the directory of the checkpoint if that is another one. `read` reads
-        the checkpoint.
-        """
+        """Take the data directory, and the checkpoint's directory if that is another one."""
         self._environment = environment
         self._storage = environment.storage
         self._root = root
         self._files = root if files is None else files
         self._path = f"{self._files}/{RECOVERY_POINTS}"
         self._gathered: tuple[Mapping[Key, StoredLog], Mapping[Key, int]] = {}, {}
-        """The last gathered entries: the logs that were closed by then, and the recovery points of the open
-        ones.
-        """
+        """The last gathered entries: the logs closed by then, and the recovery points of the open ones."""
         self._gathered_at: tuple[int, int, int] | None = None
-        """The moves of durable ends, and the number of open and of closed logs, when the entries were
-        gathered.
-        """
+        """The moves of durable ends, the open and the closed logs, when the entries were gathered."""
         self._written: dict[Key, int] = {}
         self._written_of: object = None
         """The gathered entries that the file has."""
@@ -68,9 +60,7 @@ class RecoveryPoints:
         self._lock = threading.Lock()
 
     def read(self) -> dict[Key, int]:
-        """Return the points of the checkpoint; none without a readable one. Raises OSError,
-        IncompatibleFormat.
-        """
+        """Return the points of a readable checkpoint, or none. Raises OSError, IncompatibleFormat."""
         if not self._storage.exists(self._path):
             # No log is compacted before the recovery points were written once. So if there are offsets of
             # compaction, the recovery points were lost.
@@ -86,9 +76,7 @@ class RecoveryPoints:
         return dict(points)
 
     def gather(self, opened: Mapping[Key, PartitionLog], stored: dict[Key, StoredLog]) -> Iterator[None]:
-        """Gather the points unless none has moved, and yield now and then so that the caller can do other
-        work between.
-        """
+        """Gather the points unless none has moved, and yield now and then to let the caller do other work."""
         present = self._environment.durable_ends.moves, len(opened), len(stored)
         if present == self._gathered_at:
             return

@@ -121,17 +121,13 @@ def peek_stored_logs(storage: Storage, root: str) -> dict[str, StoredLog]:
 
 
 def stopped_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog], bool]:
-    """Return what `peek_stored_logs` does, and whether the last stop was clean. Raises IncompatibleFormat,
-    OSError.
-    """
+    """Return the same, and whether the last stop was clean. Raises IncompatibleFormat, OSError."""
     is_clean = _read(storage, f"{root}/{CLEAN_SHUTDOWN}") is not None
     return peek_stored_logs(storage, root), is_clean
 
 
 def check_stored_logs(storage: Storage, root: str) -> None:
-    """Check that this release reads the versions of both files, changing neither. Raises IncompatibleFormat,
-    OSError.
-    """
+    """Check that this release reads both files, changing neither. Raises IncompatibleFormat, OSError."""
     for name in (CLEAN_SHUTDOWN, STORED_LOGS):
         path = f"{root}/{name}"
         if storage.exists(path):
@@ -172,9 +168,7 @@ def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
 def write_stored_logs(
     durable: DurableFiles, root: str, logs: Mapping[str, StoredLog], *, all_clean: bool
 ) -> None:
-    """Write the facts of each log that closed cleanly, as `.kafka_cleanshutdown` if all logs did. Raises
-    OSError.
-    """
+    """Write the facts of each cleanly closed log, as `.kafka_cleanshutdown` if all are. Raises OSError."""
     rows = {
         name: (
             stored.topic_id.hex,
@@ -196,9 +190,7 @@ def write_stored_logs(
 
 
 def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:
-    """Return whether a partition's files still have the topic id and the sizes of the clean stop. Raises
-    OSError.
-    """
+    """Return whether a partition's topic id and file sizes are those of the clean stop. Raises OSError."""
     stop = stored.stop
     if stop is None:
         return False
@@ -226,9 +218,7 @@ BUCKET_SESSION: Final = "bucket-session"
 RESIDENCY: Final = "residency"
 """Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
 WORKERS: Final = "workers"
-"""The directory with the files of each worker, while several processes have the data directory; see
-`seqgate.log.sharing`.
-"""
+"""The directory with each worker's files while several have the data directory; see `seqgate.log.sharing`."""
 STAGING: Final = ".backup"
 """The directory with second names of all files that a backup copies; see `seqgate.log.staging`."""
 STAGING_LOCK: Final = ".backup.lock"
@@ -255,9 +245,7 @@ KNOWN_NAMES: Final = frozenset(
 
 
 def check_versions(storage: Storage, root: str) -> None:
-    """Check that this release reads the files of the directory, before it changes any. Raises
-    IncompatibleFormat, OSError.
-    """
+    """Check that this release reads the files, before it changes any. Raises IncompatibleFormat, OSError."""
     check_stored_logs(storage, root)
     for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
         path = f"{root}/{name}"
@@ -272,3 +260,20 @@ def check_is_whole(storage: Storage, root: str) -> None:
             f"several workers had {root} last and were killed; start a gateway on it, and stop the gateway, "
             "first"
         )
+
+
+DELETE_SUFFIX: Final = "-delete"
+"""The suffix of the directory of a partition that waits for its deletion."""
+STRAY_SUFFIX: Final = "-stray"
+"""The suffix of the directory of a partition that no log uses, so that a person can inspect it."""
+_LONGEST_NAME_KEPT: Final = 180
+
+
+def rename_away(storage: Storage, directory: str, suffix: str) -> str:
+    """Rename a partition's directory to a unique name with this suffix; return the new path. Raises OSError."""
+    # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too
+    # long.
+    parent, _, name = directory.rpartition("/")
+    target = f"{parent}/{name[:_LONGEST_NAME_KEPT]}.{uuid.uuid4().hex}{suffix}"
+    storage.rename(directory, target)
+    return target

@@ -38,19 +38,13 @@ class Durability(DurableFiles, Protocol):
     """Makes the tickets of one round durable. Knows no log; may be called in several worker threads at once."""
 
     max_shares: int
-    """The most parts into which the tickets of one round may be divided; 1 where one object holds a whole
-    round.
-    """
+    """The most parts into which a round's tickets may be divided; 1 where one object holds them all."""
     rounds_overlap: bool
-    """Whether a round may begin before the previous round has ended. If so, a ticket leaves out the data of
-    tickets in flight.
-    """
+    """Whether rounds may overlap. If so, a ticket leaves out the data of tickets in flight."""
 
     @property
     def kept_writes(self) -> KeptWrites | None:
-        """The batches that are kept in memory until a round takes them; None where rounds do not need their
-        bytes.
-        """
+        """The batches kept in memory until a round takes them; None where rounds need no bytes."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.
@@ -170,9 +164,7 @@ class CachedDurability:
     rounds_overlap = True
 
     def __init__(self, storage: Storage, kept_writes: KeptWrites | None = None) -> None:
-        """Create for the storage that holds the files. Without `kept_writes` rounds read all batches from
-        their files.
-        """
+        """Take the storage with the files. Without `kept_writes` rounds read all batches from their files."""
         self._storage = storage
         self.kept_writes = kept_writes
         self._rebuilt: set[str] = set()
@@ -234,9 +226,7 @@ class CachedDurability:
         self._rebuilt.update(paths)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a temporary file next to the old one, then rename it over the old one. Raises OSError,
-        NoRoom.
-        """
+        """Write a temporary file next to the old one, then rename it over that. Raises OSError, NoRoom."""
         self._storage.replace(path, content)
 
     def ensure(self, path: str, content: bytes) -> None:

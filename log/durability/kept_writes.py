@@ -46,9 +46,7 @@ class KeptWrites:
     """
 
     def __init__(self, *, least_bytes: int, max_bytes: int) -> None:
-        """Keep batches of at least `least_bytes`; smaller ones may lie in memory that is used again. Keep up
-        to `max_bytes` of them.
-        """
+        """Keep batches of at least `least_bytes`, as smaller ones share reused memory; `max_bytes` in all."""
         self._least_bytes = least_bytes
         self._max_bytes = max_bytes
         self._files: dict[DataFile, deque[KeptBatch]] = {}
@@ -64,9 +62,7 @@ class KeptWrites:
         end_offset: int,
         pieces: tuple[bytes, memoryview],
     ) -> None:
-        """Keep a batch that was just written at the end of the file, if it is large. The arguments are as in
-        `KeptBatch`.
-        """
+        """Keep a batch just written at the file's end, if it is large. Arguments as in `KeptBatch`."""
         head, rest = pieces
         size_bytes = len(head) + len(rest)
         if not self._least_bytes <= size_bytes <= self._max_bytes:
@@ -82,9 +78,7 @@ class KeptWrites:
             self.size_bytes += size_bytes
 
     def next_in(self, part: FileRange) -> KeptBatch | None:
-        """Return the first batch of the range that is kept. Batches of the file before the range are kept no
-        longer.
-        """
+        """Return the first kept batch of the range, and keep the file's earlier batches no longer."""
         with self._lock:
             self._drop_below(part.file, part.position)
             batches = self._files.get(part.file)

@@ -86,13 +86,9 @@ class FlushTicket:
     """Directories in which names changed."""
     captures: list[Capture] = field(default_factory=list)
     last: LogStartCapture | None = None
-    """The capture that is written after everything else: the log start offset of a removal. Flushes have
-    none.
-    """
+    """The capture that is written last: the log start offset of a removal. Flushes have none."""
     ranges: Sequence[FileRange] = ()
-    """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there
-    are none.
-    """
+    """The bytes that this ticket alone has, ascending, where rounds overlap. Otherwise there are none."""
 
     @property
     def size_bytes(self) -> int:
@@ -101,9 +97,7 @@ class FlushTicket:
 
     @property
     def is_small(self) -> bool:
-        """Whether the ticket has only a few records in one file, so that a flush takes the shortest possible
-        time.
-        """
+        """Whether the ticket has only a few records in one file, so that its flush is very short."""
         return (
             self.end_position - self.begin_position <= SMALL_BYTES
             and len(self.data) == 1
@@ -111,15 +105,11 @@ class FlushTicket:
         )
 
     def is_just_written(self) -> bool:
-        """Return whether all ranges are among the last bytes written, so that they come from memory. Call
-        this on the event loop.
-        """
+        """Return whether all ranges were just written, and so are in memory. Call this on the event loop."""
         return all(self.storage.was_just_written(part.file, part.position) for part in self.ranges)
 
     def read(self, part: FileRange, position: int, size_bytes: int) -> bytes:
-        """Return bytes of one of the ranges; any thread may call. Raises OSError, also if the file has fewer
-        bytes.
-        """
+        """Return bytes of a range; any thread may call. Raises OSError, also if the file has fewer bytes."""
         storage, file = self.storage, part.file
         content = (
             storage.read_pinned(file, size_bytes, position)
@@ -170,9 +160,7 @@ class Unflushed:
         self._sent = Sent() if durability.rounds_overlap else None
         self.place = place
         self.generation = 0
-        """The number of times that the log was reloaded or closed. Tickets of an earlier generation are
-        ignored.
-        """
+        """How often the log was reloaded or closed. Tickets of an earlier generation are ignored."""
         self.first_flush_pending = False
         """Whether the names of directory and first segment are not durable yet."""
         self.durable_end_offset = 0
@@ -201,9 +189,7 @@ class Unflushed:
             self._sent.move(segments, loaded_end_offset)
 
     def check_sent(self, segments: SegmentList, loaded_end_offset: int) -> None:
-        """Check that a log which was loaded again has everything that objects have or may have. Raises
-        StorageFailed, OSError.
-        """
+        """Check that a log loaded again has all that objects may have. Raises StorageFailed, OSError."""
         if self._sent is not None and not self._sent.is_in(segments, loaded_end_offset):
             raise StorageFailed(
                 f"{self.place} ends at offset {loaded_end_offset} on the local disk, and the bucket was sent "
@@ -227,9 +213,7 @@ class Unflushed:
 
     @property
     def is_durable(self) -> bool:
-        """Whether all files except the data are durable: none waits for a ticket or for the completion of
-        one.
-        """
+        """Whether all files but the data are durable: none waits for a ticket or its completion."""
         return not self.has_files and not any(
             ticket.paths or ticket.directories or ticket.captures for ticket in self._out
         )
@@ -250,9 +234,7 @@ class Unflushed:
         self._directories.append(directory)
 
     def add_capture(self, capture: Capture, replaced: Capture | None = None) -> None:
-        """Add a side file to the next ticket. If no ticket has taken `replaced` yet, this capture takes its
-        place.
-        """
+        """Add a side file to the next ticket, in place of `replaced` if no ticket has taken that yet."""
         if replaced is not None and replaced in self._captures:
             self._captures.remove(replaced)
         self._captures.append(capture)
@@ -386,9 +368,7 @@ class Unflushed:
             self._ends.moves += 1
 
     def failed(self, ticket: FlushTicket, *, has_records: bool) -> None:
-        """Note whether objects have the records of a ticket that failed. If not, later tickets of the log
-        must fail, too.
-        """
+        """Note whether objects have a failed ticket's records. If not, the log's later tickets must fail."""
         if has_records:
             self.confirm(ticket)
         elif self._sent is not None:
@@ -418,9 +398,7 @@ class Sent:
         return -1 if self.end is None else self.end.offset
 
     def move(self, segments: SegmentList, end_offset: int) -> None:
-        """Move the end to the end of the log: a ticket has all of it, or objects had all of it when the log
-        was loaded.
-        """
+        """Move the end to the log's end: a ticket has all of it, or objects had when the log was loaded."""
         self.end = SentEnd(end_offset, segments.active.base_offset, segments.active.size_bytes)
 
     def size_bytes(self, segments: SegmentList) -> int:
@@ -459,9 +437,7 @@ class Sent:
                 self.end = SentEnd(first.first_offset, first.segment_base, first.position)
 
     def is_in(self, segments: SegmentList, log_end_offset: int) -> bool:
-        """Return whether a log that was loaded again has every byte that tickets have taken, at its old
-        position. Raises OSError.
-        """
+        """Return whether a log loaded again has every byte of tickets at its old position. Raises OSError."""
         assert self.end is not None
         offset, segment_base, position = self.end
         if offset > log_end_offset:

@@ -37,14 +37,17 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def decode_offsets(content: bytes, name: str) -> dict[tuple[str, int], int]:
-    """Return offsets by (topic, partition). Raises CorruptCheckpoint, IncompatibleFormat; `name` is for the
-    messages.
-    """
+    """Return offsets by (topic, partition). Raises CorruptCheckpoint, IncompatibleFormat, with `name`."""
     try:
         rows = [line.split(" ") for line in _decode(content, name)]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError as error:
         raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
+
+
+def decode_offset(content: bytes, name: str) -> int:
+    """Return the offset in the checkpoint of one partition; 0 without one. Raises as `decode_offsets` does."""
+    return max(decode_offsets(content, name).values(), default=0)
 
 
 def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
@@ -100,9 +103,7 @@ def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
 
 
 def check_checkpoint(content: bytes, name: str) -> None:
-    """Check that this release reads the version of a checkpoint. A damaged one passes. Raises
-    IncompatibleFormat.
-    """
+    """Check that this release reads a checkpoint's version; damage passes. Raises IncompatibleFormat."""
     try:
         _decode(content, name)
     except (CorruptCheckpoint, ValueError):
@@ -134,9 +135,7 @@ Losing it only costs time: a partition without an entry is cleaned again. Source
 
 
 def read_cleaned_offsets(storage: Storage, root: str) -> dict[tuple[str, int], int]:
-    """Return the offsets by topic and partition; none if the file is missing or unreadable. Raises
-    IncompatibleFormat.
-    """
+    """Return the offsets by topic and partition; none without a readable file. Raises IncompatibleFormat."""
     path = f"{root}/{CLEANER_OFFSETS}"
     if not storage.exists(path):
         return {}

@@ -37,9 +37,7 @@ class DeletionTicket:
     def __init__(
         self, storage: Storage, durable: DurableFiles, entries: list[_Waiting], max_files: int, max_bytes: int
     ) -> None:
-        """Take the entries to delete: at most `max_files` files, and no further file once `max_bytes` are
-        freed.
-        """
+        """Take the entries: at most `max_files` files, and no further file once `max_bytes` are freed."""
         self.entries = entries
         self.files = 0
         """The number of files deleted."""
@@ -144,9 +142,7 @@ class DeletionQueue:
         max_files: int,
         max_bytes: int = _NO_LIMIT,
     ) -> DeletionTicket | None:
-        """Return the next step; None when nothing is due, or deleted files stay for a backup. Give the ticket
-        back to `complete`.
-        """
+        """Return the next step, for `complete`; None when nothing is due, or a backup keeps deleted files."""
         if storage.keeps_deleted:
             return None
         entries: list[_Waiting] = []

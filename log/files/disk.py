@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
-"""Only the owner reads the data, whatever the umask of the process is: records, names of users and their
-credentials.
-"""
+"""Only the owner reads the data, whatever the umask is: records, names of users and their credentials."""
 
 _PUNCH_HOLE: Final = 0x03
 """FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of Linux's fallocate(2)."""
@@ -50,9 +48,7 @@ class FileEntry(NamedTuple):
 
 
 class Disk(Protocol):
-    """Calls as in the module `os`, with positional arguments. All may be called from any thread, and raise
-    OSError.
-    """
+    """Calls as in the module `os`, with positional arguments. Any thread may call; all raise OSError."""
 
     @property
     def tells_cached(self) -> bool:
@@ -76,9 +72,7 @@ class Disk(Protocol):
         """Cut the file to this size, or extend the file with zeros."""
 
     def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:
-        """Make a hole: free the space of these bytes, which read as zeros from now on. The size of the file
-        stays.
-        """
+        """Make a hole: free the space of these bytes, which read as zeros then. The file keeps its size."""
 
     def fdatasync(self, descriptor: int, /) -> None:
         """Make the file's bytes and size durable, not its name."""
@@ -99,9 +93,7 @@ class Disk(Protocol):
         """
 
     def lock(self, descriptor: int, /) -> None:
-        """Lock the file for this process, until the descriptor is closed. Raises OSError when another process
-        holds the lock.
-        """
+        """Lock the file until the descriptor is closed. Raises OSError when another process has the lock."""
 
     # --- page cache; see seqgate.log.files.page_cache
 
@@ -109,22 +101,16 @@ class Disk(Protocol):
         """Prepare an open file for `is_cached` and `read_cached`, which need read-ahead to be off."""
 
     def is_cached(self, descriptor: int, position: int, size_bytes: int, /) -> bool:
-        """Return whether the bytes can be read without waiting. Raises page_cache.Untold if the system can't
-        say.
-        """
+        """Return whether a read would not wait. Raises page_cache.Untold if the system can't say."""
 
     def read_cached(self, descriptor: int, buffer: memoryview, position: int, /) -> int:
-        """Read into the buffer and return the number of bytes; -1 if the read would wait. Raises
-        page_cache.Untold.
-        """
+        """Read into the buffer; return the bytes, -1 if the read would wait. Raises page_cache.Untold."""
 
     def bring_in(self, descriptor: int, position: int, size_bytes: int, /) -> int:
         """Wait until the bytes are in the page cache. Return how many of the bytes exist."""
 
     def drop_cached(self, descriptor: int, position: int, size_bytes: int, /) -> None:
-        """Drop the durable pages of the bytes from the page cache. A size of 0 stands for the rest of the
-        file.
-        """
+        """Drop the durable pages of the bytes from the page cache; a size of 0 means the rest of the file."""
 
     # --- file names
 
@@ -206,9 +192,7 @@ class SystemDisk:
 
     @staticmethod
     def punch(descriptor: int, position: int, size_bytes: int) -> None:
-        """Make a hole, by Linux's fallocate. Raises OSError (EOPNOTSUPP) on other systems, and on file
-        systems without holes.
-        """
+        """Make a hole by Linux's fallocate. Raises OSError (EOPNOTSUPP) where there are none."""
         fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
         if fallocate is None:
             raise OSError(errno.EOPNOTSUPP, "this system can't punch holes into files")
@@ -297,9 +281,7 @@ class SystemDisk:
 
 
 class FileSystemFlush:
-    """One flush of a whole file system, much faster than one flush per file when many files were written.
-    Call `run` once.
-    """
+    """One flush of a file system, faster than one per file when many were written. Call `run` once."""
 
     __slots__ = ("_descriptor", "_disk", "_syncfs")
 

@@ -22,15 +22,17 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 CLEANED_SUFFIX: Final = ".cleaned"
 """The suffix of files that a cleaning is writing. A start deletes such files."""
 SWAP_SUFFIX: Final = ".swap"
-"""The suffix of a whole cleaned segment, perhaps the only copy of its records. A start swaps such a segment
-in.
-"""
+"""The suffix of a whole cleaned segment, maybe the only copy of its records. A start swaps it in."""
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 DELAYED_RECORDS: Final = "delayed-records"
 DEDUPLICATION_START: Final = "deduplication-start-checkpoint"
 """The file with the offset from which producer names are tracked."""
+SIDE_FILES: Final = frozenset(
+    {PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS, DEDUPLICATION_START}
+)
+"""The files of a partition whose names have no offset."""
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\Z")
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 TELLS: Final = all(hasattr(os, name) for name in ("RWF_NOWAIT", "preadv", "posix_fadvise", "sendfile"))
 """Whether this system reports what is cached; a file system may still refuse."""
 GRAIN_BYTES: Final = 256 << 10
-"""Bytes per sampled page: the kernel fills and empties the cache in runs of many pages, so one page stands
-for the run.
-"""
+"""Bytes per sampled page: the kernel fills and empties the cache in runs, so one page stands for the run."""
 _REFUSALS: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 _one_byte: Final = (bytearray(1),)
 
@@ -50,9 +48,7 @@ class Place(NamedTuple):
 
 
 class NotCached(Exception):
-    """Reading these places would wait for the disk. This is no OSError, because nothing is wrong with the
-    file.
-    """
+    """Reading these places would wait for the disk. This is no OSError: nothing is wrong with the file."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         """Take the places that must be read into the page cache first."""
@@ -198,9 +194,7 @@ class SparseFile:
     def __init__(self, path: str) -> None:
         """Begin with all blocks resident, and without a segment in the bucket."""
         self.path: str | None = path
-        """The path of the file; None after the file was deleted. Then readers that still have it open can't
-        fetch its absent blocks.
-        """
+        """The path; None after the deletion. Then readers of the open file can't fetch absent blocks."""
         self.key: SegmentKey | None = None
         """The closed segment of the bucket with the same bytes. A file without one stays resident."""
         self.size_bytes = 0
@@ -208,9 +202,7 @@ class SparseFile:
         self.absent = 0
         """Bit n is set while block n is absent."""
         self.used: list[int] = []
-        """When each block was last read, by a count of reads; blocks at the end that nobody read are left
-        out.
-        """
+        """When each block was last read, by a count of reads; unread blocks at the end are left out."""
         self.readers = 0
         """Reads under way. Nothing is evicted meanwhile."""
         self.pins = 0
@@ -343,16 +335,12 @@ class SparseFiles:
 
 
 def is_segment_name(name: str) -> bool:
-    """Return whether a file name is that of a segment's log file, also while the file is swapped in or waits
-    for its deletion.
-    """
+    """Return whether this names a segment's log file, also one swapped in or waiting for deletion."""
     return name.startswith(LOG_SUFFIX, _DIGITS) and name[_DIGITS + len(LOG_SUFFIX) :][:1] in {"", "."}
 
 
 def is_live(path: str | None) -> bool:
-    """Return whether this is the path of a segment of a log, and neither of a removed segment nor of a
-    removed partition.
-    """
+    """Return whether this is the path of a segment of a log, not of a removed segment or partition."""
     if path is None or not path.endswith(LOG_SUFFIX):
         return False
     return parse_partition_directory(path.rsplit("/", 2)[-2]) is not None

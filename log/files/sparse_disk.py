@@ -67,9 +67,7 @@ class SparseDisk:
         self.files = SparseFiles()
         self.source: Source | None = None
         self.failures: dict[tuple[SparseFile, int], OSError] = {}
-        """Blocks that could not be fetched, with the error. The next reader of such a block gets the error at
-        once.
-        """
+        """Blocks that could not be fetched, with the error that the next reader gets at once."""
         self.blocks_waited_for = 0
         """Blocks that readers fetched themselves, because they had to wait for them."""
         self.refusing = Refusing()
@@ -90,9 +88,7 @@ class SparseDisk:
     # --- descriptors
 
     def open(self, path: str, flags: int, mode: int = 0o777, /) -> int:
-        """Open the file, and note the descriptor if the file may have holes. Truncating a file takes its
-        holes away.
-        """
+        """Open the file, and note the descriptor if it may have holes. Truncating takes the holes away."""
         with self._names:
             if flags & os.O_TRUNC:
                 self.files.removed(path)
@@ -120,9 +116,7 @@ class SparseDisk:
             self._end_read(file)
 
     def sendfile(self, socket_descriptor: int, descriptor: int, position: int, size_bytes: int, /) -> int:
-        """Send resident bytes. Raises OSError if one of the bytes is absent: this call never waits for a
-        bucket.
-        """
+        """Send resident bytes. Raises OSError if a byte is absent: this call never waits for a bucket."""
         file = self._opened.get(descriptor)
         if file is None:
             return self._below.sendfile(socket_descriptor, descriptor, position, size_bytes)
@@ -208,9 +202,7 @@ class SparseDisk:
     # --- file names
 
     def replace(self, source: str, target: str, /) -> None:
-        """Rename. The file that had the name `target` loses its absent blocks: the bucket has them under that
-        name no longer.
-        """
+        """Rename. A former `target` loses its absent blocks, which the bucket had under that name."""
         with self._names:
             self._below.replace(source, target)
             self.files.renamed(source, target)
@@ -234,9 +226,7 @@ class SparseDisk:
     # --- holes
 
     def find(self, path: str) -> SparseFile | None:
-        """Return the segment file at the path, also while it is swapped in or waits for its deletion; None
-        for an unknown one.
-        """
+        """Return the segment file at the path, also swapped in or waiting for deletion; None without."""
         files = self.files
         return files.of(path) or files.of(path + SWAP_SUFFIX) or files.of(path + DELETED_SUFFIX)
 
@@ -265,9 +255,7 @@ class SparseDisk:
             self.close(descriptor)
 
     def stored(self, file: SparseFile, key: SegmentKey, size_bytes: int) -> None:
-        """Note that the bucket has these bytes of a file that is never written again: its blocks may be
-        evicted.
-        """
+        """Note that the bucket has these bytes of a finished file: its blocks may be evicted."""
         with self._lock:
             file.key, file.size_bytes = key, size_bytes
             if not file.used:
@@ -275,9 +263,7 @@ class SparseDisk:
                 file.used = [self._reads] * -(-size_bytes // BLOCK_BYTES)
 
     def restore(self, path: str, key: SegmentKey, size_bytes: int, absent: int) -> bool:
-        """Note the holes that a file has from an earlier run. Return False if the name is not that of a
-        segment.
-        """
+        """Note a file's holes from an earlier run. Return False if the name is not that of a segment."""
         file = self.files.add(path)
         if file is None:
             return False
@@ -297,9 +283,7 @@ class SparseDisk:
             file.pins -= 1
 
     def fill(self, file: SparseFile, number: int, data: bytes) -> None:
-        """Write a fetched block to its place, unless the block is resident or the file has lost its name.
-        Raises OSError.
-        """
+        """Write a fetched block, unless it is resident or the file lost its name. Raises OSError."""
         with file.changing:
             if not file.absent >> number & 1:
                 return
@@ -368,9 +352,7 @@ class SparseDisk:
         yield from chosen.items()
 
     def absent_bytes(self) -> int:
-        """Return the bytes that the segments of logs lack on the local disk. Files that wait for their
-        deletion do not count.
-        """
+        """Return the bytes of logs' segments not on the local disk. Files to be deleted do not count."""
         return sum(file.absent_bytes for file in self.files if file.absent and is_live(file.path))
 
     # --- internals
@@ -399,9 +381,7 @@ class SparseDisk:
                 self.fetch(file, number)
 
     def fetch(self, file: SparseFile, number: int) -> None:
-        """Fetch an absent block and fill it in; waits for the source. Raises OSError, NotCached (see
-        `without_fetching`).
-        """
+        """Fetch an absent block, and fill it in. Raises OSError, NotCached (see `without_fetching`)."""
         if self.source is None or file.key is None or file.path is None:
             raise OSError(
                 errno.EIO, f"block {number} is not on the local disk, and no bucket has it", file.path
@@ -416,9 +396,7 @@ class SparseDisk:
         self.fill(file, number, data)
 
     def _begin_eviction(self, file: SparseFile, first: int) -> int:
-        """Mark a pair of blocks as absent, and return how many of their bytes were resident; 0 if the file is
-        in use.
-        """
+        """Mark a pair of blocks as absent; return how many bytes were resident, 0 if the file is in use."""
         with self._lock:
             if file.readers or file.pins:
                 return 0
@@ -427,9 +405,7 @@ class SparseDisk:
             return size_bytes
 
     def _open_writable(self, file: SparseFile) -> int | None:
-        """Open this file, even if another file has taken its path; return None if no path leads to it any
-        more.
-        """
+        """Open this file, even if another has its path now; return None if no path leads to it."""
         with self._names:
             path = file.path
             return None if path is None else self._below.open(path, _WRITE, 0o600)
@@ -445,19 +421,13 @@ class SparseDisk:
 META: Final = "meta.properties"
 OLDEST_DIRECTORY_VERSION: Final = 1
 DIRECTORY_VERSION: Final = 4
-"""The version that this release writes. Versions 1 and 2 have the same formats; 3 adds producer names, 4
-`damaged-batches`.
-"""
+"""The version that this release writes. 1 and 2 have the same formats; 3 adds names, 4 `damaged-batches`."""
 WORKERS_VERSION: Final = 5
-"""The version while several workers have the directory: their checkpoints are where earlier releases do not
-look for them.
-"""
+"""The version while several workers have the directory: earlier releases do not find their checkpoints."""
 
 
 def check_directory_version(storage: Storage, root: str) -> None:
-    """Check that this release reads the data directory; one without `meta.properties` passes. Raises
-    IncompatibleFormat, OSError.
-    """
+    """Check that this release reads `meta.properties`, if any. Raises IncompatibleFormat, OSError."""
     path = f"{root}/{META}"
     if storage.exists(path):
         read_properties(storage, path)

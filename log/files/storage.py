@@ -49,6 +49,7 @@ _OPEN_APART: Final = 16
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 64 << 10
 _READ_BYTES: Final = 64 << 10
+_COPIED_AT_ONCE_BYTES: Final = 1 << 20
 
 
 class Storage:
@@ -66,15 +67,11 @@ class Storage:
         self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
         self.descriptors = Descriptors(disk, max_open_files)
         self.waits = True
-        """Whether `read` and `check_brought_in` may wait for the disk; if False, they raise NotCached
-        instead.
-        """
+        """Whether `read` and `check_brought_in` may wait for the disk; if not, they raise NotCached."""
         self.tells_cached = disk.tells_cached
         """Whether the system reports what is in the page cache. If not, everything counts as cached."""
         self.keeps_deleted = False
-        """Whether old snapshots and files that wait for their deletion stay, because a backup gives the files
-        second names.
-        """
+        """Whether old snapshots and files to be deleted stay, because a backup gives files second names."""
         self._bytes_written = 0
         self._brought_in: dict[str, None] = {}
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -86,9 +83,7 @@ class Storage:
         return Storage(_OPEN_APART, self._disk)
 
     def with_holes(self) -> Storage:
-        """Return a storage on the same disk whose segment files may have holes. Nothing may have been opened
-        yet.
-        """
+        """Return a storage on the same disk whose segment files may have holes. Call before any opening."""
         return Storage(self.descriptors.limit, SparseDisk(self._disk))
 
     # --- data files
@@ -98,9 +93,7 @@ class Storage:
         self.descriptors.create(file)
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
-        """Write the buffers one after the other at `position` with one system call. Return the bytes written,
-        perhaps fewer.
-        """
+        """Write the buffers in order with one system call. Return the bytes written, perhaps fewer."""
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self.descriptors.open(file)
@@ -113,9 +106,7 @@ class Storage:
         return count
 
     def read(self, file: DataFile, size_bytes: int, position: int) -> bytes:
-        """Return up to `size_bytes` bytes at `position`, fewer at the end of the file. Raises NotCached
-        unless `waits`.
-        """
+        """Return up to `size_bytes` at `position`, fewer at the end. Raises NotCached unless `waits`."""
         if not self.waits and self.tells_cached and not self.was_just_written(file, position):
             return self._read_cached(file, size_bytes, position)
         descriptor = file.descriptor
@@ -129,9 +120,7 @@ class Storage:
         return self._pread(file.descriptor, size_bytes, position)
 
     def read_by_name(self, path: str, size_bytes: int, position: int) -> bytes:
-        """Return up to `size_bytes` bytes of a file that may be closed; any thread may call, and waits for
-        the disk.
-        """
+        """Return up to `size_bytes` of a file that may be closed. Any thread may call, and waits."""
         descriptor = self._disk.open(path, _READ)
         try:
             return self._pread(descriptor, size_bytes, position)
@@ -139,14 +128,29 @@ class Storage:
             self._disk.close(descriptor)
 
     def send(self, file: DataFile, socket_descriptor: int, position: int, size_bytes: int) -> int:
-        """Send up to `size_bytes` from `position` on to a non-blocking socket by sendfile. Return the bytes
-        sent.
-        """
+        """Send up to `size_bytes` to a non-blocking socket by sendfile. Return how many bytes it took."""
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self.descriptors.open(file)
         file.recently_used = True
         return self._sendfile(socket_descriptor, descriptor, position, size_bytes)
+
+    def write_all(self, file: DataFile, data: Buffer, position: int) -> int:
+        """Write the data at `position` with as many system calls as needed. Return the position after it."""
+        rest = memoryview(data)
+        while rest:
+            written = self.write(file, (rest,), position)
+            rest, position = rest[written:], position + written
+        return position
+
+    def copy(self, source: DataFile, start: int, end: int, target: DataFile, position: int) -> int:
+        """Copy bytes from `start` to `end` to a position of another file; return the position after."""
+        while start < end:
+            data = self.read(source, min(_COPIED_AT_ONCE_BYTES, end - start), start)
+            if not data or self.write(target, (data,), position) != len(data):
+                raise OSError(f"{target.path} can't be written; check that the disk is not full")
+            start, position = start + len(data), position + len(data)
+        return position
 
     def truncate(self, file: DataFile, size_bytes: int) -> None:
         """Cut the file to `size_bytes`."""
@@ -155,9 +159,7 @@ class Storage:
         )
 
     def fdatasync(self, file: DataFile) -> None:
-        """Make the file's bytes durable. After one failure every later call fails: a second fsync would
-        report false success.
-        """
+        """Persist the bytes. After a failure all calls fail: a second fsync would report false success."""
         if file.failed:
             raise OSError(errno.EIO, "an earlier flush of this file failed", file.path)
         try:
@@ -177,9 +179,7 @@ class Storage:
     # --- the page cache
 
     def is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
-        """Return whether these bytes, at least one, can be read without waiting for the disk. Checks samples
-        only.
-        """
+        """Return whether these bytes, at least one, are in the page cache. Checks samples only."""
         if not self.tells_cached or self.was_just_written(file, position):
             return True
         if file.retired and file.descriptor < 0:
@@ -332,9 +332,7 @@ class Storage:
         return path
 
     def fsync_path(self, path: str) -> None:
-        """Make a file written by `write_file` durable. Only `seqgate.log.durability` calls the fsyncs, and
-        decides whether to.
-        """
+        """Persist a file written by `write_file`. Only `seqgate.log.durability` decides about the fsyncs."""
         self._sync_name(path, _READ)
 
     def fsync_directory(self, path: str) -> None:
@@ -349,9 +347,7 @@ class Storage:
             self._disk.close(descriptor)
 
     def begin_syncfs(self, path: str) -> FileSystemFlush | None:
-        """Return a flush of everything written to the file system of `path` until the flush runs; None
-        without syncfs.
-        """
+        """Return a flush of all written to the file system of `path` until it runs; None without."""
         syncfs = self._disk.find_syncfs()
         return None if syncfs is None else FileSystemFlush(self._disk, path, syncfs)
 
@@ -369,9 +365,7 @@ class Storage:
             self._disk.unlink(path)
 
     def make_directories(self, path: str) -> list[str]:
-        """Create the directory and its missing parents. Return the directories that got a name, which is not
-        durable yet.
-        """
+        """Create the directory and missing parents. Return those with new names, not durable yet."""
         if self._disk.is_directory(path):
             return []
         parent = os.path.dirname(path) or "."
@@ -509,9 +503,7 @@ class DataFile:
 
 
 class Descriptors:
-    """The open data files of a `Storage`. All methods raise OSError, and belong to the thread of the
-    storage's owner.
-    """
+    """The open data files of a `Storage`. All methods raise OSError, and belong to its owner's thread."""
 
     __slots__ = ("__weakref__", "_disk", "_open", "_outliving", "_pinned", "limit", "reads_ahead")
 
@@ -520,9 +512,7 @@ class Descriptors:
         self._disk = disk
         self.limit = limit
         self.reads_ahead = not disk.tells_cached
-        """Whether the kernel may read ahead in files that are opened from now on; see
-        `seqgate.log.files.page_cache`.
-        """
+        """Whether the kernel may read ahead in files opened now; see `seqgate.log.files.page_cache`."""
         self._open: dict[DataFile, None] = {}
         self._outliving = 0
         self._pinned = 0
@@ -606,10 +596,17 @@ class Descriptors:
         self._pinned += not file.pins
         file.pins += 1
 
+    @contextlib.contextmanager
+    def pinned(self, file: DataFile) -> Iterator[None]:
+        """Pin the file inside of the `with` block."""
+        self.pin(file)
+        try:
+            yield
+        finally:
+            self.unpin(file)
+
     def pin_as(self, file: DataFile, path: str) -> None:
-        """Pin a new file whose bytes still have the name `path`; the caller renames them to the file's own
-        name later.
-        """
+        """Pin a new file whose bytes have the name `path`, until the caller renames them."""
         self._adopt(file, self._descriptor_of(path, _READ_WRITE))
         self._pinned += 1
         file.pins = 1
@@ -671,9 +668,7 @@ def _close_all(close: Callable[[int], None], files: dict[DataFile, None]) -> Non
 
 
 class NoRoom(OSError):
-    """The disk has no room for the new content of a file. The file has its old content still, and nothing is
-    in doubt.
-    """
+    """The disk has no room for the new content of a file, which surely has its old content still."""
 
 
 class DurableFiles(Protocol):
@@ -688,14 +683,10 @@ class DurableFiles(Protocol):
     def sync(
         self, *, data: Iterable[DataFile] = (), paths: Iterable[str] = (), directories: Iterable[str] = ()
     ) -> None:
-        """Persist the bytes of the open data files, then of the files at `paths`, then the names in the
-        directories.
-        """
+        """Persist the bytes of open data files, then of the files at `paths`, then the directories' names."""
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace the file's content atomically and durably: a crash leaves the old content or the new.
-        Raises NoRoom.
-        """
+        """Replace the content atomically and durably: a crash leaves one of both. Raises NoRoom."""
 
     def ensure(self, path: str, content: bytes) -> None:
         """Make sure that a file which was read as `content` is durable with that content."""

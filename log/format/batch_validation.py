@@ -134,9 +134,7 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
 
 
 def check_frame(records: memoryview) -> None:
-    """Check, by the frame alone, that the bytes are one batch of magic 2. Raises CorruptRecord,
-    MalformedBatch.
-    """
+    """Check by the frame alone that this is one batch of magic 2. Raises CorruptRecord, MalformedBatch."""
     available = len(records)
     if available < HEADER_BYTES:
         _refuse_short(records)
@@ -159,9 +157,7 @@ def is_transactional_frame(records: memoryview) -> bool:
 
 
 def _check_frame_magic(codec: int, records: memoryview) -> None:
-    """Refuse records that do not begin with their codec's magic bytes; only deep validation decompresses the
-    records.
-    """
+    """Refuse records without their codec's magic bytes; only deep validation decompresses the records."""
     magic = FRAME_MAGIC.get(codec, b"")
     if records[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
         raise InvalidRecord(
@@ -189,9 +185,7 @@ def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, 
 
 
 def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Decode the timestamps of all records. Raises InvalidTimestamp, InvalidRecord,
-    UnsupportedCompressionType.
-    """
+    """Decode all records' timestamps. Raises InvalidTimestamp, InvalidRecord, UnsupportedCompressionType."""
     record_errors: list[tuple[int, str]] = []
     max_timestamp = NO_TIMESTAMP
     try:
@@ -216,9 +210,7 @@ def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig,
 
 
 def _refuse_timestamp_type(batch: BatchHeader, text: str) -> None:
-    """Refuse the batch, and name all its records: the timestamp type is that of each record. Raises
-    InvalidTimestamp.
-    """
+    """Refuse the batch, and name all its records, whose timestamp type it is. Raises InvalidTimestamp."""
     raise InvalidTimestamp(
         text, tuple((number, text) for number in range(min(batch.record_count, _RECORD_ERRORS)))
     )
@@ -310,8 +302,7 @@ def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
     if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
         raise InvalidRecord(
             f"The batch has record count {batch.record_count} and last offset delta "
-            f"{batch.last_offset_delta}; "
-            f"the count must be positive and one more than the delta."
+            f"{batch.last_offset_delta}; the count must be positive and one more than the delta."
         )
     if batch.attributes & CONTROL_FLAG and is_client:
         raise InvalidRecord("Clients are not allowed to write control records.")
@@ -321,14 +312,11 @@ def _refuse_content(batch: BatchHeader, is_client: bool) -> None:
 
 
 def check_countable(batch: BatchHeader, config: LogConfig) -> None:
-    """Refuse a batch with more records than may be decoded: a few hundred bytes can hold millions. Raises
-    InvalidRecord.
-    """
+    """Refuse a batch of too many records: a few hundred bytes can hold millions. Raises InvalidRecord."""
     if batch.record_count > config.max_decoded_records:
         raise InvalidRecord(
             f"The batch has {batch.record_count} records; seqgate.batch.decoded.max.records is "
-            f"{config.max_decoded_records}. "
-            "Send smaller batches."
+            f"{config.max_decoded_records}. Send smaller batches."
         )
 
 
@@ -449,9 +437,7 @@ def _varlong(plain: bytes, position: int) -> tuple[int, int]:
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """Return from when on (ms) compaction may drop the tombstones or the marker in the batch; None before a
-    horizon is set.
-    """
+    """Return when (ms) compaction may drop the batch's tombstones or marker; None before a horizon is set."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON_FLAG else None
 
 

@@ -39,17 +39,13 @@ _LZ4_DEFAULT_LEVEL: Final = 9
 """Kafka's default level of lz4. It means the quick compressor; every other level means the strong one."""
 _LZ4_QUICK: Final = 0
 _LZ4_STRONG: Final = range(3, 13)
-"""The levels of the strong compressor in the lz4 library; the library treats lower levels as quick, and
-higher ones as 12.
-"""
+"""The levels of the lz4 library's strong compressor; it treats lower ones as quick, higher ones as 12."""
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 """The header of an lz4 frame: independent blocks of 64 KiB, no checksums."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_END: Final = bytes(4)
 _LZ4_TRAILER_BYTES: Final = 12
-"""The checksum of the last block, the end mark and the checksum of the content, with which the library ends a
-frame.
-"""
+"""The checksum of the last block, the end mark and the content's checksum at the end of a library's frame."""
 
 
 class Compression(NamedTuple):
@@ -76,9 +72,7 @@ def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRE
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """Return `data` compressed, in the framing of Kafka's Java client. Raises UnsupportedCompressionType for
-    an id above 4.
-    """
+    """Return `data` compressed as by Kafka's client. Raises UnsupportedCompressionType above id 4."""
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:

@@ -315,8 +315,7 @@ def _complaint(
     if not 0 < name[1] - name[0] <= headers.max_name_bytes:
         return (
             f"the header {_as_text(headers.name)} of a record must hold a producer name of 1 to "
-            f"{headers.max_name_bytes} bytes, "
-            f"not {name[1] - name[0]}"
+            f"{headers.max_name_bytes} bytes, not {name[1] - name[0]}"
         )
     if epoch is not None and _number(data[slice(*epoch)]) is None:
         return f"the header {_as_text(headers.epoch)} of a record is no name epoch: {_DECIMAL}"

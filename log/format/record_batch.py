@@ -52,9 +52,7 @@ _pack_after_crc = struct.Struct(">hiqq").pack
 
 
 CORRECTED: Final = -1
-"""The CRC in a header that a check has corrected in memory; the bytes of the batch still have the wrong
-header.
-"""
+"""The CRC in a header that a check has corrected in memory; the batch's bytes still have the wrong one."""
 
 
 class BatchHeader:
@@ -197,9 +195,7 @@ def sealed(
     record_count: int,
     payload: bytes,
 ) -> bytes:
-    """Return the batch of magic 2 with these fields of the header, its length and CRC, and `payload` after
-    the header.
-    """
+    """Return the batch of magic 2 with these fields, its length and CRC, and `payload` after the header."""
     covered = (
         _pack_covered(
             attributes,

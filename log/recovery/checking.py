@@ -28,7 +28,7 @@ from seqgate.log.files.file_names import LEADER_EPOCHS, OFFSET_INDEX_SUFFIX, off
 from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import CONTROL_FLAG
 from seqgate.log.segments.damage import CutBytes, DamagedRange
-from seqgate.log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
+from seqgate.log.segments.scan import EVERYWHERE, SegmentScan
 from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:
@@ -95,9 +95,7 @@ class Checking:
         return offset_name(base_offset, OFFSET_INDEX_SUFFIX) in self._listing.files
 
     def _check_from(self, first: int) -> int:
-        """Check the segments from the index `first` on, and remove those after a cut or a gap. Return the log
-        end offset.
-        """
+        """Check from segment `first` on, remove those after a cut or gap. Return the log end offset."""
         segments = self._listing.segments
         next_offset = segments[first].base_offset if segments else 0
         # Compaction may have removed the records with which durable epochs began.
@@ -123,11 +121,11 @@ class Checking:
         return next_offset
 
     def _check_segment(self, segment: Segment, next_offset: int, next_base: int) -> int:
-        """Fold in the sound batches of the segment, and set its size to their end. Return the offset after
-        them.
-        """
-        self._settle(segment)
+        """Fold in the segment's sound batches, set its size to their end. Return the offset after."""
         listing = self._listing
+        # The check must read the bytes that are on the disk, not what only the page cache has.
+        with self._storage.descriptors.pinned(segment.file):
+            self._durability.settle(segment.file)
         known = {found.position: found for found in segment.damage}
         scan = SegmentScan(
             segment.read_at,
@@ -195,9 +193,7 @@ class Checking:
         listing.environment.damage.note(listing.directory, damage, is_durable=True)
 
     def _begin_behind(self, offset: int) -> None:
-        """Begin a segment after one that ends in damage: a scan could not find sound batches after that
-        damage.
-        """
+        """Begin a segment after one that ends in damage, behind which no scan could find sound batches."""
         listing = self._listing
         closing = listing.segments[-1]
         self._durability.sync(paths=closing.write_indexes())
@@ -226,26 +222,12 @@ class Checking:
                 segment.size_bytes,
             )
             self._storage.truncate(segment.file, segment.size_bytes)
-            self._sync(segment)
+            with self._storage.descriptors.pinned(segment.file):
+                self._durability.sync(data=[segment.file])
 
     def _keep(self, segment: Segment, position: int, end: int, next_offset: int) -> None:
         now_ms = self._listing.now_ms
         keep_cut_bytes(self._listing.environment, segment, position, end, next_offset, now_ms)
-
-    def _settle(self, segment: Segment) -> None:
-        """Let the check read the bytes that are on the disk, not what only the page cache has."""
-        self._storage.descriptors.pin(segment.file)
-        try:
-            self._durability.settle(segment.file)
-        finally:
-            self._storage.descriptors.unpin(segment.file)
-
-    def _sync(self, segment: Segment) -> None:
-        self._storage.descriptors.pin(segment.file)
-        try:
-            self._durability.sync(data=[segment.file])
-        finally:
-            self._storage.descriptors.unpin(segment.file)
 
     def _drop_segments_from(self, index: int) -> None:
         segments = self._listing.segments
@@ -290,16 +272,11 @@ def keep_cut_bytes(
     storage = environment.storage
     kept = DataFile(f"{segment.file.path}.{position}.{now_ms}{CUT_SUFFIX}")
     storage.create(kept)
-    storage.descriptors.pin(kept)
     try:
-        at = position
-        while at < end and (data := storage.read(segment.file, min(CHUNK_BYTES, end - at), at)):
-            if storage.write(kept, (data,), at - position) != len(data):
-                raise OSError(f"{kept.path} can't be written; check that the disk is not full")
-            at += len(data)
-        environment.durability.sync(data=[kept], directories=[segment.directory])
+        with storage.descriptors.pinned(kept):
+            storage.copy(segment.file, position, end, kept, 0)
+            environment.durability.sync(data=[kept], directories=[segment.directory])
     finally:
-        storage.descriptors.unpin(kept)
         storage.descriptors.release(kept)
     environment.damage.note_cut(
         segment.directory,
@@ -309,9 +286,8 @@ def keep_cut_bytes(
     )
     _logger.error(
         "%s: the %d bytes from position %d on are cut off, because the batch there is damaged, but %d sound "
-        "batches with %d records "
-        "(offsets %d to %d) follow; if they were acknowledged, damage has lost them, not the crash; the "
-        "bytes are kept in %s",
+        "batches with %d records (offsets %d to %d) follow; if they were acknowledged, damage has lost them, "
+        "not the crash; the bytes are kept in %s",
         segment.file.path,
         end - position,
         position,

@@ -19,7 +19,7 @@ from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
     check_checkpoint,
     decode_leader_epochs,
-    decode_offsets,
+    decode_offset,
     encode_partition_metadata,
 )
 from seqgate.log.files.file_names import (
@@ -89,9 +89,7 @@ class LoadedLog:
 
 
 def new_log(environment: LogEnvironment, place: LogPlace, config: LogConfig, now_ms: int) -> LoadedLog:
-    """Return the state of a new partition. Writes its topic id and creates its first segment, not durable
-    yet. Raises OSError.
-    """
+    """Return a new partition's state; write its topic id and first segment, not durable. Raises OSError."""
     environment.storage.write_file(
         f"{place.directory}/{PARTITION_METADATA}", new_metadata(place, names_from_start=config.deduplicates)
     )
@@ -108,9 +106,7 @@ def new_metadata(place: LogPlace, *, names_from_start: bool) -> bytes:
 
 
 def persist_directory(durable: DurableFiles, place: LogPlace, metadata: bytes) -> None:
-    """Rewrite and persist the `partition.metadata` of a partition, and persist the name of its directory.
-    Raises OSError.
-    """
+    """Rewrite and persist `partition.metadata`, and the name of the partition's directory. Raises OSError."""
     durable.replace(f"{place.directory}/{PARTITION_METADATA}", metadata)
     durable.sync(directories=[str(Path(place.directory).parent)])
 
@@ -187,9 +183,7 @@ class _Loader:
         self.log_end_offset = 0
         self.bytes_cut = 0
         self.trusted = True
-        """Whether the files are as a clean stop recorded them, so that they need no check. False after
-        `check`.
-        """
+        """Whether the files are as a clean stop recorded them, and need no check. False after `check`."""
 
     def trusts(self, clean_stop: CleanStop) -> bool:
         """Return whether the files are unchanged since the clean stop, and take the log end offset from it."""
@@ -223,9 +217,7 @@ class _Loader:
         self.log_end_offset, self.bytes_cut = checking.log_end_offset, checking.bytes_cut
 
     def drop_snapshots_of_lost_batches(self) -> None:
-        """Delete snapshots beyond the log end offset: the log may grow to their offsets again, with other
-        batches.
-        """
+        """Delete snapshots beyond the log end: the log may reach their offsets again with other batches."""
         files = self.listing.files
         beyond = [
             offset_name(offset, suffix)
@@ -332,9 +324,7 @@ class _Loader:
 
 
 class Listing:
-    """The segments of a partition and the content of its small files. Making the listing deletes left-over
-    files.
-    """
+    """A partition's segments and the content of its small files. Making it deletes left-over files."""
 
     def __init__(self, environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> None:
         """List the directory, and finish interrupted swaps of compaction. Raises OSError, IncompatibleFormat."""
@@ -409,8 +399,7 @@ class Listing:
         if LOG_START_OFFSET in self.files:
             path = f"{self.directory}/{LOG_START_OFFSET}"
             try:
-                offsets = decode_offsets(self.storage.read_file(path), path)
-                self.log_start_offset = max(offsets.values(), default=0)
+                self.log_start_offset = decode_offset(self.storage.read_file(path), path)
             except CorruptCheckpoint as error:
                 _logger.warning("%s The log starts with its first segment.", error)
         if LEADER_EPOCHS in self.files:
@@ -486,9 +475,7 @@ def _check_newest(
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """The facts that a clean stop recorded about one partition. They hold only while the files have not
-    changed.
-    """
+    """The facts that a clean stop recorded about a partition, true while the files have not changed."""
 
     log_end_offset: int
     active_base_offset: int

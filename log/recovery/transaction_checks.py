@@ -76,9 +76,7 @@ def not_borne_out(segments: Sequence[Segment]) -> set[int]:
 
 
 def _is_abort(segment: Segment, producer_id: int, offset: int) -> bool:
-    """Return whether an abort marker is at this offset. True also where the log is damaged: it can't rebuild
-    the entry there.
-    """
+    """Return whether an abort marker is at this offset, or damage, from which no entry can be rebuilt."""
     try:
         found = _batch_of(segment, offset)
     except CorruptRecord:
@@ -113,9 +111,7 @@ def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> boo
 
 
 def _batch_of(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
-    """Return the position and header of the first batch that ends at `offset` or later. Raises CorruptRecord,
-    OSError.
-    """
+    """Return the first batch that ends at `offset` or later, and where. Raises CorruptRecord, OSError."""
     position = segment.position_of(offset, segment.size_bytes)
     header = segment.header_at(position)
     return (position, header) if header is not None else None
@@ -185,9 +181,7 @@ def _write(environment: LogEnvironment, directory: str, doubted: Sequence[Segmen
 
 
 def _known_in_damage(segment: Segment) -> list[AbortedTransaction] | None:
-    """Return the aborts that the segment's present index has in damaged ranges; None without a plausible
-    index.
-    """
+    """Return the aborts that a plausible index has in damaged ranges; None without such an index."""
     if (
         not segment.damage
         or not segment.aborts.has_any
@@ -247,9 +241,7 @@ class _Follower:
         *,
         is_noted: bool,
     ) -> None:
-        """Add the aborts in a damaged range from an earlier index. Without such an index all open
-        transactions are undecided.
-        """
+        """Add an earlier index's aborts in a damaged range. Without one, open transactions are undecided."""
         if not is_noted:
             return
         if known is None:

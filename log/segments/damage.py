@@ -40,25 +40,17 @@ class DamagedRange(NamedTuple):
     position: int
     """The first damaged byte of the file."""
     size_bytes: int
-    """The bytes up to the next sound batch or the end of the file; 0 where bytes are missing at the end of
-    the file.
-    """
+    """The bytes up to the next sound batch or the file's end; 0 where bytes are missing at the file's end."""
     first_offset: int
     end_offset: int
     """The offset after the last damaged offset."""
     is_framed: bool
-    """Whether the header's size and offsets are sound. Then a client that checks the CRC stops at this batch
-    alone.
-    """
+    """Whether size and offsets are sound, so that a client that checks the CRC stops here alone."""
     reason: str
     is_state_unknown: bool = False
-    """Whether a replay of the producers had to pass this range. Then the producers of the lost batches are
-    unknown.
-    """
+    """Whether a replay of producers passed this range, so that the lost batches' ones are unknown."""
     undecided_from: int = NO_TRANSACTION
-    """The first offset of the earliest transaction whose marker may be in this range; -1 without such a
-    transaction.
-    """
+    """The first offset of the earliest transaction whose marker may be in this range; -1 without one."""
 
     @property
     def offsets(self) -> int:
@@ -74,9 +66,7 @@ class DamagedRange(NamedTuple):
 
 
 class CutBytes(NamedTuple):
-    """Bytes that a start cut off the end of a log, with sound batches among them, and the file that keeps
-    them.
-    """
+    """Bytes, sound batches among them, that a start cut off a log's end, and the file that keeps them."""
 
     file_name: str
     """The file in the partition's directory."""
@@ -123,9 +113,7 @@ class _Content(msgspec.Struct):
 
 
 class DamageRegister:
-    """The damaged ranges by partition directory. Before `load` the register is in memory only. Any thread may
-    call.
-    """
+    """The damaged ranges by partition directory, before `load` in memory only. Any thread may call."""
 
     def __init__(self) -> None:
         """Begin with no known damage."""

@@ -48,9 +48,7 @@ class SegmentIndexes:
         self.offset_entries = bytearray(offset_entries)
         self.time_entries = bytearray(time_entries)
         self.needed_bytes = 0
-        """The limit `segment.index.bytes` that has room for another entry in both indexes, and for a last one
-        in the time index.
-        """
+        """The least `segment.index.bytes` with room for one more entry, and for a last time entry."""
         self._count()
 
     def _count(self) -> None:
@@ -69,9 +67,7 @@ class SegmentIndexes:
         self._count()
 
     def add_time(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Add the largest timestamp so far. Ignores -1 and a timestamp that is not larger than the last
-        entry's.
-        """
+        """Add the largest timestamp so far. Ignores -1 and one that is not above the last entry's."""
         last = self.last_time()
         if timestamp_ms > (last[0] if last is not None else -1):
             self.time_entries += TIME_ENTRY.pack(timestamp_ms, relative_offset)
@@ -87,9 +83,7 @@ class SegmentIndexes:
         return timestamp, relative_offset
 
     def entry_for(self, relative_offset: int) -> tuple[int, int] | None:
-        """Return the last (relative_offset, position) whose offset is at most `relative_offset`; None when
-        all are larger.
-        """
+        """Return the last (relative_offset, position) up to `relative_offset`; None without one."""
         entries = self.offset_entries
         low = bisect_right(
             _numbers(entries, OFFSET_ENTRY), relative_offset, key=_column(entries, OFFSET_ENTRY, 0)
@@ -103,9 +97,7 @@ class SegmentIndexes:
         return relative_offset, position
 
     def time_entry_for(self, timestamp_ms: int) -> tuple[int, int]:
-        """Return (timestamp, relative offset) from which on to search for a later timestamp; (-1, 0) for the
-        start.
-        """
+        """Return (timestamp, relative offset) from which to search for a later one; (-1, 0): the start."""
         entries = self.time_entries
         low = bisect_right(_numbers(entries, TIME_ENTRY), timestamp_ms, key=_column(entries, TIME_ENTRY, 0))
         if not low:
@@ -198,15 +190,11 @@ class IndexCache(Generic[Index]):
 
 
 MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of indexes that wait to be written. Further ones are only cached, and are rebuilt again when
-they are evicted.
-"""
+"""The most bytes of indexes that wait to be written. Others are only cached, and rebuilt later again."""
 
 
 class RebuiltIndexes:
-    """The contents of rebuilt index files, by the path of their segment. Only `write` may run in another
-    thread.
-    """
+    """The contents of rebuilt index files, by the segment's path. Only `write` may run in another thread."""
 
     __slots__ = ("_lock", "_waiting", "_waiting_bytes", "_writing", "_writing_path")
 
@@ -248,9 +236,7 @@ class RebuiltIndexes:
                 pass
 
     def write(self, durable: DurableFiles) -> None:
-        """Persist the waiting index files. Files that can't be written stay damaged, and are rebuilt when
-        they are needed again.
-        """
+        """Persist the waiting index files. Those that can't be written are rebuilt when needed."""
         for segment_path in list(self._waiting):
             with self._writing:
                 with self._lock:

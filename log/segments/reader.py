@@ -95,9 +95,7 @@ class SegmentList:
         return self.size_bytes + self.removed_bytes - self.loaded_bytes
 
     def continue_counts(self, before: SegmentList, cut_records: int) -> None:
-        """Take over what the segments `before` a reopening have counted. The reopening has cut off this many
-        records.
-        """
+        """Take over the counts of the segments `before` a reopening, which has cut off this many records."""
         self.loaded_bytes -= before.appended_bytes
         self.cut_records = before.cut_records + cut_records
 
@@ -125,9 +123,7 @@ class SegmentList:
         return dropped
 
     def place_of(self, base_offsets: list[int]) -> slice | None:
-        """Return the slice of the list that holds these segments; None when one is missing or is the active
-        segment.
-        """
+        """Return the slice that holds these segments; None when one is missing or is the active segment."""
         start = bisect_left(self.bases, base_offsets[0])
         place = slice(start, start + len(base_offsets))
         is_there = self.bases[place] == base_offsets and place.stop < len(self.bases)
@@ -281,9 +277,7 @@ class SegmentList:
         return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
 
     def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
-        """Return the next undamaged batches at or after `offset`, and the offset after the damage that was
-        skipped.
-        """
+        """Return the next undamaged batches from `offset` on, and the offset after the skipped damage."""
         while offset < log_end_offset:
             damaged = self.damage_at(offset)
             if damaged is None:
@@ -379,9 +373,7 @@ class SegmentList:
     # --- aborted transactions, in the transaction indexes. Source: Kafka's `LocalLog.addAbortedTransactions`
 
     def add_aborted(self, aborted: AbortedTransaction) -> None:
-        """Add an aborted transaction whose marker was just appended to the active segment's transaction
-        index.
-        """
+        """Add an aborted transaction whose marker was just appended to the active segment's index."""
         active = self.active
         if not active.aborts.has_any:
             self.aborting.append(active.base_offset)
@@ -537,9 +529,7 @@ def _in_batch(
 def _records(
     config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> Iterator[tuple[int, int]]:
-    """Yield (timestamp, offset) of each record of a batch, without decoding the record headers: there may be
-    millions.
-    """
+    """Yield (timestamp, offset) of a batch's records. Their headers, maybe millions, are not decoded."""
     data = segment.read_at(position, batch.size_bytes)
     plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes)
     for record in stored_records(batch, plain):

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 EVERYWHERE: Final = 2**63 - 1
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_SEARCHED_BYTES: Final = 64 * 1024**3
-"""Bytes whose CRC one search computes. Then the search gives up, and the rest of the file is one damaged
-range.
-"""
+"""Bytes whose CRC one search computes; then it gives up, and the rest of the file is one damaged range."""
 _LATER_MAGIC: Final = MAGIC + 1
 """The magic that a later release would write. Any other unknown magic in a durable batch is damage."""
 _OFFSETS_PER_SEGMENT: Final = 2**31
@@ -107,9 +105,7 @@ class SegmentScan:
             yield damaged
 
     def missing(self) -> DamagedRange | None:
-        """Return the durable offsets that are missing at the end of the last segment, after the scan; None
-        without any.
-        """
+        """Return the durable offsets missing at the last segment's end, after the scan, or None."""
         if self.next_offset >= self._kept_below or self.position < self.end:
             return None
         return DamagedRange(
@@ -163,9 +159,7 @@ class SegmentScan:
         return batch if whole is not None and crc_matches(batch, whole) else None
 
     def _fits(self, batch: BatchHeader) -> bool:
-        """Return whether the offsets of a sound batch follow without a gap, or with a gap that cleaning may
-        have left.
-        """
+        """Return whether a sound batch's offsets follow, perhaps with a gap left by cleaning."""
         if batch.last_offset >= self._limit:
             return False
         if batch.base_offset == self.next_offset:
@@ -253,9 +247,7 @@ class SegmentScan:
         return "the CRC is wrong"
 
     def _behind(self, position: int, bound: int) -> tuple[int, int] | None:
-        """Return (position, offset) of the sound batch at `position`, or of the file's end; None when neither
-        is there.
-        """
+        """Return (position, offset) of the sound batch at `position`, or of the file's end, or None."""
         if position == self.end:
             return position, bound
         after = self._sound_at(position)
@@ -298,9 +290,7 @@ class SegmentScan:
         return weak
 
     def _ends_at(self, header: BatchHeader, position: int) -> bool:
-        """Return whether the CRC of the batch at the scan's position is right if that batch ends at
-        `position`.
-        """
+        """Return whether the CRC of the batch at the scan's position is right if it ends at `position`."""
         if position - self.position < HEADER_BYTES:
             return False
         covered = self._read(self.position + CRC_COVERS_FROM, position - self.position - CRC_COVERS_FROM)
@@ -374,9 +364,7 @@ class Appended(NamedTuple):
     """The offsets of an accepted batch. A duplicate is not written; its result has the original's offsets."""
 
     base_offset: int
-    """The first offset; -1 if all records are duplicates by producer name, as the originals' offsets are not
-    kept.
-    """
+    """The first offset; -1 if all records are duplicates by name, whose originals' offsets are not kept."""
     last_offset: int
     """The last offset; -1 in the same case."""
     log_append_time_ms: int
@@ -439,9 +427,7 @@ class FileRegion:
         return Place(self._file.path, self._position + start, size_bytes)
 
     def is_cached(self, start: int, size_bytes: int) -> bool:
-        """Return whether `size_bytes` bytes from `start` on can be read without waiting for the disk. Raises
-        OSError.
-        """
+        """Return whether these bytes can be read without waiting for the disk. Raises OSError."""
         return self._storage.is_cached(self._file, self._position + start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
@@ -454,9 +440,7 @@ class FileRegion:
         return self._storage.send(self._file, socket_descriptor, self._position + start, wanted)
 
     def kept(self) -> KeptRegion:
-        """Return a region of the same bytes that stays readable until `release`, even if the segment is
-        removed.
-        """
+        """Return a region of the same bytes, readable until `release` even if the segment is removed."""
         return KeptRegion(
             self._storage, self._file, self._position, self._size_bytes, self.segment_base_offset
         )
@@ -480,9 +464,7 @@ class KeptRegion(FileRegion):
         storage.descriptors.begin_reading(file)
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file
-        is no longer available.
-        """
+        """Return all or `size_bytes` bytes from `start` on. Raises OSError, also when the file is gone."""
         self._check()
         return super().read(start, size_bytes)
 

@@ -152,9 +152,7 @@ class Segment:
         return min(due_ms + 1, NEVER)
 
     def _roll_after_ms(self, config: LogConfig) -> int:
-        """Return segment.ms less the segment's own share of segment.jitter.ms, which spreads the rolls of
-        many segments.
-        """
+        """Return segment.ms less this segment's share of segment.jitter.ms, which spreads rolls."""
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         return config.segment_ms - (crc32(self.file.path.encode()) % jitter_ms if jitter_ms else 0)
 
@@ -200,9 +198,7 @@ class Segment:
         }
 
     def index_contents(self) -> dict[str, bytes]:
-        """Return the content of the index files by suffix, without a transaction index if no transaction was
-        aborted.
-        """
+        """Return the content of the index files by suffix, with a transaction index if any was aborted."""
         contents = self._offset_and_time_entries()
         aborted = self.aborts.entries
         if aborted is not None:
@@ -238,9 +234,7 @@ class Segment:
         return self._indexes is None and is_written
 
     def hold_indexes(self, contents: Mapping[str, bytes]) -> None:
-        """Keep indexes in memory whose files get their names later, until `become_closed`. `contents` are by
-        suffix.
-        """
+        """Keep indexes, `contents` by suffix, whose files get their names later, until `become_closed`."""
         indexes = SegmentIndexes(contents.get(OFFSET_INDEX_SUFFIX, b""), contents.get(TIME_INDEX_SUFFIX, b""))
         if indexes.is_sane(self.size_bytes):
             self._indexes = indexes
@@ -387,16 +381,12 @@ class Segment:
         return headers(storage, file, base_offset, position, end, chunk_bytes)
 
     def largest_timestamp(self) -> int:
-        """Return the timestamp for retention: the largest of the records, or without one the file's
-        modification time.
-        """
+        """Return the timestamp for retention: the largest one, or else the file's modification time."""
         largest = self.max_timestamp
         return largest if largest >= 0 else self._environment.storage.modified_ms(self.file.path)
 
     def first_timestamp(self) -> int:
-        """Return the largest timestamp of the first batch; -1 for an empty segment. Raises OSError,
-        CorruptRecord.
-        """
+        """Return the first batch's largest timestamp, or -1 if empty. Raises OSError, CorruptRecord."""
         if self._first_timestamp is not None:
             return self._first_timestamp
         return self._read_first_timestamp() if self.size_bytes else NO_TIMESTAMP
@@ -483,9 +473,7 @@ class Segment:
         return self.indexes().time_entry_for(timestamp_ms)[1]
 
     def _has_timestamp(self, indexes: SegmentIndexes, timestamp: int, relative_offset: int) -> bool:
-        """Return whether a batch ends with the offset and has this largest timestamp. Raises OSError,
-        NotCached.
-        """
+        """Return whether a batch ends with the offset and has this timestamp. Raises OSError, NotCached."""
         entry = indexes.entry_for(relative_offset)
         if entry is not None and not self._bears_out(*entry):
             return False
@@ -505,9 +493,7 @@ class Segment:
         return batch.magic == MAGIC and 0 <= batch.base_offset - self.base_offset <= relative_offset
 
     def position_of(self, offset: int, end: int) -> int:
-        """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies
-        beyond.
-        """
+        """Return the position of the batch or damage that holds `offset`; `end` when it lies beyond."""
         damaged = range_holding(self.damage, offset) if self.damage else None
         if damaged is not None:
             return min(damaged.position, end)
@@ -520,9 +506,7 @@ class Segment:
         return end
 
     def _is_borne_out(self, position: int, batch: BatchHeader, offset: int) -> bool:
-        """Return whether a batch found for an offset inside of it can be right: the next batch begins at a
-        later offset.
-        """
+        """Return whether a batch found for an offset inside of it can be right: the next one begins later."""
         behind = position + batch.size_bytes
         if self.damage and range_at(self.damage, behind) is not None:
             return True
@@ -545,9 +529,7 @@ class Segment:
         return entry[1] if entry is not None else 0
 
     def offset_after(self, position: int) -> int | None:
-        """Return the last relative offset of the first indexed batch at or after `position`; None without
-        such an entry.
-        """
+        """Return the last relative offset of the first batch indexed from `position` on, or None."""
         entry = self._checked_entry(lambda indexes: indexes.entry_after(position))
         return entry[0] if entry is not None else None
 
@@ -716,9 +698,7 @@ class SegmentAborts:
 
 
 class SegmentEnvironment(Protocol):
-    """The storage, the caches of indexes and the known damage; `seqgate.log.environment.LogEnvironment` has
-    them.
-    """
+    """The storage, the index caches and the known damage; `log.environment.LogEnvironment` has them."""
 
     storage: Storage
     index_cache: IndexCache[SegmentIndexes]

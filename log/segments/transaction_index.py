@@ -11,6 +11,7 @@ Source: Kafka's `TransactionIndex`, `AbortedTxn`.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry of the index. `last_offset` is the marker's offset, `last_stable_offset` its value after the
-    marker.
-    """
+    """An entry of the index. `last_offset` is the marker's; `last_stable_offset` holds after the marker."""
 
     first_offset: int
     producer_id: int
@@ -77,14 +76,10 @@ class TransactionIndex:
 
     def _first_ending_at(self, offset: int) -> int:
         """Return the number of the first entry whose marker is at `offset` or later."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if ENTRY.unpack_from(self.entries, middle * ENTRY.size)[3] < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(range(len(self)), offset, key=self._marker_offset)
+
+    def _marker_offset(self, number: int) -> int:
+        return int(ENTRY.unpack_from(self.entries, number * ENTRY.size)[3])
 
     def is_sane(self, base_offset: int, end_offset: int) -> bool:
         """Return whether these can be the entries of a segment with offsets in [base_offset, end_offset)."""

@@ -60,9 +60,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _MAX_DIGITS: Final = 18
-"""Digits of a due time; longer text counts as no due time. 18 digits fit an int64 and reach the year 31
-million.
-"""
+"""Digits of a due time; longer text is none. 18 digits fit an int64 and reach the year 31 million."""
 _ATTRIBUTES_BYTES: Final = 1
 
 
@@ -120,9 +118,7 @@ def _read(
     records_before: int,
     headers_before: int,
 ) -> tuple[int, bool, bytes | None, int]:
-    """Return (offset_delta, whether the header is there, the header's value, count of all headers) of one
-    record.
-    """
+    """Return (offset_delta, whether the header is there, its value, count of all headers) of a record."""
     _, position = read_varlong(plain, start + _ATTRIBUTES_BYTES)
     offset_delta, position = read_varint(plain, position)
     size, position = read_varint(plain, position)  # skip the key next
@@ -240,9 +236,7 @@ class Delays:
         self._track(batch, due_times, from_offset=0)
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:  # noqa: ARG002 - part of the port
-        """Fold in a batch read from the log. Records that became due shortly before the load are still held
-        for a while.
-        """
+        """Fold in a batch read from the log. Records due shortly before the load are still held."""
         if batch.is_control:
             self._end_transaction(batch, view)
             return
@@ -342,9 +336,7 @@ class Delays:
         return False
 
     def capture(self, covered_offset: int, log_end_offset: int) -> DelaysCapture | None:
-        """Capture the records that wait below `covered_offset`, all decided; None when the last capture had
-        the same.
-        """
+        """Capture the records that wait below `covered_offset`, all decided; None when nothing changed."""
         entries = self.records.entries()
         if covered_offset < log_end_offset:
             entries = [entry for entry in entries if entry[1] < covered_offset]
@@ -392,14 +384,10 @@ class DelaysCapture:
 
 NEVER_DUE: Final = 2**63 - 1
 _HOLD_STEPS: Final = 60
-"""Steps per `hold_ms`. A record that is due is held to the end of a step, so that one `Hold` covers all
-records of the step.
-"""
+"""Steps per `hold_ms`. A due record is held to the end of a step, so one `Hold` covers a step's records."""
 _STALE_ALLOWED: Final = 1024
 RELEASED_AT_ONCE: Final = 5_000
-"""Records released in one call; the rest go with the next call. Otherwise many records due at once would hold
-up other work.
-"""
+"""Records released in one call; the rest go with the next, so that many due at once hold up no other work."""
 _RELEASES_KEPT: Final = 256
 _FEW: Final = 50
 """Offsets up to which discarding one by one is faster than one pass over all ranges."""
@@ -448,9 +436,7 @@ class DelayedRecords:
         return self._offsets.first_outside(offset)
 
     def released_since(self, mark: int) -> tuple[int, int]:
-        """Return the lowest offset that was released since a mark, and the mark for the next call. The first
-        mark is 0.
-        """
+        """Return the lowest offset released since a mark, at first 0, and the mark for the next call."""
         now = self._releases[-1][0]
         if mark < self._releases[0][0]:
             return 0, now
@@ -485,9 +471,7 @@ class DelayedRecords:
         return self._limit.refusal(self._offsets.count, adding)
 
     def add(self, offset: int, due_ms: int, transaction_of: int | None = None) -> None:
-        """Track a record with the highest offset so far, and the producer id if the record is in an open
-        transaction.
-        """
+        """Track a record with the highest offset so far, in the open transaction of a producer or in none."""
         self._offsets.append(offset)
         heapq.heappush(self._by_due, (due_ms, offset))
         self._limit.in_all += 1
@@ -495,9 +479,7 @@ class DelayedRecords:
             self._undecided.setdefault(transaction_of, []).append(offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """End a producer's transaction. Aborted records no longer wait, and the log is no longer held for
-        them.
-        """
+        """End a producer's transaction. Aborted records neither wait nor hold the log any longer."""
         offsets = self._undecided.pop(producer_id, [])
         if not commit:
             self._discard_all(offsets)
@@ -553,9 +535,7 @@ class DelayedRecords:
         return True
 
     def _forget_stale(self, allowed: int | None = None) -> None:
-        """Drop stale heap entries once there are more than `allowed`, by default in proportion to the waiting
-        records.
-        """
+        """Drop stale heap entries above `allowed`, which by default grows with the waiting records."""
         if allowed is None:
             allowed = self._offsets.count + _STALE_ALLOWED
         if len(self._by_due) > self._offsets.count + allowed:
@@ -563,9 +543,7 @@ class DelayedRecords:
             heapq.heapify(self._by_due)
 
     def _forget_decided(self) -> None:
-        """Drop released offsets of open transactions once there are too many in proportion to the waiting
-        records.
-        """
+        """Drop released offsets of open transactions above a number that grows with the waiting records."""
         if sum(map(len, self._undecided.values())) <= 2 * self._offsets.count + _STALE_ALLOWED:
             return
         for producer_id, offsets in list(self._undecided.items()):
@@ -623,9 +601,7 @@ def decode(content: bytes, path: str) -> DelayedSnapshot:
 
 
 def check_delayed_snapshot(content: bytes, path: str) -> None:
-    """Check that this release reads the version of the file. A damaged file passes. Raises
-    IncompatibleFormat.
-    """
+    """Check that this release reads the file's version; a damaged file passes. Raises IncompatibleFormat."""
     with contextlib.suppress(CorruptDelayedSnapshot):
         _head(content, path)
 

@@ -41,9 +41,7 @@ class LeaderEpochs:
         self.latest = self._entries[-1][0] if self._entries else UNDEFINED
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget leader epochs that ended before the log start offset. The epoch at that offset then begins
-        there.
-        """
+        """Forget leader epochs that ended before the log start, where the epoch of that offset begins."""
         index = bisect_right(self._entries, log_start_offset, key=lambda entry: entry[1])
         if index:
             self._entries[:index] = [(self._entries[index - 1][0], log_start_offset)]

@@ -37,7 +37,7 @@ from seqgate.log.durability.unflushed import SideFile
 from seqgate.log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
-    decode_offsets,
+    decode_offset,
     encode_offsets,
     tracks_names_from_start,
 )
@@ -75,9 +75,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 REPLAYED_RECORD_BYTES: Final = 100
-"""The least number of bytes that a replayed record counts as. A small compressed record takes as long to
-decode as a large one.
-"""
+"""The least bytes that a replayed record counts as: a small compressed one takes as long as a large one."""
 
 
 class Names:
@@ -113,9 +111,7 @@ class Names:
         self.changed = False
         """Whether names changed since the last capture."""
         self.has_gap = False
-        """Whether unread records were deleted. Then the next flush must write a snapshot: the log can no
-        longer rebuild the names.
-        """
+        """Whether unread records were deleted, so that only a snapshot by the next flush keeps the names."""
         self.unsaved_start: int | None = None
         """The offset from which names are tracked, while no side file holds that offset; otherwise None."""
         self._decided_start = decided_start
@@ -129,9 +125,7 @@ class Names:
         self._surplus_names = 0
         """The number of names evicted during a replay because of the limit."""
         self._unsaved_from: int | None = None
-        """The offset from which records may have names that are in no durable snapshot; None when all names
-        are saved.
-        """
+        """The offset from which names may be in no durable snapshot; None when all are saved."""
         self._saved_end = 0
         """The log end offset of the newest durable snapshot."""
         self.pending: NamesCapture | None = None
@@ -163,9 +157,7 @@ class Names:
         return start_offset
 
     def _tracked_from(self, log_start_offset: int, log_end_offset: int, *, is_known: bool) -> int:
-        """Return the offset from which names are tracked, which is decided when the log is deduplicated for
-        the first time.
-        """
+        """Return the offset from which names are tracked, decided when the log is first deduplicated."""
         storage, directory = self._storage, self._place.directory
         start_offset = read_start(storage, directory)
         if start_offset is None and began_with_names(storage, directory):
@@ -185,9 +177,7 @@ class Names:
     def begin_replay(
         self, start_offset: int, log_start_offset: int, log_end_offset: int, transactions: Transactions
     ) -> None:
-        """Begin the replay at the offset that `restore` returned, or at the log start. Removed records leave
-        a gap.
-        """
+        """Begin the replay where `restore` said, or at the log start. Removed records leave a gap."""
         if start_offset < log_start_offset:
             _logger.warning(
                 "%s: the records from %d to %d were removed unread; producer names that only they carried "
@@ -233,9 +223,7 @@ class Names:
         self._forget_surplus()
 
     def finish_replay(self, log_end_offset: int, transactions: Transactions, high_watermark: int) -> None:
-        """End the replay, and abort transactions without a marker: compaction may have removed markers
-        meanwhile.
-        """
+        """End the replay, and abort transactions whose markers compaction may have removed meanwhile."""
         self.replay_offset = None
         self._forget_transactions(log_end_offset, transactions, high_watermark)
         if self._surplus_names:
@@ -249,9 +237,7 @@ class Names:
             self._on_due(False)
 
     def _forget_surplus(self) -> None:
-        """Evict the longest idle names beyond the limit, with some slack: names evicted before may come back
-        by a replay.
-        """
+        """Evict the longest idle names beyond limit and slack: a replay may bring evicted names back."""
         config = self._config
         slack = config.deduplication_snapshot_records
         forgotten = self.table.forget_surplus(
@@ -293,9 +279,7 @@ class Names:
         now_ms: int,
         high_watermark: int,
     ) -> None:
-        """Fold in a batch that was written. During a replay a marker is left to the replay, which reaches it
-        later.
-        """
+        """Fold in a batch that was written. A replay under way folds in the marker itself later."""
         if batch.is_control:
             if self.replay_offset is None:
                 self._end_transaction(batch, view, high_watermark)
@@ -326,9 +310,7 @@ class Names:
             self._on_due(True)
 
     def raise_epochs(self, advances: Sequence[NameAdvance]) -> None:
-        """Raise the name epochs of a batch that had only duplicates. A snapshot with the new epochs is then
-        due.
-        """
+        """Raise the name epochs of a batch with only duplicates. A snapshot with them is then due."""
         self.table.raise_epochs(advances)
         self.changed = True
         self._on_due(True)
@@ -392,15 +374,11 @@ class Names:
 
     @property
     def unsaved_from(self) -> int | None:
-        """The offset from which records may have names that are in no durable snapshot; None when all names
-        are saved.
-        """
+        """The offset from which names may be in no durable snapshot; None when all are saved."""
         return self._unsaved_from
 
     def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002 - open transactions are saved as such
-        """Capture all names for the next flush; None when nothing changed, or the log is still being
-        replayed.
-        """
+        """Capture all names for the next flush; None when nothing changed, or a replay is under way."""
         if not self.is_ready or not (self.changed or self.table.has_forgotten):
             return None
         self.changed = self.has_gap = False
@@ -424,9 +402,7 @@ class Names:
             self.pending = None
 
     def capture_start(self) -> StartCapture | None:
-        """Capture the offset from which names are tracked, for the next flush; None when a side file holds
-        that offset.
-        """
+        """Capture the offset from which names are tracked for a flush; None if a side file holds it."""
         if self.unsaved_start is None:
             return None
         return StartCapture(self._file, self._place, self.unsaved_start, self._start_saved)
@@ -554,16 +530,14 @@ def read_start(storage: Storage, directory: str) -> int | None:
     if not storage.exists(path):
         return None
     try:
-        return max(decode_offsets(storage.read_file(path), path).values(), default=0)
+        return decode_offset(storage.read_file(path), path)
     except CorruptCheckpoint as error:
         _logger.warning("%s Names are read from the start of the log.", error)
         return 0
 
 
 def began_with_names(storage: Storage, directory: str) -> bool:
-    """Return whether the log has tracked names from offset 0 on, as its `partition.metadata` says. Raises
-    OSError.
-    """
+    """Return whether `partition.metadata` says that names are tracked from offset 0 on. Raises OSError."""
     path = f"{directory}/{PARTITION_METADATA}"
     return storage.exists(path) and tracks_names_from_start(storage.read_file(path))
 
@@ -602,18 +576,14 @@ class DerivedState(Protocol):
     """State derived from a log's batches. `replay` and `fold_in` change the state in the same way."""
 
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
-        """Load the newest sound side file. Return the offset from which batches must be replayed. Raises
-        OSError.
-        """
+        """Load the newest sound side file. Return the offset to replay batches from. Raises OSError."""
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:
         """Fold in a batch read from the log. Raises CorruptRecord."""
 
     @property
     def kept_from(self) -> int:
-        """The offset from which neither retention nor backlog expiry may remove records; NOT_KEPT for most
-        states.
-        """
+        """The offset from which neither retention nor backlog expiry may remove records, or NOT_KEPT."""
 
     def unsaved_below(self, offset: int) -> bool:
         """Return whether state from records before `offset` is in no durable side file."""

@@ -53,9 +53,7 @@ REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
 
 
 class RecordStates:
-    """The names and delays of one log, each None if the topic does not use them, and the rules that judge by
-    them.
-    """
+    """The names and delays of one log, None if the topic uses none, and the rules that judge by them."""
 
     __slots__ = (
         "_environment",
@@ -93,9 +91,7 @@ class RecordStates:
         self._loaded_at_ms = 0
         self._names_file = SideFile()
         self._unsaved_start: int | None = None
-        """The offset from which names were tracked when deduplication ended, if no flush had persisted that
-        offset.
-        """
+        """The offset from which names were tracked when deduplication ended, if no flush had persisted it."""
         self.names: Names | None = None
         self.delays: Delays | None = None
         self.rules: RecordRules | None = None
@@ -181,9 +177,7 @@ class RecordStates:
         self._make_rules(config)
 
     def alter_delays(self, config: LogConfig) -> None:
-        """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts
-        for later records.
-        """
+        """Use another `delivery.delay.header`, or none, for later records. Waiting ones are due at once."""
         environment = self._environment
         delays = self.delays or Delays(environment.storage, self._place, config, environment.delayed_limit, 0)
         # Close the side file first. Otherwise a flush in flight could bring that file back.
@@ -331,9 +325,7 @@ class RecordStates:
     # --- producer names
 
     def _begin_deduplicating(self, config: LogConfig) -> None:
-        """Restore the newest snapshot. `replay_names` replays the log after the snapshot later. Raises
-        OSError.
-        """
+        """Restore the newest snapshot; `replay_names` replays the log after it later. Raises OSError."""
         log, storage = self._log, self._environment.storage
         topic_names = self._environment.names_of(self._place.topic_id)
         names = Names(
@@ -397,9 +389,7 @@ class RecordStates:
         return names.is_ready
 
     def capture_names(self) -> bool:
-        """Capture the names for the next flush. Return False if all are saved or not fully replayed. Raises
-        OSError.
-        """
+        """Capture the names for a flush. Return False if all are saved or not replayed. Raises OSError."""
         names = self.names
         if names is None:
             return False
@@ -416,9 +406,7 @@ class RecordStates:
             self.capture_names()
 
     def capture_all(self) -> None:
-        """Capture all states for the flush of a clean stop, which persists the whole log first. Raises
-        OSError.
-        """
+        """Capture all states for a clean stop's flush, which persists the whole log first. Raises OSError."""
         self.capture_names()
         self._capture_delays(self._log.transactions.first_open_offset(self._log.log_end_offset))
 
@@ -458,9 +446,7 @@ class Found(NamedTuple):
     refused: NameRejectionReason | None = None
     refusal: str = ""
     raises_epochs: bool = False
-    """Whether the batch has a new name epoch and duplicates. The epoch must be durable before the batch is
-    acknowledged.
-    """
+    """Whether the batch has a new name epoch, which must be durable before the answer, and duplicates."""
     is_dropped: bool = False
     """Whether all records of the batch are duplicates, so that nothing is stored."""
     answer_after: int = -1
@@ -514,9 +500,7 @@ class RecordRules:
         return Found(batch, view, advances, len(duplicates))
 
     def settle(self, found: Found, now_ms: int) -> None:
-        """Finish a batch that is not stored: count duplicates as activity, or raise the LogError of a
-        refusal.
-        """
+        """Count the duplicates of a batch that is not stored, or raise the LogError of its refusal."""
         names = self.names
         assert names is not None
         if found.refused is not None:
@@ -543,9 +527,7 @@ class RecordRules:
 def _without(
     batch: BatchHeader, view: memoryview, duplicates: Collection[int], config: LogConfig
 ) -> tuple[BatchHeader, memoryview]:
-    """Return the batch without the records at these offset deltas. A batch without records gets no
-    max_timestamp.
-    """
+    """Return the batch without the records at these deltas. Without any record it has no max_timestamp."""
     if len(duplicates) == batch.record_count:
         batch.max_timestamp = NO_TIMESTAMP
         rewritten = empty_batch(batch)

@@ -137,9 +137,7 @@ class OngoingTransactions:
         self._held: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
-        """Return whether a transaction may be undecided. If not, all records below the high watermark are
-        stable.
-        """
+        """Return whether a transaction may be undecided. If not, all below the high watermark is stable."""
         return bool(self._undecided) or bool(self._held)
 
     def hold(self, first_offset: int, until_log_start: int) -> None:

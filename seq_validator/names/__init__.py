@@ -10,7 +10,6 @@ from seqgate.seq_validator.names.entry import (
     MAX_SEQUENCE_ID,
     NO_NAME_EPOCH,
     NO_OFFSET,
-    NO_SEQUENCE_ID,
     CorruptNames,
     NameAdvance,
     NamedRecord,
@@ -18,7 +17,6 @@ from seqgate.seq_validator.names.entry import (
     NamesAccepted,
     NamesRejected,
     NameState,
-    NamesVerdict,
 )
 from seqgate.seq_validator.names.entry import VERSION as NAMES_VERSION
 from seqgate.seq_validator.names.entry import decode as decode_names
@@ -39,7 +37,6 @@ __all__ = [
     "NO_NAME_EPOCH",
     "NO_OFFSET",
     "NO_PRODUCER",
-    "NO_SEQUENCE_ID",
     "CorruptNames",
     "NameAdvance",
     "NameBudget",
@@ -49,7 +46,6 @@ __all__ = [
     "NamedRecord",
     "NamesAccepted",
     "NamesRejected",
-    "NamesVerdict",
     "TopicNames",
     "WrittenName",
     "advances_of",

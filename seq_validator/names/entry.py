@@ -99,9 +99,7 @@ class NameEntry:
         """The highest sequence id in the open transaction of a producer, by producer id."""
 
     def push(self, sequence_id: int, offset: int, high_watermark: int) -> None:
-        """Raise the pushed mark to `sequence_id`, whose record or marker lies at `offset`; ignore a lower
-        sequence id.
-        """
+        """Raise the pushed mark to `sequence_id`, with its record's or marker's offset; never lower it."""
         if sequence_id <= self.sequence_id:
             return
         if self._awaited_offset < high_watermark:
@@ -121,9 +119,7 @@ class NameEntry:
         return self._persisted_sequence
 
     def offset_to_wait_for(self, sequence_id: int, high_watermark: int) -> int:
-        """Return the offset that must be persisted before a pushed sequence id is; NO_OFFSET when nothing is
-        missing.
-        """
+        """Return the offset to persist before a pushed sequence id is persisted; NO_OFFSET if it is."""
         if sequence_id <= self.persisted_sequence(high_watermark):
             return NO_OFFSET
         return self._awaited_offset if sequence_id <= self._awaited_sequence else self.offset

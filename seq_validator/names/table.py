@@ -147,15 +147,11 @@ class TopicNames:
         self.budget.in_all -= 1
 
     def must_be_whole(self, newcomers: Collection[bytes]) -> bool:
-        """Return True when `newcomers` would evict other names, and not all partitions of the topic are
-        loaded.
-        """
+        """Return True when `newcomers` would evict names, and not all partitions of the topic are loaded."""
         return not self.is_whole and any(self._surplus(newcomers))
 
     def refusal(self, newcomers: Collection[bytes], now_ms: int) -> str | None:
-        """Return why a partition may not begin to remember `newcomers`; None when there is room. Counts
-        refusals.
-        """
+        """Return why there is no room for `newcomers`, and count the refusal; None when there is room."""
         budget = self.budget
         surplus, surplus_in_all = self._surplus(newcomers)
         idle = self._to_evict(surplus, surplus_in_all, now_ms)
@@ -169,17 +165,13 @@ class TopicNames:
         return f"{counted}, and too few names of the topic have been idle for {budget.min_idle_ms} ms"
 
     def _surplus(self, newcomers: Collection[bytes]) -> tuple[int, int]:
-        """Return how many names are too many with `newcomers`: in the topic, and in all partitions (counted
-        per partition).
-        """
+        """Return how many names are too many with `newcomers`: in the topic, and in all partitions."""
         in_topic = sum(name not in self._names for name in newcomers)
         surplus = len(self._names) + in_topic - self.max_names if in_topic else 0
         return max(0, surplus), max(0, self.budget.in_all + len(newcomers) - self.budget.max_in_all)
 
     def _to_evict(self, surplus: int, surplus_in_all: int, now_ms: int) -> list[bytes]:
-        """Return the longest idle names of the topic whose eviction covers both surpluses, or all evictable
-        names.
-        """
+        """Return the longest idle names whose eviction covers both surpluses, or all evictable ones."""
         found: list[bytes] = []
         if surplus or surplus_in_all:
             for name in self._evictable(now_ms):
@@ -234,9 +226,7 @@ class NameTable:
         """The names that were forgotten since the last durable snapshot, with the captures made before that.
         """
         self._raised: dict[bytes, int] = {}
-        """The names whose epoch is in no stored record or durable snapshot, with the captures made before the
-        epoch came.
-        """
+        """The names whose epoch is in no stored record or durable snapshot, with the captures before it."""
         self._times_captured = 0
 
     def __len__(self) -> int:
@@ -280,16 +270,14 @@ class NameTable:
                 return NamesRejected(
                     NameRejectionReason.FORGETTING,
                     f"The producer name {printable(forgotten)} was forgotten a moment ago, and no snapshot "
-                    "without the "
-                    "name is durable yet. Retry later.",
+                    "without the name is durable yet. Retry later.",
                 )
             if self._topic.must_be_whole(newcomers):
                 return NamesRejected(
                     NameRejectionReason.PARTIAL,
                     f"The new producer name {printable(newcomers[0])} would evict another name, and the "
-                    "gateway first "
-                    "loads the topic's other partitions to see whether that name is active there. Retry "
-                    "later.",
+                    "gateway first loads the topic's other partitions to see whether that name is active "
+                    "there. Retry later.",
                 )
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
@@ -374,9 +362,7 @@ class NameTable:
     def end_transaction(
         self, producer_id: int, *, commit: bool, marker_offset: int, high_watermark: int
     ) -> None:
-        """Fold in a marker: push the sequence ids of the producer's transaction on commit, discard them on
-        abort.
-        """
+        """Fold in a marker: push the sequence ids of the transaction on commit, discard them on abort."""
         for entry in self._open.pop(producer_id, ()):
             sequence_id = entry.open_sequences.pop(producer_id)
             if commit:
@@ -568,9 +554,7 @@ class JudgedName:
             self._highest_duplicate = sequence_id
 
     def offset_to_wait_for(self, high_watermark: int) -> int:
-        """Return the offset that must be persisted to decide the duplicates of earlier records; NO_OFFSET for
-        none.
-        """
+        """Return the offset to persist to decide duplicates of earlier records; NO_OFFSET for none."""
         if self.entry is None or self._highest_duplicate == NO_SEQUENCE_ID:
             return NO_OFFSET
         return self.entry.offset_to_wait_for(self._highest_duplicate, high_watermark)
@@ -592,8 +576,7 @@ def undecided(name: bytes) -> NamesRejected:
     return NamesRejected(
         NameRejectionReason.UNDECIDED,
         f"Another producer has an open transaction with records of the producer name {printable(name)}. "
-        "Retry when the "
-        "transaction has ended.",
+        "Retry when the transaction has ended.",
     )
 
 
@@ -603,8 +586,7 @@ def fenced(name: bytes, epoch: int, known_epoch: int) -> NamesRejected:
     return NamesRejected(
         NameRejectionReason.FENCED,
         f"A record of the producer name {printable(name)} has {given}; the newest known is {known_epoch}. A "
-        "newer "
-        "life of the application sends under this name.",
+        "newer life of the application sends under this name.",
     )
 
 

@@ -74,9 +74,7 @@ class _Repeats(Generic[K]):
         self._event = event
         self._write = write
         self.counts: dict[K, int] = {}
-        """The number of repeats of each line that are not written yet; 0 for a line that was written and not
-        repeated.
-        """
+        """The repeats of each line that are not written yet; 0 for a line that was not repeated."""
         self._others = 0
 
     def note(self, thing: K) -> None:
@@ -128,9 +126,7 @@ class AuditLog:
             self._failed_logins.note(short)
 
     def changed(self, requester: Requester, action: str, things: Sequence[str], *, others: int = 0) -> None:
-        """Write an administrative change and the names of what it changed; `others` counts those that are not
-        named.
-        """
+        """Write an administrative change and the names of what it changed; `others` counts unnamed ones."""
         if self.is_on:
             who = {name: _cut(text) for name, text in requester._asdict().items()}
             line = {"event": "changed", **who, "action": action, "resources": list(map(_cut, things))}

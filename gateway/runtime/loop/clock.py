@@ -40,9 +40,7 @@ TOLERATED_MS: Final = 1000
 
 
 class ClockChanges:
-    """A clock that checks at each call whether the machine's clock was set, and then passes the jump (ms) to
-    `listeners`.
-    """
+    """A clock that checks at each call whether the machine's was set; `listeners` get the jump (ms)."""
 
     def __init__(self, clock: Clock, seconds: Callable[[], float]) -> None:
         """Compare `clock` with `seconds`, a clock that is never set."""
@@ -82,9 +80,7 @@ class Interval:
         return self._config.int(self._name) / 1000
 
     async def passed(self) -> None:
-        """Wait for the interval. When the setting changes meanwhile, the new interval counts from the same
-        start.
-        """
+        """Wait for the interval. When the setting changes, the new one counts from the same start."""
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         while (left_s := begun_s + self.seconds - loop.time()) > 0:

@@ -267,9 +267,7 @@ def levels() -> dict[str, str]:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set the level of a logger. With None the logger inherits again, and `root` returns to its level at the
-    start.
-    """
+    """Set the level of a logger. With None it inherits again, and `root` returns to its start level."""
     inherited = _start_level if name == ROOT else logging.NOTSET
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(inherited if level is None else _LEVELS[level])

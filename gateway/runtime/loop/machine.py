@@ -141,9 +141,7 @@ class Machine:
     """Returns seconds of a clock that is never set, for durations."""
 
     def boot_seconds(self) -> float:
-        """Return seconds of a clock that is never set, and that counts the time in which the machine is
-        suspended: for leases.
-        """
+        """Return seconds of a clock that is never set, and counts the machine's suspension: for leases."""
         return time.clock_gettime(_COUNTS_SUSPENSION)
 
     def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
@@ -186,9 +184,7 @@ _START: Final = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
     "from seqgate.log.compaction.cleaner import main; main(int(sys.argv[2]))"
 )
-"""The program of the process. It imports from the same path as this process, whatever the working directory
-contains.
-"""
+"""The program of the process. It imports from this process's path, whatever the working directory has."""
 
 
 class CompactionWorker:

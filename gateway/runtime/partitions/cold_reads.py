@@ -227,9 +227,7 @@ class ColdReads:
         return number == 0 or (number > 0 and (path, number - 1) in self._known)
 
     def _read_on(self, key: BlockKey, blocks: int) -> None:
-        """Read the following blocks of the file, as many as the reader of this block has asked for, up to the
-        end of the file.
-        """
+        """Read the following blocks of the file, as many as the reader has asked for, up to its end."""
         path, number = key
         while blocks > 0 and self._known[path, number].size_bytes == BLOCK_BYTES:
             number += 1
@@ -241,9 +239,7 @@ class ColdReads:
                 return
 
     def _fetch_on(self, place: Place) -> bool:
-        """Fetch blocks from the bucket ahead of a reader who comes to this block. Return False if the disk
-        has the block.
-        """
+        """Fetch blocks from the bucket ahead of a reader. Return False if the disk has the block."""
         if self._fetcher is None or not self._fetcher.is_absent(place):
             return False
         path, position, _ = place
@@ -372,9 +368,7 @@ BlockKey = tuple[str, int]
 
 
 class Wanted:
-    """A reader that waits for blocks. Its callback runs once, when all blocks are cached or could not be
-    read.
-    """
+    """A reader that waits for blocks. Its callback runs once, when all are cached or failed."""
 
     __slots__ = ("_give_up", "callback", "loads")
 
@@ -411,9 +405,7 @@ class Load:
         self.queue[key] = self
 
     def become_urgent(self) -> None:
-        """Move a block from the queue of blocks that are read ahead to the queue of blocks that a reader
-        waits for.
-        """
+        """Move a block from the queue of blocks read ahead to that of blocks a reader waits for."""
         if self.queue is self.lane.ahead:
             del self.lane.ahead[self.key]
             self.queue = self.lane.urgent

@@ -20,9 +20,7 @@ SESSIONLESS = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_AGE_MS = 120_000
-"""A session idle for less than this is not evicted for a new one (Kafka's
-MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
-"""
+"""A session idle for less stays (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
 class SessionPartition:

@@ -70,9 +70,7 @@ class Waiting:
 
 
 class Unserved:
-    """The owner of a log that no partition serves, such as the metadata log: its records are persisted once
-    they are durable.
-    """
+    """The owner of a log without a partition, such as the metadata log: durable records are persisted."""
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
@@ -85,16 +83,12 @@ class Unserved:
 
 
 class LogFlusher(ABC):
-    """Collects logs with appends that are not durable, and makes them durable together. Call all methods in
-    the event loop.
-    """
+    """Makes logs with appends durable together. Call all methods in the event loop."""
 
     flushes_disk: bool
     """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
     keeps_flush_settings: bool
-    """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them
-    durable.
-    """
+    """Whether consumers may see records before a round, as `flush.messages` and `flush.ms` allow."""
     inline_limit_s: float
     """The limit in seconds: a flush of the local disk that is expected to take less runs in the event loop.
     With 0 no flush does.
@@ -112,9 +106,7 @@ class LogFlusher(ABC):
         self._idle: list[asyncio.Future[None]] = []
         """The tasks that wait until nothing is left to flush."""
         self.after_round: list[Callable[[], None]] = []
-        """Called after all requests that waited for a round are resolved, so that their answers leave
-        together.
-        """
+        """Called after all requests that waited for a round are resolved: their answers leave together."""
         self.after_next_round: dict[Callable[[], None], None] = {}
         """Called before `after_round` at the end of the next round only, in the order of the entries."""
         self.disk_is_busy = False
@@ -167,9 +159,7 @@ class LogFlusher(ABC):
 
     @abstractmethod
     def give_up(self, reason: str) -> None:
-        """Stop waiting for a bucket that does not answer: take all logs with records that are not durable
-        offline.
-        """
+        """Stop waiting for a bucket that does not answer: logs with records not yet durable go offline."""
 
     @abstractmethod
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
@@ -218,9 +208,7 @@ class FlushRound:
     def __init__(
         self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[Waiting], begun_s: float = 0.0
     ) -> None:
-        """Take the ticket of each log that has something to flush. `begun_s` is the time in seconds, by any
-        clock.
-        """
+        """Take the ticket of each log that has something to flush. `begun_s` is in seconds of any clock."""
         self.begun_s = begun_s
         self.owners = dirty.values()
         self.entries: list[tuple[PartitionLog, FlushTicket]] = []
@@ -239,9 +227,7 @@ class FlushRound:
         self.waiting = waiting
         self.errors: dict[FlushTicket, OSError] = {}
         self.failed_files: set[FlushTicket] = set()
-        """The tickets with an error whose records are durable all the same: only their side files could not
-        be written.
-        """
+        """The tickets with an error whose records are durable: only side files were not written."""
 
     def finish(
         self, after_round: Iterable[Callable[[], None]], after_next_round: dict[Callable[[], None], None]
@@ -285,9 +271,7 @@ class FlushRound:
         return failures
 
     def fail(self, ticket: FlushTicket, error: OSError) -> None:
-        """Give a log its failed ticket back before the end of the round. Does nothing if no log of the round
-        has the ticket.
-        """
+        """Give a log its failed ticket back early. Does nothing if no log of the round has it."""
         self.errors[ticket] = error
         for entry in self.entries:
             if entry[1] is ticket:
@@ -418,9 +402,7 @@ class Flusher(LogFlusher):
         self._waiting.append(waiting)
 
     def reopened(self, log: PartitionLog) -> None:
-        """Remove a reopened log from the running round: the round flushes nothing that is appended from now
-        on.
-        """
+        """Remove a reopened log from the running round, which flushes nothing appended from now on."""
         if self._running is not None:
             self._running.tickets.pop(log, None)
 

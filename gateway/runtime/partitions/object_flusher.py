@@ -38,9 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class WriteAheadLog(Protocol):
-    """The log of this process's session, as rounds use it; `seqgate.gateway.cluster.wal.session_wal`
-    implements it.
-    """
+    """The session's log as rounds use it; `seqgate.gateway.cluster.wal.session_wal` implements it."""
 
     on_fenced: list[Callable[[str], None]]
     """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""
@@ -155,9 +153,7 @@ class ObjectFlusher(LogFlusher):
         self._waiting.append(waiting)
 
     def reopened(self, log: PartitionLog) -> None:
-        """Do nothing: a log that is back has all that tickets took, so the rounds under way still decide
-        about it.
-        """
+        """Do nothing: a log that is back has all that tickets took, so rounds under way still decide."""
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
         """Make a ticket durable that has no records of its own: first the records up to its end, then its
@@ -392,9 +388,7 @@ class ObjectRound:
     """Whether all objects of the round are put."""
 
     def note_failures(self) -> int:
-        """Give back the tickets that could not be read; note those without side files. Return how many were
-        given back.
-        """
+        """Give back the tickets that were not read; return how many. Note those without side files."""
         for ticket, error in self.reader.without_files.items():
             self.flush.errors[ticket] = error
             self.flush.failed_files.add(ticket)

@@ -108,9 +108,7 @@ class Partition:
         """The bytes of records in answers to fetches since the partition was opened."""
         self.closed = False
         self.is_handed_over = False
-        """Whether another gateway is about to lead the partition: a record that is appended now would be
-        lost.
-        """
+        """Whether another gateway is about to lead the partition: a record appended now would be lost."""
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None
         """The recovery point, and the time at which records after it were first seen."""
@@ -199,9 +197,7 @@ class Partition:
         return ErrorCode.unknown_leader_epoch
 
     def is_persisted(self, offset: int) -> bool:
-        """Whether the records up to `offset` are persisted, so that consumers see them and answers may
-        mention them.
-        """
+        """Whether the records up to `offset` are persisted: consumers see them, answers may mention them."""
         return offset < self.log.high_watermark
 
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
@@ -251,9 +247,7 @@ class Partition:
             self.start_flush()
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
-        """Call back, until `unwatch`, whenever the high watermark moves, and when the partition goes offline
-        or is closed.
-        """
+        """Call back, until `unwatch`, when the high watermark moves, or it goes offline or is closed."""
         self._watchers[key] = callback
 
     def unwatch(self, key: object) -> None:
@@ -280,9 +274,7 @@ Append = Callable[..., Appended]
 
 
 class AppendTimes:
-    """Puts itself before `Partition.append` for one append whenever `arm` is called. A refused batch is not
-    counted.
-    """
+    """Puts itself before `Partition.append` once whenever `arm` is called. Refused batches do not count."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.durations = Durations()

@@ -38,9 +38,7 @@ class _Job(NamedTuple):
 
 
 class Recompressor:
-    """Recompresses batches in `threads` threads, which the first batch starts. Call all methods in the event
-    loop.
-    """
+    """Recompresses batches in `threads` threads, started by the first one. Call all in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, threads: int, machine: Machine) -> None:
         self._loop = loop
@@ -59,9 +57,7 @@ class Recompressor:
         now_ms: int,
         then: Callable[[Outcome], None],
     ) -> None:
-        """Recompress a batch, and call `then` with the outcome; `then` is never called at once, nor after
-        `stop`.
-        """
+        """Recompress a batch, and call `then` with the outcome, but never at once, nor after `stop`."""
         if self._is_stopped:
             return
         if self._workers is None:
@@ -122,8 +118,7 @@ def recompressed(records: memoryview, compression: Compression, config: LogConfi
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(
             f"The batch of {batch.size_bytes} bytes has {size_bytes} bytes in the codec that the topic "
-            "stores "
-            f"({_NAMES[compression.codec]}); max.message.bytes is {config.max_message_bytes}."
+            f"stores ({_NAMES[compression.codec]}); max.message.bytes is {config.max_message_bytes}."
         )
     attributes = batch.attributes & ~COMPRESSION_MASK | compression.codec
     return sealed_batch(

@@ -82,9 +82,7 @@ class TopicPartitions:
         return self.refusal(index) or ErrorCode.kafka_storage_error
 
     def refusal(self, index: int) -> ErrorCode | None:
-        """Return why requests for a partition are refused without opening it: it is unknown, or another node
-        leads it.
-        """
+        """Return why requests are refused without opening the partition: it is unknown, or led elsewhere."""
         if not self.has(index):
             return ErrorCode.unknown_topic_or_partition
         return None if self._source.leads(self.name, index) else ErrorCode.not_leader_or_follower
@@ -111,9 +109,7 @@ class TopicPartitions:
         return partition is not None and partition.log.offline
 
     def take(self, index: int) -> Partition | None:
-        """Return the partition if it is open, and forget it: the next request opens it again if this node
-        leads it then.
-        """
+        """Return the partition if it is open, and forget it: the next request may open it again."""
         partition = self.peek(index)
         self.failed.discard(index)
         if partition is not None:
@@ -165,9 +161,7 @@ class Partitions:
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
-        """The number of open partitions that were closed since the start: their topic was deleted, or another
-        node leads them.
-        """
+        """The open partitions closed since the start: their topic was deleted, or another node leads them."""
         self.tables: list[dict[Any, Any]] = [self.by_name, self.by_id, self.by_key, self.flushed_by_time]
         """The tables here and elsewhere with entries for topics or partitions. After many deletions they are
         rebuilt in place, so that they need less memory.
@@ -175,15 +169,11 @@ class Partitions:
         self.when_closed: list[Callable[[Partition], None]] = []
         """Called for each open partition that is closed, so that no reference keeps its log in memory."""
         self.when_ready: list[Callable[[str, int], None]] = []
-        """Called with topic and index of each partition whose records have come after this node began to lead
-        it.
-        """
+        """Called with topic and index of a partition whose records came after this node began to lead it."""
 
     @property
     def may_be_led_elsewhere(self) -> bool:
-        """Whether another gateway may lead these partitions by now, so that nothing is answered as the
-        latest.
-        """
+        """Whether others may lead these partitions by now, so that nothing is answered as the latest."""
         return self.lease is not None and self.lease.is_over()
 
     def get(self, topic: str, index: int) -> Partition | None:
@@ -296,9 +286,7 @@ class Partitions:
 async def for_each_partition(
     partitions: Iterable[Partition], work: Callable[[Partition], object], purpose: str
 ) -> None:
-    """Call `work` for each open partition, in slices. Log an error of `work` and continue with the next
-    partition.
-    """
+    """Call `work` for each open partition, in slices. Log its errors, and continue with the next."""
 
     def work_on(partition: Partition) -> None:
         if partition.closed or partition.log.offline:

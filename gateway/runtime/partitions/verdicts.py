@@ -1,6 +1,4 @@
-"""The newest batches that were not stored: duplicates, and refused ones. They tell why a producer was
-refused.
-"""
+"""The newest batches that were not stored: duplicates, and refused ones, which tell why."""
 
 from __future__ import annotations
 

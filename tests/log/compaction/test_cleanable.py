@@ -6,19 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from seqgate.log.compaction.cleaner import SourceSegment, grouped_segments
-from seqgate.log.compaction.job import Cleanable, CompactionRules, SegmentAge, cleanable
+from seqgate.log import LogConfig
+from seqgate.log.compaction.cleaner import grouped_segments
+from seqgate.log.compaction.job import Cleanable, JobSegment, SegmentAge, cleanable
 
 NOW_MS = 1_000_000
 FOREVER = 2**63 - 1
-RULES = CompactionRules(min_dirty_ratio=0.5, min_lag_ms=0, max_lag_ms=FOREVER)
+RULES = LogConfig(min_cleanable_dirty_ratio=0.5, min_compaction_lag_ms=0, max_compaction_lag_ms=FOREVER)
 CLOSED = [
     SegmentAge(base, base + 10, 100, NOW_MS - 100 + base, NOW_MS - 110 + base) for base in (0, 10, 20, 30)
 ]
 
 
 def judge(
-    rules: CompactionRules = RULES,
+    rules: LogConfig = RULES,
     *,
     clean: int | None = None,
     start: int = 0,
@@ -59,16 +60,16 @@ def test_no_segment_that_holds_something_undecided(decided: int, end: int) -> No
 
 @pytest.mark.parametrize(("lag_ms", "end"), [(0, 40), (69, 40), (70, 40), (71, 30), (81, 20), (200, 0)])
 def test_the_least_lag(lag_ms: int, end: int) -> None:
-    assert judge(replace(RULES, min_lag_ms=lag_ms)).first_uncleanable_offset == end
+    assert judge(replace(RULES, min_compaction_lag_ms=lag_ms)).first_uncleanable_offset == end
 
 
 def test_the_largest_lag_overrules_the_ratio() -> None:
-    rules = replace(RULES, min_dirty_ratio=1.0, max_lag_ms=79)
+    rules = replace(RULES, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=79)
     assert (
         judge(rules, clean=30).reason
         == "its oldest dirty record has waited for more than max.compaction.lag.ms=79"
     )
-    assert judge(replace(rules, max_lag_ms=80), clean=30).reason is None
+    assert judge(replace(rules, max_compaction_lag_ms=80), clean=30).reason is None
     assert judge(rules, clean=40).reason is None
 
 
@@ -86,15 +87,16 @@ def test_nothing_to_clean() -> None:
 
 def test_groups() -> None:
     sources = [
-        SourceSegment(0, 10, 60, 8),
-        SourceSegment(10, 20, 40, 8),
-        SourceSegment(20, 30, 1, 8),
-        SourceSegment(30, 40, 10, 24),
-        SourceSegment(40, 2**31 + 31, 0, 0),
+        JobSegment(0, 10, 60, has_aborted=False),
+        JobSegment(10, 20, 40, has_aborted=False),
+        JobSegment(20, 30, 1, has_aborted=False),
+        JobSegment(30, 40, 10, has_aborted=False),
+        JobSegment(40, 2**31 + 31, 0, has_aborted=False),
     ]
-    groups = grouped_segments(sources, max_bytes=100, max_index_bytes=24)
+    index_bytes = {0: 8, 10: 8, 20: 8, 30: 24, 40: 0}
+    groups = grouped_segments(sources, index_bytes, max_bytes=100, max_index_bytes=24)
     assert [[source.base_offset for source in group] for group in groups] == [[0, 10], [20], [30], [40]]
-    assert grouped_segments([], max_bytes=1, max_index_bytes=1) == []
-    many = [SourceSegment(base, base + 1, 1, 0) for base in range(250)]
-    groups = grouped_segments(many, max_bytes=1_000, max_index_bytes=1)
+    assert grouped_segments([], {}, max_bytes=1, max_index_bytes=1) == []
+    many = [JobSegment(base, base + 1, 1, has_aborted=False) for base in range(250)]
+    groups = grouped_segments(many, dict.fromkeys(range(250), 0), max_bytes=1_000, max_index_bytes=1)
     assert [len(group) for group in groups] == [100, 100, 50]
