@@ -4,9 +4,8 @@
 "app-1",
  "request": "Fetch", "operation": "READ", "resource_type": "TOPIC", "resource": "orders", "count": 1}
 
-A refusal is written at once. The same refusals of the next minute are counted, and written as one line at its
-end. Failed logins are written and counted in the same way, but with a limit of their own, because every
-client can cause them:
+A refusal is written at once. Equal refusals of the next minute are counted, and written as one line at its
+end. Failed logins are treated alike, with a limit of their own, because all can cause them:
 
 {"event": "login_failed", "principal": "User:alice", "address": "192.0.2.7", "listener": "EXTERNAL",
  "mechanism": "SCRAM-SHA-512", "reason": "Authentication failed …", "count": 1}

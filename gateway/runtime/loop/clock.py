@@ -3,8 +3,7 @@
 Notices when the machine's clock is set, so that deadlines move with the clock.
 
 Sessions of members, rebalances and locks of share groups last a fixed time, whatever the clock does. Kafka
-measures that time with a clock that is never set. Here the deadlines are wall-clock times, so they move when
-the clock is set.
+measures that time with a clock that is never set. Here deadlines are wall-clock times, and so move with it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
-        ...
 
 
 class SystemClock:

@@ -19,7 +19,6 @@ from logging.handlers import WatchedFileHandler
 from typing import Final, NamedTuple
 
 TEXT, JSON = "text", "json"
-FORMATS: Final = (TEXT, JSON)
 _TEXT_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -41,8 +40,7 @@ class _AuditLines(_Utc):
 class JsonLines(_Utc):
     """One JSON object per line: time, level, logger, message, and error when there is a traceback.
 
-    A line of the audit log has its own fields in place of the message. One of several workers adds its
-    number.
+    Audit lines have their own fields in place of the message. One of several workers adds its number.
     """
 
     worker: int | None = None
@@ -75,8 +73,7 @@ class _PrivateFile(WatchedFileHandler):
 
 
 def handler_for(line_format: str, file: str | None, now_s: Callable[[], float]) -> logging.Handler:
-    """Return the handler of all log lines. A file that was renamed or deleted, by log rotation, is opened
-    again.
+    """Return the handler of all log lines. A file that log rotation renamed or deleted is reopened.
 
     Raises OSError when the file can't be opened.
     """
@@ -136,8 +133,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LineLimit(logging.Filter):
-    """A filter for the log handler: at most `lines_per_second` lines of one kind, which is a place in the
-    code.
+    """A filter of log lines: at most `lines_per_second` of one kind, which is a place in the code.
 
     Errors always pass, except those with a traceback: a client can repeat a request that always fails. Lines
     of the logger `UNLIMITED` always pass. The first line after dropped ones says how many were dropped.
@@ -206,7 +202,6 @@ class RecentLines(logging.Handler):
         self._count = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
         self._count += 1
         error = None
         if record.exc_info:
@@ -258,8 +253,7 @@ def set_start_level(level: str) -> None:
 def levels() -> dict[str, str]:
     """Return the level in effect of every logger by its name; all loggers inherit from `root`.
 
-    Packages are loggers too: a level of `seqgate.gateway.server` applies to all its modules without a level
-    of their own.
+    Packages are loggers too: a level of `seqgate.gateway.server` applies to its modules without one.
     """
     root = logging.getLogger()
     names = sorted(root.manager.loggerDict)

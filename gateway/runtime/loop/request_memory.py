@@ -29,19 +29,15 @@ class RequestMemory:
         return True
 
     def give_back(self, holder: Hashable) -> None:
-        """Give back the room of a holder whose request is complete, or will never be completed. The holder
-        waits for no room any more.
-        """
+        """Give back the room of a holder whose request is complete or given up. It waits no longer."""
         self._waiting.pop(holder, None)
         self.used_bytes -= self.held.pop(holder, 0)
         self._grant()
 
     def held_bytes(self, holder: Hashable) -> int:
-        """Return how much room a holder has."""
         return self.held.get(holder, 0)
 
     def is_waiting(self, holder: Hashable) -> bool:
-        """Whether a holder waits for room."""
         return holder in self._waiting
 
     def try_acquire(self, size: int) -> bool:

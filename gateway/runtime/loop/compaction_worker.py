@@ -1,0 +1,107 @@
+"""The process that compacts logs: started when there is work, given one log after another, stopped after that.
+
+Jobs go to its standard input, reports come from its standard output: a length (uint32 BE) and msgpack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from seqgate.log.compaction import (
+    CleanedSegment,
+    CleaningFailed,
+    CleaningFinished,
+    CleaningJob,
+    decode_report,
+    encode_job,
+)
+
+logger = logging.getLogger(__name__)
+
+_LENGTH_BYTES: Final = 4
+_START: Final = (
+    "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
+    "from seqgate.log.compaction.cleaner import main; main(int(sys.argv[2]))"
+)
+"""The program of the process. It imports from this process's path, whatever the working directory has."""
+
+
+class CompactionWorker:
+    """One compaction process. Only one task at a time may use it, except for `kill`."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def clean(
+        self, job: CleaningJob, take: Callable[[CleanedSegment], Awaitable[None]]
+    ) -> CleaningFinished | CleaningFailed:
+        """Clean a log in the process; await `take` with each cleaned segment once it is durable.
+
+        When the process dies, the result is a CleaningFailed, and the next call starts another process. When
+        `take` raises, the process is killed and the error is raised.
+        """
+        try:
+            process = await self._started()
+            assert process.stdin is not None
+            frame = encode_job(job)
+            process.stdin.write(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
+            await process.stdin.drain()
+            while True:
+                report = decode_report.decode(await self._next_frame(process))
+                if not isinstance(report, CleanedSegment):
+                    return report
+                await take(report)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            return CleaningFailed(await self._death(error))
+        except BaseException:
+            self.kill()
+            raise
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-c",
+                _START,
+                os.pathsep.join(entry or os.getcwd() for entry in sys.path),  # noqa: PTH109 - a path as text, no I/O
+                str(os.getpid()),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            logger.info("a process for compaction was started, pid %d", self._process.pid)
+        return self._process
+
+    @staticmethod
+    async def _next_frame(process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdout is not None
+        length = int.from_bytes(await process.stdout.readexactly(_LENGTH_BYTES), "big")
+        return await process.stdout.readexactly(length)
+
+    async def _death(self, error: Exception) -> str:
+        process, self._process = self._process, None
+        if process is None:
+            return f"no compaction process could be started: {error}"
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        return f"the compaction process ended with exit status {await process.wait()}"
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def close(self) -> None:
+        """End the process, which must be idle, and wait for it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.wait()
