@@ -119,8 +119,7 @@ def begin_cleaning(
 
 
 def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> SwapTicket | None:
-    """Rename the cleaned files to `*.swap`, and return the ticket to run next. None when the log has changed
-    since.
+    """Rename the cleaned files to `*.swap`, and return the next ticket. None when the log has changed.
 
     Raises StorageFailed; the log is then unchanged.
     """
@@ -139,10 +138,9 @@ def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -
 def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
     """Let readers use the cleaned segment, after `read_and_run`, and rename its sources to `*.deleted`.
 
-    The cleaned files keep the names `*.swap` until a flush has made the loss of the old names durable: a
-    start must never find a source beside a cleaned segment of a final name. Until then the data is read
-    through an open descriptor, and the indexes are in memory. Return False for an abandoned swap. Raises
-    StorageFailed.
+    The cleaned files keep the names `*.swap` until the loss of the old names is durable: a start must never
+    find a source beside a cleaned segment of a final name. Until then the data is read through an open
+    descriptor, and the indexes are in memory. Return False for an abandoned swap. Raises StorageFailed.
     """
     if ticket.generation != log.unflushed.generation or log.offline:
         return False
@@ -175,8 +173,7 @@ def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
 
 
 def finish_swap(log: PartitionLog, ticket: SwapTicket) -> bool:
-    """Give the cleaned files their final names, after `run`. Return False if the log was reopened or closed
-    meanwhile.
+    """Give the cleaned files their final names, after `run`. Return False if the log was reopened or closed.
 
     Raises StorageFailed; the log is then offline, and `reopen` finishes the swap.
     """

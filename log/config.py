@@ -39,9 +39,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _FOREVER
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     examines_timestamps: bool = False
-    """Whether to decode the timestamp of every record of a produced batch. If False, only the timestamps in
-    the batch header are checked.
-    """
+    """Whether to decode every record's timestamp. If False, only those in the batch header are checked."""
     deep_validation: bool = False
     """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked.
     """

@@ -26,13 +26,11 @@ class DelayedLimit:
     """The limits on delayed records, in one partition and in the whole process."""
 
     def __init__(self, max_per_partition: int = 100_000, max_in_all: int = 1_000_000) -> None:
-        """Begin with no records counted."""
         self.max_per_partition = max_per_partition
         self.max_in_all = max_in_all
         self.in_all = 0
 
     def change(self, max_per_partition: int, max_in_all: int) -> None:
-        """Use other limits from now on."""
         self.max_per_partition = max_per_partition
         self.max_in_all = max_in_all
 
@@ -107,12 +105,3 @@ class LogEnvironment:
         self.index_cache.drop(path)
         self.transaction_index_cache.drop(path)
         self.rebuilt_indexes.drop(path)
-
-    def delete_due(self, now_ms: int, max_files: int = 1 << 62) -> int:
-        """Delete the queued files that are due, in this thread. Return the number of files deleted."""
-        ticket = self.deletions.prepare(self.storage, self.durability, now_ms, max_files=max_files)
-        if ticket is None:
-            return 0
-        ticket.run()
-        self.deletions.complete(ticket, now_ms)
-        return ticket.files

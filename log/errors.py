@@ -13,8 +13,7 @@ from seqgate.seq_validator import Rejected, RejectionReason, Verdict
 class LogError(Exception):
     """A refusal by a partition log. The answer to the client carries `kafka_error_code`.
 
-    `record_errors` lists (number of the record in the batch, what is wrong) where single records break a rule
-    and can be decoded.
+    `record_errors` lists (number in the batch, what is wrong) for single records that break a rule.
     """
 
     kafka_error_code: ClassVar[int] = -1
@@ -25,7 +24,6 @@ class LogError(Exception):
             cls.kafka_error_code = code
 
     def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
-        """Take the message, and the errors of single records."""
         super().__init__(message)
         self.record_errors = record_errors
 

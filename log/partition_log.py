@@ -41,7 +41,7 @@ from seqgate.log.format.records import build_end_marker, iterate_records
 from seqgate.log.log_lists import LogLists
 from seqgate.log.recovery.load import Recovery, clean_stop, is_as, load_log, new_log, new_metadata
 from seqgate.log.segments.reader import SegmentList
-from seqgate.log.segments.scan import Appended, ReadResult
+from seqgate.log.segments.scan import Appended
 from seqgate.log.segments.segment import Segment
 from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
 from seqgate.log.state.record_states import RecordStates
@@ -103,8 +103,7 @@ class PartitionLog:
         may_check: bool = True,
         may_mend: bool = True,
     ) -> None:
-        """Load the partition from `directory`, or create it there if it `is_new`. Raises OSError,
-        IncompatibleFormat.
+        """Load the partition, or create it if it `is_new`. Raises OSError, IncompatibleFormat.
 
         Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files; unless
         `may_mend`, if files must be written anew.
@@ -161,7 +160,6 @@ class PartitionLog:
         self.unflushed.check_sent(self.segments, self.log_end_offset)
 
     def _begin_with(self, loaded: LoadedLog, now_ms: int) -> None:
-        """Create the parts of a loaded log."""
         self.clean_stop, self.bytes_cut = loaded.clean_stop, loaded.bytes_cut
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
@@ -191,14 +189,13 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all segments."""
         return self.segments.size_bytes
 
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every record is decided (exclusive); never above the high watermark."""
-        high_watermark = self.high_watermark
-        if not self.transactions.ongoing:
+        high_watermark, ongoing = self.high_watermark, self.transactions.ongoing
+        if not (ongoing.undecided or ongoing.held):
             return high_watermark
         return self.transactions.last_stable_offset(high_watermark, self.log_start_offset)
 
@@ -338,11 +335,9 @@ class PartitionLog:
         return log_append_time_ms
 
     def _check_can_hold(self, batch: BatchHeader, last_offset: int) -> None:
-        """Check that the active segment can hold one more batch, although the log should roll and must not
-        yet. Raises StorageFailed.
+        """Check that the active segment can hold a batch though the log should roll. Raises StorageFailed.
 
-        The log stays online: the first flush ends soon, or takes the log offline. An empty segment holds any
-        batch.
+        The log stays online: its first flush soon ends or fails. An empty segment holds any batch.
         """
         active = self.segments.active
         is_too_large = active.size_bytes > _LARGEST - batch.size_bytes
@@ -379,8 +374,7 @@ class PartitionLog:
         return True
 
     def _write_side_files(self, *, may_omit: bool = False) -> list[str]:
-        """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable
-        yet.
+        """Write the active segment's indexes and a producer snapshot. Return their paths, not durable yet.
 
         With `may_omit`, write no indexes that a load rebuilds from a few headers. A log of one such segment
         that remembers no producer then gets no snapshot either, unless there is an older one. Raises OSError,
@@ -401,15 +395,15 @@ class PartitionLog:
     def find(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
     ) -> FileRegion | None:
-        """Return the place of the batches from the one that holds `offset` on: at most `max_bytes`, all below
-        `upper_bound`.
+        """Return the place of the batches from that of `offset` on: `max_bytes`, all below `upper_bound`.
 
         The last batch may be cut, the first one never. If the first is larger than `max_bytes`, it is
         returned whole with `min_one_batch`, and otherwise nothing is. Returns None when there is nothing to
         read. A result never spans segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's
         `LogSegment.read`, `ReplicaManager.readFromLog`.
         """
-        self.check_online()
+        if self.offline_because is not None:
+            self.check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Offset {offset} is not between {self.log_start_offset} and {self.log_end_offset}."
@@ -421,23 +415,17 @@ class PartitionLog:
         except OSError as error:
             raise StorageFailed(f"{self.place} can't be read: {error}") from error
 
-    def read(
-        self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
-    ) -> ReadResult:
-        """Return the bytes that `find` finds. Raises the same errors."""
-        region = self.find(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
-        return ReadResult(b"" if region is None else self.read_region(region))
-
     def read_region(self, region: FileRegion) -> bytes:
         """Return the bytes of a region of this log. Raises StorageFailed."""
-        with self.reading():
+        try:
             return region.read()
+        except OSError as error:
+            raise StorageFailed(f"{self.place} can't be read: {error}") from error
 
     def batches(
         self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool = False
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its
-        bytes.
+        """Yield each whole batch from that of `offset` to the log end, `end_offset`, with its bytes.
 
         Raises CorruptRecord, OSError.
         """
@@ -449,8 +437,7 @@ class PartitionLog:
             yield from iterate_records(batch)
 
     def replay_batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield all batches from `offset` to the present end of the log, as header and bytes. Raises
-        LogError.
+        """Yield all batches from `offset` to the present end, as header and bytes. Raises LogError.
 
         State is replayed from sound batches only: a damaged one ends the replay with CorruptRecord.
         """
@@ -465,8 +452,7 @@ class PartitionLog:
     # --- durability
 
     def prepare_flush(self, *, counts_out: bool = False) -> FlushTicket | None:
-        """Return a ticket for everything that is not durable; None when there is nothing, or the log is
-        offline.
+        """Return a ticket for all that is not durable; None when nothing is, or the log is offline.
 
         With `counts_out`, work that is already in tickets in flight counts as well. Give each ticket back
         once, to `complete_flush` or `fail_flush`.
@@ -489,7 +475,8 @@ class PartitionLog:
             self.unflushed.confirm(ticket)
         elif self.unflushed.complete(ticket):
             if ticket.begin_offset < ticket.end_offset:
-                self.segments.flush_ended(ticket.end_offset, ticket.active_base_offset, ticket.end_position)
+                place = ticket.active_base_offset, ticket.end_position
+                self.segments.flush_end = ticket.end_offset, place
             for capture in ticket.captures:
                 capture.saved()
 
@@ -519,7 +506,6 @@ class PartitionLog:
     # --- outages
 
     def check_online(self) -> None:
-        """Raise StorageFailed if the log is offline."""
         if self.offline_because is not None:
             raise StorageFailed(f"{self.place} is offline: {self.offline_because}")
 
@@ -562,11 +548,9 @@ class PartitionLog:
         self.producers.clear()
 
     def close(self, *, clean: bool) -> CleanStop | None:
-        """Release the files. A clean close makes everything durable first, and returns the facts that the
-        next start may trust.
+        """Release the files. A clean close persists everything first, and returns what a start may trust.
 
-        Returns None if the log is offline or fails during the close: the next start then recovers it. Never
-        raises OSError.
+        Returns None if the log is or goes offline: a start then recovers it. Never raises OSError.
         """
         ticket = self.prepare_close() if clean else None
         error = None if ticket is None else self.environment.durability.commit([ticket])[0]
@@ -575,8 +559,7 @@ class PartitionLog:
     # --- settings and side files
 
     def update_config(self, config: LogConfig) -> None:
-        """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be
-        replayed for it, NotCached.
+        """Use another configuration. Raises StorageFailed when the log can't be replayed for it, NotCached.
 
         Takes the log offline when its side files can't be read or written.
         """
@@ -622,8 +605,7 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in segments) - position
 
     def newest_timestamp_at(self, offset: int) -> int | None:
-        """Return the largest timestamp in the first batch that ends at `offset` or later; -1 for a batch
-        without timestamps.
+        """Return the largest timestamp in the first batch ending at `offset` or later; -1 if it has none.
 
         Returns None when no batch ends there. Raises LogError.
         """
@@ -636,8 +618,7 @@ class PartitionLog:
         return None
 
     def expired_until(self, offset: int, before_ms: int, upper_bound: int) -> int:
-        """Return the offset up to which all batches from `offset` on are older than `before_ms`; at most
-        `upper_bound`.
+        """Return the end, at most `upper_bound`, of the batches from `offset` on older than `before_ms`.
 
         Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only
         together with an old batch near it. MAX_LOOK_BYTES may end the search before the first young batch.
@@ -680,8 +661,7 @@ class PartitionLog:
         return reached, left, False
 
     def offset_with_bytes_left(self, max_bytes: int) -> int:
-        """Return the lowest base offset from which on the log has at most `max_bytes`; the log end offset if
-        no batch fits.
+        """Return the lowest base offset with at most `max_bytes` from it on, or the log end offset.
 
         Raises LogError.
         """
@@ -717,16 +697,13 @@ class PartitionLog:
             return self.segments.first_not_before(self.config, timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
-        """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises
-        LogError.
-        """
+        """Return the first record with the largest timestamp, even a deleted one. Raises LogError."""
         self.check_online()
         with self.reading():
             return self.segments.first_of_largest(self.config)
 
     def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
-        """Return (producer_id, first_offset) of the aborted transactions that a reader of `region`, found for
-        `offset`, must skip.
+        """Return (producer_id, first_offset) of aborted transactions in `region`, found for `offset`.
 
         Raises LogError.
         """
@@ -741,8 +718,7 @@ class PartitionLog:
     def end_marker(
         self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
     ) -> bytes:
-        """Return the marker that commits or aborts the producer's open transaction. Append it at once, not as
-        a client's batch.
+        """Return the marker that ends the producer's transaction. Append it at once, not as a client's.
 
         A marker without an open transaction may be appended too. The producer continues with
         `producer_epoch`. Raises InvalidProducerEpoch for an epoch older than the known one,
@@ -780,8 +756,7 @@ class PartitionLog:
     ) -> CleanStop | None:
         """Release the files after the ticket of `prepare_close` ran, or failed with `error`.
 
-        Returns what the next start may trust; None for a log that is offline or not closed cleanly, which
-        will be recovered.
+        Returns what the next start may trust; None for an offline or unclean log, to be recovered.
         """
         if ticket is not None and error is None:
             self.complete_flush(ticket)
@@ -838,8 +813,7 @@ class PartitionLog:
         )
 
     def end_recovery(self, recovery: Recovery, now_ms: int) -> None:
-        """Load what the recovery found. The log stays offline if the recovery failed, or if the log was
-        closed meanwhile.
+        """Load what the recovery found. The log stays offline if that failed, or it was closed meanwhile.
 
         Raises OSError, LogError; the log is then still offline.
         """

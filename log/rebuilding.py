@@ -7,8 +7,7 @@ partition is staged first, and then placed under its name:
 
 Only BUCKET_SESSION is flushed: a rebuild that a crash ends begins anew.
 
-A running gateway stages partitions in the same way, one by one, beside those that it serves
-(`StagedPartitions`).
+A running gateway so stages partitions beside those that it serves (`StagedPartitions`).
 """
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ STAGING: Final = "rebuilding"
 
 
 def is_as_stopped(storage: Storage, root: str) -> bool:
-    """Return whether the directory has all logs with the sizes that they had at its last clean stop. Raises
-    OSError, IncompatibleFormat.
-    """
+    """Return whether all logs have the sizes of the clean stop. Raises OSError, IncompatibleFormat."""
     if not all(storage.exists(f"{root}/{name}") for name in (CLEAN_SHUTDOWN, META)):
         return False
     stored = peek_stored_logs(storage, root)
@@ -81,7 +78,6 @@ class StagedPartitions:
     """Partitions that are written into directories without their names. Use it in one thread at a time."""
 
     def __init__(self, storage: Storage, root: Path) -> None:
-        """Create without touching the disk."""
         self._storage = storage
         self._root = root
         self._sizes: dict[str, int] = {}
@@ -109,8 +105,7 @@ class StagedPartitions:
     ) -> None:
         """Write bytes of a segment file at their position.
 
-        Raises OSError. Raises CorruptRecord if bytes before the position are missing: the file would have a
-        hole, which reads as zeros.
+        Raises OSError, and CorruptRecord if bytes before the position are missing, which would be a hole.
         """
         path = f"{self._directory(topic_id, partition)}/{offset_name(segment_base, LOG_SUFFIX)}"
         file = self._files.get(path)
@@ -128,12 +123,10 @@ class StagedPartitions:
     def write_absent(
         self, topic_id: uuid.UUID, partition: int, segment_base: int, size_bytes: int, generation: int
     ) -> None:
-        """Create the file of a closed segment whose bytes stay in the bucket until somebody reads them.
-        Raises OSError.
+        """Create the file of a closed segment whose bytes stay in the bucket. Raises OSError.
 
-        `generation` is that of the manifest that names the bytes. Write the index files of the segment, too,
-        and call `vouch_for` with an offset in a later segment. Otherwise the next start reads the whole
-        segment.
+        `generation` is the manifest's. Write the index files of the segment, too, and call `vouch_for` with
+        an offset in a later segment. Otherwise the next start reads the whole segment.
         """
         sparse = self._storage.sparse
         if sparse is None:
@@ -204,9 +197,7 @@ class RebuiltDirectory:
 
     @classmethod
     def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
-        """Lock the directory, write `session` as its BUCKET_SESSION, and delete everything else in it. Raises
-        DirectoryLocked, OSError.
-        """
+        """Lock the directory, write BUCKET_SESSION, empty the rest. Raises DirectoryLocked, OSError."""
         storage.make_directories(str(path))
         storage.lock(str(path / LOCK))
         directory = cls(storage, path)
@@ -221,13 +212,10 @@ class RebuiltDirectory:
 
     @property
     def staged(self) -> Sequence[tuple[uuid.UUID, int]]:
-        """The partitions that have no name yet: topic id and index, ascending."""
         return self.partitions.staged
 
     def place(self, topic_id: uuid.UUID, partition: int, topic: str) -> Path:
-        """Give a staged partition its name, and its topic id if no side file gave it. Return the directory.
-        Raises OSError.
-        """
+        """Name a staged partition, with a topic id if need be. Return its directory. Raises OSError."""
         staged = self.partitions.complete(topic_id, partition)
         target = self._root / f"{topic}-{partition}"
         self._storage.rename(staged.path, str(target))
@@ -237,9 +225,7 @@ class RebuiltDirectory:
         return target
 
     def finish(self, durable: Durability, cluster_id: str, node_id: int) -> None:
-        """Delete the partitions that got no name, write recovery points and the identity of the directory,
-        and unlock it. Raises OSError.
-        """
+        """Delete nameless partitions, write recovery points and identity, and unlock. Raises OSError."""
         for topic_id, partition in self.staged:
             self.partitions.discard(topic_id, partition)
         if self._recovery_points:

@@ -1,5 +1,4 @@
-"""Removes the oldest segments of a partition log, for retention and for DeleteRecords: one procedure, two
-reasons.
+"""Removes the oldest segments of a log, for retention and DeleteRecords: one procedure, two reasons.
 
     prepare_…   the log captures derived state from the records to remove, and makes a flush ticket with the captures
     commit      a worker thread commits the ticket, which persists the new log start offset last
@@ -39,8 +38,7 @@ _ALL_BYTES: Final = 1 << 62
 class SegmentFacts(NamedTuple):
     """The facts about one segment that the decision needs; `end_offset` is exclusive.
 
-    `largest_timestamp` is the largest timestamp of the records in ms; without timestamps, the file's
-    modification time.
+    `largest_timestamp` is that of the records in ms, or else the file's modification time.
     """
 
     base_offset: int
@@ -68,8 +66,7 @@ class DeletedSegment(NamedTuple):
 
 
 class RetentionDecision(NamedTuple):
-    """The oldest segments to remove, each with the rule, and the reason why the next segment stays although a
-    rule applies.
+    """The oldest segments to remove, each with the rule, and why the next stays although a rule applies.
 
     `kept_because` is empty when no rule applies to the next segment.
     """
@@ -89,8 +86,7 @@ def segments_to_delete(
     high_watermark: int,
     held_from: int = NOT_HELD,
 ) -> RetentionDecision:
-    """Decide which of the oldest segments of a log of `size_bytes` to remove. A limit below 0 keeps segments
-    for ever.
+    """Decide which of the oldest segments of a log to remove. A limit below 0 keeps segments for ever.
 
     `segments` come oldest first and are consumed only as far as needed. Segments are removed from the front
     and below the high watermark only. The active segment is removed by size or age only, and never while
@@ -153,8 +149,7 @@ def note_quiet(log: PartitionLog, now_ms: int) -> None:
 
 
 def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
-    """Roll the active segment if it has been open for segment.ms, though no append came. Return whether it
-    was rolled.
+    """Roll the active segment if it has been open for segment.ms without an append. Return whether it was.
 
     The new files' names are durable after the next flush. Raises StorageFailed.
     """
@@ -192,8 +187,7 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
 def _facts(log: PartitionLog) -> Iterator[SegmentFacts]:
     """Yield the facts of each segment, oldest first.
 
-    A closed segment's timestamp may have to be read from the disk, so the facts are made only when the caller
-    asks.
+    A closed segment's timestamp may need the disk, so the facts are made only when asked for.
     """
     segments, by_time = log.segments, log.config.retention_ms >= 0
     for number, segment in enumerate(segments.segments):
@@ -270,8 +264,7 @@ def _prepare(
 
 
 def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> list[DeletedSegment]:
-    """Finish a removal whose ticket succeeded: move the log start offset, and remove segments below it.
-    Return the removed segments.
+    """Finish a removal: move the log start offset, and remove segments below it. Return those.
 
     This call removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
     """

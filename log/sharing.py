@@ -104,9 +104,7 @@ def is_shared(storage: Storage, root: str) -> bool:
 
 
 def hold(storage: Storage, durability: Durability, root: str, node_id: int) -> None:
-    """Take the lock of a data directory. Raises DirectoryLocked, OSError, and IncompatibleFormat as
-    `LogDirectory.open` does.
-    """
+    """Lock a data directory. Raises DirectoryLocked, OSError, IncompatibleFormat (`LogDirectory.open`)."""
     check_ownership(storage, root)
     durability.sync(directories=storage.make_directories(root))
     storage.lock(f"{root}/{LOCK}")
@@ -118,13 +116,11 @@ def hold(storage: Storage, durability: Durability, root: str, node_id: int) -> N
 
 
 def release(storage: Storage, root: str) -> None:
-    """Release the lock."""
     storage.unlock(f"{root}/{LOCK}")
 
 
 def ensure_topic_id(storage: Storage, durability: Durability, directory: str, topic_id: uuid.UUID) -> None:
-    """Write the topic id of a log whose creation a crash has ended early: a start of one process sets a log
-    without it aside.
+    """Write the topic id of a log whose creation a crash ended: a start of one process would set it aside.
 
     Raises OSError.
     """
@@ -200,9 +196,8 @@ def merge(
 ) -> None:
     """Make the directory that of one process again. Raises OSError, IncompatibleFormat.
 
-    Of two workers that have facts about a partition its owner is right: the other had the partition, or one
-    of that name, before. A partition without an owner keeps its recovery point as evidence, and its log is
-    checked.
+    Of two workers that have facts about a partition its owner is right: the other had the name before. A
+    partition without an owner keeps its recovery point as evidence, and its log is checked.
     """
     shared = f"{root}/{WORKERS}"
     whole = _Files()
@@ -222,11 +217,9 @@ def merge(
 
 
 def take_away(storage: Storage, root: str, topic: str, partition: int, topic_id: uuid.UUID) -> str | None:
-    """Rename the directory of a removed partition that a dead worker has left; return the new name if its
-    records are kept. Raises OSError.
+    """Rename a dead worker's removed partition; return the name if records are kept. Raises OSError.
 
-    Nobody has the directory open. The files of a deleted log are deleted later, by a worker that is started
-    again or by the next start.
+    Nobody has the directory open. A restarted worker or the next start deletes a deleted log's files.
     """
     directory = f"{root}/{topic}-{partition}"
     if not storage.exists(directory):
@@ -269,7 +262,6 @@ def _read(storage: Storage, durability: Durability, root: str, files: str) -> _F
 
 
 def _write(storage: Storage, durability: Durability, root: str, files: str, content: _Files) -> None:
-    """Replace all files that describe the partitions of one process."""
     if content.are_points_lost:
         storage.delete(f"{files}/{RECOVERY_POINTS}")
     else:

@@ -1,5 +1,4 @@
-"""Segment files with holes, whose bytes a bucket has: the face for the cache of a cluster, and the file
-`residency`.
+"""Segment files with holes, whose bytes a bucket has: the face for a cluster's cache, and `residency`.
 
 A clean stop writes the file, JSON, so that the next start knows the holes of the files that it reuses:
 
@@ -9,8 +8,7 @@ A clean stop writes the file, JSON, so that the next start knows the holes of th
                  the manifest, size in bytes, and the absent blocks as a number in hexadecimal digits, whose
                  bit n stands for block n
 
-A start after anything but a clean stop must make the data directory anew: nothing else says where its holes
-are.
+A start without a clean stop must make the data directory anew: nothing else tells its holes.
 """
 
 from __future__ import annotations
@@ -58,9 +56,7 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 def save_residency(durable: DurableFiles, sparse: SparseDisk, root: str) -> None:
-    """Write the residency of the data directory `root` durably. Nothing may be filled in or evicted
-    meanwhile. Raises OSError.
-    """
+    """Persist the residency of the directory `root`, which must not change meanwhile. Raises OSError."""
     rows = []
     for file in sparse.files:
         path, key = file.path, file.key
@@ -75,8 +71,7 @@ def save_residency(durable: DurableFiles, sparse: SparseDisk, root: str) -> None
 def restore_residency(storage: Storage, sparse: SparseDisk, root: str) -> bool:
     """Read the residency of the data directory `root`, before a file of it is opened. Raises OSError.
 
-    Return False if the file is missing or damaged, or a segment of it has another size: the holes are then
-    unknown.
+    Return False, with the holes unknown, if the file is missing or damaged or a size differs.
     """
     try:
         content = msgspec.json.decode(storage.read_file(f"{root}/{RESIDENCY}"), type=_Content)

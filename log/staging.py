@@ -1,5 +1,4 @@
-"""Gives second names to the files of a data directory, so that a backup can copy them while the gateway goes
-on.
+"""Gives second names to the files of a data directory, so that a backup can copy them meanwhile.
 
     .backup/cut.json          when the data directory was as the files say, and the bytes of each file that still grows
     .backup/data/             hard links to the files, under the names that they have in the data directory
@@ -102,8 +101,7 @@ _MAX_TRIES: Final = 100
 
 
 class LogCut(NamedTuple):
-    """Where a log ended when `capture` ran. Bytes of the active segment beyond `active_size_bytes` were
-    appended later.
+    """Where a log ended at `capture`. The active segment's bytes beyond `active_size_bytes` came later.
 
     The topic id, the end and the active segment of a log that is not open are None where no clean stop
     recorded them, and its start is.
@@ -122,8 +120,7 @@ class LogCut(NamedTuple):
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """What was staged: the time (ms) of the state, the number of partitions, and the bytes of the files that
-    may have grown since.
+    """What was staged: the state's time (ms), the partitions, and the bytes of files that may have grown.
 
     `sizes` has paths below the data directory.
     """
@@ -153,40 +150,26 @@ def capture(directory: LogDirectory) -> list[LogCut]:
             )
         )
     for (topic, partition), stored in directory.stored().items():
-        stop = stored.stop
-        cuts.append(
-            LogCut(
-                topic,
-                partition,
-                stored.topic_id,
-                stored.recovery_point,
-                None,
-                None if stop is None else stop.log_end_offset,
-                None if stop is None else stop.active_base_offset,
-                None if stop is None else stop.active_size_bytes,
-                None,
-            )
-        )
+        end, base, size = (None, None, None) if stored.stop is None else stored.stop[:3]
+        point = stored.recovery_point
+        cuts.append(LogCut(topic, partition, stored.topic_id, point, None, end, base, size, None))
     return cuts
 
 
 def stage(
     storage: Storage, root: str, cuts: Iterable[LogCut], taken_ms: int, other_files: Collection[str]
 ) -> Staged:
-    """Link the files of all logs as they were at `capture`; return what was staged. Any thread may call, with
-    a storage of its own.
+    """Link the files of all logs as of `capture`; return what was staged. A thread needs its own storage.
 
-    `other_files` are files of the data directory that the log does not write. Raises OSError, StorageFailed,
-    IncompatibleFormat.
+    `other_files` are other files of the data directory. Raises OSError, StorageFailed, IncompatibleFormat.
     """
     data = _begin(storage, root)
     sizes: dict[str, int] = {}
     points: dict[tuple[str, int], int] = {}
-    finder = _Finder(storage, root)
     partitions = 0
     for cut in cuts:
         name = f"{cut.topic}-{cut.partition}"
-        found = _link_partition(storage, finder, cut, f"{data}/{name}")
+        found = _link_partition(storage, root, cut, f"{data}/{name}")
         if found is None:
             continue
         partitions += 1
@@ -205,11 +188,9 @@ def stage(
 
 
 def stage_stopped(storage: Storage, root: str, taken_ms: int, other_files: Collection[str]) -> Staged:
-    """Link all files of a directory that no gateway has open; return what was staged. The caller holds the
-    lock of the directory.
+    """Link all files of a directory that no gateway has open, locked by the caller; return what was staged.
 
-    Raises OSError, IncompatibleFormat: a later release wrote the directory, or several workers had it last
-    and were killed.
+    Raises OSError, IncompatibleFormat: the release is later, or several workers had it last and were killed.
     """
     check_is_whole(storage, root)
     check_directory_version(storage, root)
@@ -277,15 +258,14 @@ def _link(storage: Storage, source: str, target: str) -> None:
         ) from error
 
 
-def _link_partition(storage: Storage, finder: _Finder, cut: LogCut, target: str) -> dict[str, int] | None:
-    """Link the files of one log; return the bytes of those that may have grown since, or None for a log
-    without a directory.
+def _link_partition(storage: Storage, root: str, cut: LogCut, target: str) -> dict[str, int] | None:
+    """Link the files of a log; return the bytes of grown ones, or None for a log without a directory.
 
     Retention, or the end of the topic, may rename files between the listing and the links. Then everything of
     the log is linked again. Raises OSError, StorageFailed.
     """
     for _ in range(_MAX_TRIES):
-        directory = finder.directory_of(cut)
+        directory = _directory_of(storage, root, cut)
         if directory is None:
             if cut.log_end_offset:
                 raise StorageFailed(
@@ -300,7 +280,7 @@ def _link_partition(storage: Storage, finder: _Finder, cut: LogCut, target: str)
         except FileNotFoundError:
             storage.remove_tree(target)
             continue
-        if finder.directory_of(cut) == directory:
+        if _directory_of(storage, root, cut) == directory:
             _write_log_start(storage, cut, target)
             return _grown(files, cut)
         # The topic was deleted meanwhile, and some of the links may lead to files of a new topic.
@@ -357,11 +337,9 @@ def _is_unchanged(files: Mapping[str, int], cut: LogCut) -> bool:
 
 
 def _write_log_start(storage: Storage, cut: LogCut, target: str) -> None:
-    """Write the log start offset as it was at `capture`, in place of a link to what may be a later one.
-    Raises OSError.
+    """Write the log start offset as it was at `capture`, in place of a later one. Raises OSError.
 
-    A log that was not open may have been opened and shortened since. Its start is then at most the end that
-    it had.
+    A log that was not open may have been shortened since. Its start is then at most its end.
     """
     offset = cut.log_start_offset
     path = f"{target}/{LOG_START_OFFSET}"
@@ -387,37 +365,33 @@ def _grown(files: Mapping[str, int], cut: LogCut) -> dict[str, int]:
     return {} if present_bytes is None else {name: min(cut.active_size_bytes, present_bytes)}
 
 
-class _Finder:
-    """Finds the directory of a log, also after its topic was deleted or another one has the name."""
+def _directory_of(storage: Storage, root: str, cut: LogCut) -> str | None:
+    """Return the directory of a log, also after its topic was deleted or another one has the name; None
+    without one. Raises OSError.
+    """
+    path = f"{root}/{cut.topic}-{cut.partition}"
+    if cut.topic_id is None:
+        return path if storage.exists(path) else None
+    if _has_id(storage, path, cut.topic_id, otherwise=storage.exists(path)):
+        return path
+    start = f"{cut.topic}-{cut.partition}."
+    for name in storage.list_directory(root):
+        other = f"{root}/{name}"
+        is_deleted = name.startswith(start) and name.endswith(DELETE_SUFFIX)
+        if is_deleted and _has_id(storage, other, cut.topic_id, otherwise=False):
+            return other
+    return None
 
-    def __init__(self, storage: Storage, root: str) -> None:
-        self._storage = storage
-        self._root = root
 
-    def directory_of(self, cut: LogCut) -> str | None:
-        """Return the path; None without one. Raises OSError."""
-        path = f"{self._root}/{cut.topic}-{cut.partition}"
-        if cut.topic_id is None:
-            return path if self._storage.exists(path) else None
-        if self._has_id(path, cut.topic_id, otherwise=self._storage.exists(path)):
-            return path
-        start = f"{cut.topic}-{cut.partition}."
-        for name in self._storage.list_directory(self._root):
-            other = f"{self._root}/{name}"
-            is_deleted = name.startswith(start) and name.endswith(DELETE_SUFFIX)
-            if is_deleted and self._has_id(other, cut.topic_id, otherwise=False):
-                return other
-        return None
-
-    def _has_id(self, directory: str, topic_id: uuid.UUID, *, otherwise: bool) -> bool:
-        """Return whether a directory is of a topic's log; `otherwise` if its metadata is damaged."""
-        path = f"{directory}/{PARTITION_METADATA}"
-        try:
-            return decode_partition_metadata(self._storage.read_file(path), path) == topic_id
-        except FileNotFoundError:
-            return False
-        except CorruptCheckpoint:
-            return otherwise
+def _has_id(storage: Storage, directory: str, topic_id: uuid.UUID, *, otherwise: bool) -> bool:
+    """Return whether a directory is of a topic's log; `otherwise` if its metadata is damaged."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        return decode_partition_metadata(storage.read_file(path), path) == topic_id
+    except FileNotFoundError:
+        return False
+    except CorruptCheckpoint:
+        return otherwise
 
 
 # Copies files with their checksums, makes the copies durable, and deletes them. The copies leave the page
@@ -441,11 +415,9 @@ class Content(NamedTuple):
 
 
 def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend: Spend) -> Content:
-    """Copy the first `size_bytes` of a file, or all of a shorter one; return what was copied. The copy is not
-    durable yet.
+    """Copy the first `size_bytes` of a file, or all of it, not durably; return what was copied.
 
-    The copy gets the modification time of the source, from which a start tells the age of a segment. Raises
-    OSError.
+    The copy gets the modification time of the source, which tells a start a segment's age. Raises OSError.
     """
     file = DataFile(target)
     storage.create(file)
@@ -484,9 +456,7 @@ class Flush:
     """Makes new files below a directory durable: many with one flush of the file system, if it has that."""
 
     def __init__(self, storage: Storage, directory: str, files: int) -> None:
-        """Begin before the first of at most `files` files is written, so that errors of every write are
-        reported. Raises OSError.
-        """
+        """Begin before any of at most `files` files is written, to learn of all errors. Raises OSError."""
         self._storage = storage
         self._common: FileSystemFlush | None = None
         if files > SEPARATE_FILES:

@@ -114,8 +114,7 @@ def leaks_of_directory(
 ) -> Iterator[FileLeak]:
     """Yield the leaks in the data directory itself.
 
-    `other_names` are files that the log does not write. `waits` returns whether a path is queued for
-    deletion.
+    `other_names` are files that the log does not write. `waits` tells which paths are to be deleted.
     """
     for entry in entries:
         name = entry.name
@@ -138,9 +137,7 @@ def leaks_of_directory(
 
 
 def rename_for_deletion(storage: Storage, path: str) -> str:
-    """Rename a file to `*.deleted`, so that a new file of its name is not deleted later. Return the new path.
-    Raises OSError.
-    """
+    """Rename a file to `*.deleted`, to spare a later one of its name. Return the path. Raises OSError."""
     storage.rename(path, path + DELETED_SUFFIX)
     return path + DELETED_SUFFIX
 

@@ -141,8 +141,7 @@ def read_sound(
 
 
 def side_files(storage: Storage, directory: str) -> dict[str, bytes]:
-    """Return all files of a partition but for segments, indexes and the log start offset, with their
-    contents. Raises OSError.
+    """Return a partition's files but for segments, indexes and log start. Raises OSError.
 
     Any thread may call. A file that is replaced meanwhile comes as it was before or after.
     """
@@ -170,13 +169,11 @@ def aborts_name(base_offset: int) -> str:
 
 
 def is_index(name: str) -> bool:
-    """Return whether a file is an index of a segment."""
     return name.endswith(INDEX_SUFFIXES)
 
 
 def index_files(storage: Storage, seen: SegmentView) -> dict[str, bytes] | None:
-    """Return the index files of a closed segment by their names; None if one is missing. Raises OSError. Any
-    thread may call.
+    """Return a closed segment's index files by name; None if one is missing. Raises OSError. Thread-safe.
 
     The files are those of the segment only if `seen.file` is not retired after the call.
     """

@@ -1,7 +1,6 @@
 """The sequence rule of idempotent producers: is this batch the next one, a duplicate, or neither?
 
-The package is pure: it uses no files, clock, tasks or randomness. Times and batches come in as arguments,
-verdicts go out as values.
+The package is pure: no files, clock, tasks, randomness. Times and batches come in, verdicts go out.
 """
 
 from __future__ import annotations

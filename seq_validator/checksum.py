@@ -45,8 +45,7 @@ CRC_BYTES: Final = _CRC.size
 
 class Envelope(NamedTuple):
     """One kind of snapshot of this package: it begins with its magic and version (int16), and ends with the
-    CRC-32C (uint32) of all bytes before. `what` is its name in error messages, `corrupt` the error that
-    damaged bytes raise.
+    CRC-32C (uint32) of all bytes before. `what` names it in errors, `corrupt` is what damage raises.
     """
 
     magic: bytes
@@ -84,11 +83,9 @@ class Envelope(NamedTuple):
             )
 
     def newer_version(self, data: bytes) -> int | None:
-        """Return the version of a snapshot that a later release wrote; None for any other or damaged
-        snapshot.
+        """Return the version of a later release's snapshot; None for any other or damaged one.
 
-        Every version begins with the magic and the version number, and ends with the CRC-32C of all bytes
-        before.
+        Every version begins with magic and version number, and ends with the CRC-32C of all before.
         """
         if len(data) < _PREFIX.size + CRC_BYTES:
             return None

@@ -20,38 +20,27 @@ NO_TIMESTAMP: Final = -1
 class ProducerBatch(Protocol):
     """The fields of a batch header that the sequence rule reads. Any object with these fields will do.
 
-    `last_sequence` is inclusive and wraps: it is lower than `base_sequence` when the batch itself crosses
-    2**31 - 1. Both sequences are -1 in a batch that a coordinator writes for a producer: such a batch has a
-    producer epoch, but no place in the producer's sequence. `max_timestamp` is in milliseconds.
+    Callers never pass a batch without a producer id (below 0). `last_sequence` is inclusive and wraps: it is
+    lower than `base_sequence` when the batch itself crosses 2**31 - 1. Both sequences are -1 in a batch that a
+    coordinator writes for a producer: such a batch has a producer epoch, but no place in the producer's
+    sequence. `last_offset_delta` is the last record's offset minus the first one's. `max_timestamp` is the
+    largest of the records, in milliseconds.
     """
 
     @property
-    def producer_id(self) -> int:
-        """The 64-bit producer id. Callers never pass a batch without a producer id (below 0)."""
-
+    def producer_id(self) -> int: ...
     @property
-    def producer_epoch(self) -> int:
-        """The 16-bit producer epoch."""
-
+    def producer_epoch(self) -> int: ...
     @property
-    def base_sequence(self) -> int:
-        """The sequence of the first record."""
-
+    def base_sequence(self) -> int: ...
     @property
-    def last_sequence(self) -> int:
-        """The sequence of the last record."""
-
+    def last_sequence(self) -> int: ...
     @property
-    def last_offset_delta(self) -> int:
-        """The offset of the last record minus the offset of the first record."""
-
+    def last_offset_delta(self) -> int: ...
     @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp of the records."""
-
+    def max_timestamp(self) -> int: ...
     @property
-    def is_transactional(self) -> bool:
-        """True when the batch belongs to a transaction."""
+    def is_transactional(self) -> bool: ...
 
 
 class RetainedBatch(NamedTuple):
@@ -72,9 +61,8 @@ class ProducerEntry:
     is empty only after a marker with a new epoch. `next_sequence` is the only base_sequence that continues
     the sequence; UNKNOWN_SEQUENCE while a damaged batch of the log may belong to this producer.
     `last_active_ms` is the time of the last append for this producer by the gateway's own clock; record
-    timestamps (`last_timestamp`) can be years old and say nothing about activity. `coordinator_epoch` is that
-    of the newest marker, -1 before the first; `current_transaction_first_offset` is -1 while no transaction
-    is open.
+    timestamps (`last_timestamp`) can be years old. `coordinator_epoch` is that of the newest marker, -1
+    before the first; `current_transaction_first_offset` is -1 while no transaction is open.
     """
 
     __slots__ = (

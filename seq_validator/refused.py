@@ -16,8 +16,7 @@ the producer. Whoever connects anew sends its batches in order again. So what is
 connection, and ends with it.
 
 A producer may give up a batch after retries, without telling the gateway. So `pass_over` counts the later
-batches that were refused; after LATER_BATCHES of them nothing else can have been in flight, and the refused
-batch is forgotten.
+batches that were refused; after LATER_BATCHES of them nothing else was in flight, and the batch is forgotten.
 
 Two kinds of refusals don't say whose batch they concern: those by the leader before, where a gateway has just
 begun to lead a partition, and that of a batch whose checksum is wrong, because its producer may be the
@@ -91,7 +90,6 @@ class RefusedBatches:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """Return the number of refused batches that are remembered."""
         return len(self._refused)
 
     def refuse(self, partition: Hashable, batch: ProducerBatch) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from seqgate.seq_validator.entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, UNKNOWN_SEQUENCE
 
@@ -37,17 +37,6 @@ class Accepted:
     """The batch continues its producer's sequence and may be appended. The one instance is `ACCEPTED`."""
 
     __slots__ = ()
-    _instance: ClassVar[Accepted | None] = None
-
-    def __new__(cls) -> Accepted:
-        """Return the one instance, so that `verdict is ACCEPTED` is a complete test."""
-        if cls._instance is None:
-            cls._instance = super().__new__(cls)
-        return cls._instance
-
-    def __repr__(self) -> str:
-        """Return the name of the verdict."""
-        return "ACCEPTED"
 
 
 ACCEPTED: Final = Accepted()

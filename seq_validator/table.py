@@ -43,18 +43,6 @@ class ProducerLimit:
     `expirations` and `refusals` count since the limit was made.
     """
 
-    __slots__ = (
-        "_sorted",
-        "evictions",
-        "expirations",
-        "max_in_all",
-        "max_per_partition",
-        "min_idle_ms",
-        "producers",
-        "refusals",
-        "touch",
-    )
-
     def __init__(
         self, *, max_per_partition: int = sys.maxsize, max_in_all: int = sys.maxsize, min_idle_ms: int = 0
     ) -> None:
@@ -81,7 +69,6 @@ class ProducerLimit:
         return len(self.producers)
 
     def enter(self, table: ProducerTable, entry: ProducerEntry) -> None:
-        """Count a new entry of `table` that is active now."""
         self.producers[entry] = table
 
     def enter_restored(self, table: ProducerTable, entry: ProducerEntry) -> None:
@@ -142,9 +129,8 @@ _new_tuple = tuple.__new__
 class ProducerTable:
     """The state of all producers of one partition.
 
-    The log first calls `judge`, which changes nothing, writes the batch, and then folds the batch in with
-    `update`. All times are milliseconds of the gateway's own clock. The entries are ordered longest idle
-    first.
+    The log first calls `judge`, which changes nothing, writes the batch, and folds it in with `update`. All
+    times are milliseconds of the gateway's own clock. The entries are ordered longest idle first.
     """
 
     __slots__ = ("_entries", "_limit", "_retained_batches")
@@ -152,8 +138,7 @@ class ProducerTable:
     def __init__(
         self, *, retained_batches: int = DEFAULT_RETAINED_BATCHES, limit: ProducerLimit | None = None
     ) -> None:
-        """Begin empty. Remember `retained_batches` per producer, and as many producers as `limit` allows
-        (None: all).
+        """Begin empty. Remember `retained_batches` of each producer, as `limit` allows (None: all).
 
         Raises ValueError when `retained_batches` is below 1.
         """
@@ -276,8 +261,7 @@ class ProducerTable:
         timestamp: int,
         now_ms: int,
     ) -> int:
-        """Fold in a marker appended at `offset`; return the first offset of the transaction that ended, -1
-        for none.
+        """Fold in a marker appended at `offset`; return the ended transaction's first offset, or -1.
 
         With another producer epoch the sequence begins again at 0; with the same epoch the sequence
         continues. An unknown producer is remembered from now on, so that its late batches of an older epoch
@@ -305,8 +289,7 @@ class ProducerTable:
         `before_offset`; return their number.
 
         The log has a damaged batch that ends at this offset and may belong to any of these producers. Their
-        remembered batches are still recognized as duplicates, and a new producer epoch begins again at
-        sequence 0.
+        remembered batches are still recognized as duplicates, and a new epoch begins at sequence 0.
         """
         doubted = [
             entry
@@ -342,12 +325,10 @@ class ProducerTable:
         self._entries.clear()
 
     def forget(self, entry: ProducerEntry) -> None:
-        """Forget one producer of this table."""
         del self._entries[entry.producer_id]
         self._limit.leave(entry)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """Return the entry of `producer_id`, or None when the producer is unknown."""
         return self._entries.get(producer_id)
 
     def longest_idle(self) -> ProducerEntry | None:
@@ -367,7 +348,6 @@ class ProducerTable:
         return list(self._entries.values())
 
     def __len__(self) -> int:
-        """Return the number of remembered producers."""
         return len(self._entries)
 
     def __iter__(self) -> Iterator[ProducerEntry]:

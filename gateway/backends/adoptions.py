@@ -31,6 +31,7 @@ from seqgate.gateway.metadata.records import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
 )
+from seqgate.gateway.runtime.partitions.partition import Readiness
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage
@@ -54,7 +55,7 @@ _FAILURES: Final = (
 )
 
 
-class Adoptions:
+class Adoptions(Readiness):
     """The `Readiness` of a gateway in a cluster: the partitions whose records are not here, or are coming."""
 
     def __init__(

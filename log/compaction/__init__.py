@@ -1,8 +1,7 @@
 """Log compaction: only the newest value of each key stays.
 
-`job` decides what to clean and why, `cleaner` cleans one log, file by file, in a process of its own, and
-`swap` puts the cleaned segments in place. Source: Kafka's `LogCleaner`, `LogCleanerManager`,
-`MemoryRecords.filterTo`.
+`job` decides what to clean and why, `cleaner` cleans one log in a process of its own, and `swap` puts the
+cleaned segments in place. Source: Kafka's `LogCleaner`, `LogCleanerManager`, `MemoryRecords.filterTo`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Cleans one log in two passes: one over the dirty section for the newest offset of each key, one that writes
-what stays.
+"""Cleans a log in two passes: one finds the newest offset of each dirty key, one writes what stays.
 
 The cleaner only reads the log, and writes `*.cleaned` files beside it. The files are durable before they are
 reported, and `swap` puts them in place. Memory: the offset map, two buffers, one batch, and the indexes of
 one segment.
 Source: Kafka's `Cleaner.doClean`, `buildOffsetMap`, `cleanSegments`.
 
-Groups segments that a cleaning merges into one. Otherwise cleanings would leave ever more and smaller
-segments.
+Groups segments that a cleaning merges into one. Otherwise there would be ever more and smaller ones.
 
 Source: Kafka's `Cleaner.groupSegmentsBySize`, which does not limit the segments in a group.
 
@@ -98,32 +96,19 @@ if TYPE_CHECKING:
 _SECTION_OF_ONE_WRITE: Final = 256 * 1024
 
 
-def clean(
-    storage: Storage,
-    job: CleaningJob,
-    *,
-    throttle: Throttle,
-    salt: bytes,
-    report: Callable[[CleanedSegment], None],
-) -> CleaningFinished:
-    """Clean the log of the job, and report each cleaned segment when it is durable. `salt` is for the offset
-    map.
+class LogCleaner:
+    """Cleans the log of one job, and reports each cleaned segment when it is durable."""
 
-    Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType when the log can't be cleaned, ValueError
-    without room for a key, OSError. `*.cleaned` files that were written and not reported then stay behind.
-    """
-    return _Cleaner(storage, job, throttle, salt, report).run()
-
-
-class _Cleaner:
     def __init__(
         self,
         storage: Storage,
         job: CleaningJob,
+        *,
         throttle: Throttle,
         salt: bytes,
         report: Callable[[CleanedSegment], None],
     ) -> None:
+        """Take the job; `salt` is for the offset map. Raises ValueError without room for a key."""
         self.storage = storage
         self.environment = LogEnvironment(storage)
         self.job = job
@@ -134,6 +119,10 @@ class _Cleaner:
         self.bytes_kept = 0
 
     def run(self) -> CleaningFinished:
+        """Clean the log. `*.cleaned` files that were written and not reported stay behind after an error.
+
+        Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType when the log can't be cleaned, OSError.
+        """
         job = self.job
         try:
             self.fill_map()
@@ -299,9 +288,7 @@ class _Aborted:
         self.entries: dict[int, list[AbortedTransaction]] = {}
 
     def beginning_in(self, base_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
-        """Yield the transactions that begin in [base_offset, end_offset); for the first segment also earlier
-        ones.
-        """
+        """Yield the transactions beginning in [base_offset, end_offset), in the first segment also before."""
         start = -1 if base_offset == self.first_base_offset else base_offset
         for passed in [known for known in self.entries if known < base_offset]:
             del self.entries[passed]
@@ -459,7 +446,6 @@ def main(parent_id: int) -> None:
 
 
 def serve(jobs: BinaryIO, reports: BinaryIO) -> None:
-    """Run the jobs one after the other."""
 
     def send(report: CleaningReport) -> None:
         frame = encode_report(report)
@@ -478,7 +464,8 @@ def serve(jobs: BinaryIO, reports: BinaryIO) -> None:
 def _done(job: CleaningJob, send: Callable[[CleaningReport], None]) -> CleaningReport:
     throttle = Throttle(job.limits.bytes_per_s, time.monotonic, time.sleep)
     try:
-        return clean(Storage(), job, throttle=throttle, salt=secrets.token_bytes(_SALT_BYTES), report=send)
+        salt = secrets.token_bytes(_SALT_BYTES)
+        return LogCleaner(Storage(), job, throttle=throttle, salt=salt, report=send).run()
     except (LogError, ValueError) as error:
         return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=True)
     except (OSError, MemoryError) as error:
@@ -554,11 +541,9 @@ class CleanedTransactions:
     def end(
         self, producer_id: int, offset: int, marker: EndMarker | None
     ) -> tuple[bool, AbortedTransaction | None]:
-        """Take in a control batch. Return whether its transaction has no batches left, and the index entry
-        that must stay.
+        """Take in a control batch. Return whether its transaction has no batch left, and the entry to keep.
 
-        `marker` is None for a batch that an earlier cleaning emptied. The entry belongs into the transaction
-        index of the marker's segment.
+        `marker` is None for a batch that an earlier cleaning emptied. The entry is for the marker's segment.
         """
         self._begin(offset)
         if marker is None:
@@ -589,8 +574,7 @@ LastOfProducer = tuple[int, int]
 class KeptRecords:
     """The rules of one cleaning, applied to the batches of a log in order. Times in ms.
 
-    `producers` are the remembered producers of the partition. `round_end_offset` (exclusive) is where the
-    cleaning ends.
+    `producers` are the partition's remembered ones. The cleaning ends at `round_end_offset`, exclusive.
     """
 
     offset_map: OffsetMap
@@ -690,8 +674,7 @@ _FREE: Final = bytes(8)
 
 
 class OffsetMap:
-    """At most `capacity` keys with their newest offsets. `latest_offset` is the last offset that the map
-    accounts for.
+    """At most `capacity` keys with their newest offsets. It accounts for offsets up to `latest_offset`.
 
     The kernel allocates the memory as it is written to.
     """
@@ -735,7 +718,6 @@ class OffsetMap:
         self.latest_offset = max(self.latest_offset, offset)
 
     def close(self) -> None:
-        """Free the memory."""
         self._memory.close()
 
     def _find(self, key: bytes) -> tuple[bytes, int, bytes]:

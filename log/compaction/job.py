@@ -46,8 +46,7 @@ class JobLimits(msgspec.Struct, frozen=True):
 
 
 class CleaningJob(msgspec.Struct, frozen=True):
-    """The cleaning of one log, made by `seqgate.log.cleaning.begin_cleaning`. Times in ms, end offsets
-    exclusive.
+    """The cleaning of a log, made by `cleaning.begin_cleaning`. Times in ms, end offsets exclusive.
 
     `segments` are all segments from the log's start to `round_end_offset`. The offsets from
     `first_dirty_offset` on were not cleaned before. `producers` are (producer_id, last_offset,
@@ -93,7 +92,6 @@ class CleanedSegment(msgspec.Struct, frozen=True, tag="segment"):
     base_offset: int
     sources: list[int]
     suffixes: list[str]
-    """The suffixes of the segment's files."""
     size_bytes: int
     has_aborted: bool
 
@@ -175,8 +173,7 @@ def cleanable(
     decided_end_offset: int,
     now_ms: int,
 ) -> Cleanable:
-    """Return the cleanable range of a log, from facts about its closed segments. Offsets with `end` in their
-    names are exclusive.
+    """Return the cleanable range of a log, by its closed segments. Offsets named `end` are exclusive.
 
     `clean_end_offset` is where the last cleaning ended, None before the first. Segments that end after
     `decided_end_offset` are not cleaned.

@@ -1,5 +1,4 @@
-"""Swaps cleaned segments in for their sources, so that a crash leaves either the sources or the cleaned
-segment.
+"""Swaps cleaned segments in for their sources, so that a crash leaves either of them whole.
 
 | step                                                  | what a crash leaves                                      |
 |-------------------------------------------------------|----------------------------------------------------------|
@@ -12,12 +11,11 @@ segment.
 
 A `.log.swap` was whole when it got its name, so a start finishes the swap: it deletes the sources whose
 offsets the new segment's batches cover, and rebuilds the indexes. A source after the last kept batch may so
-come back. The next cleaning cleans it again, because the end of this cleaning was not recorded yet. If the
-`.log.swap` was damaged since and its sources are still there, the start deletes the `.log.swap` instead. A
-cleaned segment without batches may be right, but so looks one that was cut between two batches. The cleaned
-indexes tell them apart: they were durable before the log got its name. Source: Kafka's
-`LocalLog.replaceSegments`, `LogLoader`. The two directory flushes are ours: renames may reach the disk in any
-order.
+come back. The next cleaning cleans it again, as the end of this one was not recorded. If the `.log.swap` was
+damaged since and its sources are still there, the start deletes the `.log.swap` instead. A cleaned segment
+without batches may be right, but so looks one that was cut between two batches. The cleaned indexes tell them
+apart: they were durable before the log got its name. Source: Kafka's `LocalLog.replaceSegments`, `LogLoader`.
+The two directory flushes are ours: renames may reach the disk in any order.
 """
 
 from __future__ import annotations
@@ -56,8 +54,7 @@ _logger = logging.getLogger(__name__)
 class SwapTicket:
     """A swap that has begun: the cleaned segment replaces its source segments in two steps.
 
-    A step is a method that makes file names durable, in any thread, and then a function that runs in the
-    log's thread:
+    A step is a method that persists file names, in any thread, then a function in the log's thread:
 
     step   method         on success                            on failure
     1      read_and_run   `replace_sources` of `seqgate.log.cleaning`   `abandon_swap`
@@ -126,7 +123,6 @@ def rename_to_final(storage: Storage, directory: str, cleaned: CleanedSegment) -
 
 
 def swap_path(directory: str, base_offset: int, suffix: str) -> str:
-    """Return the path of a segment's file with the suffix `.swap`."""
     return f"{directory}/{offset_name(base_offset, suffix)}{SWAP_SUFFIX}"
 
 
@@ -252,8 +248,7 @@ def _has_batch_that_ends_with(storage: Storage, file: DataFile, contents: _Conte
 
 
 def _cleaned_contents(storage: Storage, directory: str, name: str, names: Collection[str]) -> list[bytes]:
-    """Return the contents that cleanings wrote for the file `name`, under its `.swap` name or its `.cleaned`
-    names.
+    """Return what cleanings wrote for the file `name`, under its `.swap` or its `.cleaned` names.
 
     The file was renamed before its log, but that rename may not have reached the disk.
     """
@@ -290,8 +285,7 @@ def _cut_before_the_next(
 def _contents_of(
     environment: LogEnvironment, directory: str, base_offset: int, path: str, before: int | None = None
 ) -> _Contents:
-    """Return the sound batches at the front of a segment file at `path`, up to the first batch that ends at
-    offset `before` or later.
+    """Return the sound batches at the front of a segment file, up to one that ends at `before` or later.
 
     Raises OSError.
     """

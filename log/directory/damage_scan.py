@@ -1,5 +1,4 @@
-"""Searches every segment of a data directory for damage, while no gateway has the directory open. Changes no
-file.
+"""Searches all segments of a data directory that no gateway has open for damage. Changes no file.
 
 A running gateway checks only segments that a crash may have torn, and those in which a reader meets damage.
 
@@ -65,11 +64,9 @@ def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
 
 
 def durable_ends(storage: Storage, root: str) -> dict[str, int]:
-    """Return the offsets below which partitions are durable, by directory. Raises OSError,
-    IncompatibleFormat.
+    """Return the durable end offsets by directory. Raises OSError, IncompatibleFormat.
 
-    Of two workers that have a point for one name, nobody knows here which of them had the present log: the
-    lower point is sure.
+    Where two workers have a point for a name, nobody knows whose is right: the lower one is sure.
     """
     ends: dict[str, int] = {}
     for files in _places(storage, root):

@@ -2,8 +2,7 @@
 
 Source: Kafka's `MetaProperties`.
 
-Removes damaged batches from the logs of a data directory that no gateway has open; no other code removes
-them.
+Removes damaged batches from the logs of a data directory that no gateway has open: nothing else does.
 
 The repair rewrites a segment without its damaged batches, and replaces the old file by one rename. The other
 batches keep their offsets. The offsets of the damaged batches are missing afterwards, as after compaction.
@@ -43,8 +42,7 @@ class Identity(NamedTuple):
 
 
 def check_ownership(storage: Storage, root: str) -> None:
-    """Check that the directory is missing, empty, or a gateway's: one that has `meta.properties`. Raises
-    IncompatibleFormat, OSError.
+    """Check that the directory is missing, empty, or a gateway's. Raises IncompatibleFormat, OSError.
 
     A sweep would take the files of others for orphaned ones.
     """
@@ -59,9 +57,7 @@ def check_ownership(storage: Storage, root: str) -> None:
 
 
 def check_empty(storage: Storage, root: str) -> None:
-    """Check that the directory is missing, or has no files but those of a first start. Raises
-    IncompatibleFormat, OSError.
-    """
+    """Check that the directory is missing or as first starts leave it. Raises IncompatibleFormat, OSError."""
     if not storage.exists(root):
         return
     others = sorted(set(storage.list_directory(root)) - _BEFORE_META)
@@ -72,8 +68,7 @@ def check_empty(storage: Storage, root: str) -> None:
 def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> Identity:
     """Return the identity of a data directory, a fresh one for a new directory. Raises OSError.
 
-    Raises IncompatibleFormat, before changing any file, if the directory belongs to another node or to a
-    later release.
+    Raises IncompatibleFormat, before changing any file, if it belongs to another node or release.
     """
     path = f"{root}/{META}"
     if not storage.exists(path):

@@ -62,15 +62,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FILES_PER_STEP: Final = 200
-"""Files deleted in one call of `delete_pending`; the rest go with the next call."""
 _UNKNOWN: Final = StoredLog(None, None, 0)
 
 
 class DirectoryShare(NamedTuple):
-    """The share of a data directory that one process has, all of it or the partitions of one of several
-    workers: the partitions that it opens, and the directory of its own files: its lock, checkpoints, clean
-    stop and damage.
+    """The share of a data directory that one process has, all of it or one worker's part: the partitions that
+    it opens, and the directory of its own lock, checkpoints, clean stop and damage.
 
     No other process opens, creates or removes the directory of a partition with a name that this one uses:
     who serves partitions of a new topic under an old name sees to that. Only a process that `takes_leftovers`
@@ -86,21 +83,11 @@ class DirectoryShare(NamedTuple):
     tells_of: str | None = None
     """The directory of a process that answers no commands: this one lists what was cut off there."""
 
-    def due_ms(self, now_ms: int, config: LogConfig) -> int:
-        """Return when leftovers may be deleted."""
-        return now_ms + config.file_delete_delay_ms if self.others_delete else 0
-
-
-def _whole(path: Path) -> DirectoryShare:
-    """Return the share of the one process that has the whole data directory."""
-    return DirectoryShare(path, lambda _topic, _partition: True, takes_leftovers=True, is_whole=True)
-
 
 class LogDirectory:
     """All partition logs of one data directory. Use it in one thread only.
 
-    `get` opens a log on first use. A start opens, and so checks, only logs whose files have changed since the
-    last clean stop.
+    `get` opens a log on first use. A start opens, and so checks, only those changed since the clean stop.
     """
 
     def __init__(
@@ -110,7 +97,8 @@ class LogDirectory:
         now_ms: Callable[[], int],
         share: DirectoryShare | None = None,
     ) -> None:
-        self.path, self.share = path, share or _whole(path)
+        self.path = path
+        self.share = share or DirectoryShare(path, lambda *_: True, takes_leftovers=True, is_whole=True)
         self.files = str(self.share.files)
         self.environment = environment
         self.lists: LogLists[PartitionLog] = LogLists()
@@ -125,7 +113,6 @@ class LogDirectory:
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
         self._recovering: set[tuple[str, int]] = set()
-        """The stored logs that a thread recovers."""
         environment.tables.extend((self._logs, self._stored))
         self._recovery_points = RecoveryPoints(environment, str(path), self.files)
 
@@ -142,8 +129,7 @@ class LogDirectory:
         durability: Durability | None = None,
         share: DirectoryShare | None = None,
     ) -> LogDirectory:
-        """Lock the directory, find its logs, and recover those that need it. Without `durability` the local
-        disk is the truth.
+        """Lock the directory, find its logs, recover some. Without `durability` the local disk is the truth.
 
         Logs use `config` until they get the settings of their topics. With a `share` only its partitions are
         found, and only its files are locked. Raises DirectoryLocked, OSError, and, before changing any file,
@@ -179,7 +165,8 @@ class LogDirectory:
             key = parse_partition_directory(name)
             if name.endswith((DELETE_SUFFIX, DELETED_SUFFIX)):
                 if self.share.takes_leftovers:
-                    due_ms = self.share.due_ms(self._now_ms(), self._config)
+                    delay_ms = self._config.file_delete_delay_ms
+                    due_ms = self._now_ms() + delay_ms if self.share.others_delete else 0
                     path, is_directory = str(self.path / name), name.endswith(DELETE_SUFFIX)
                     self.environment.deletions.add(path, due_ms, is_directory=is_directory)
             elif key is not None and self.share.owns(*key):
@@ -221,8 +208,7 @@ class LogDirectory:
         return log
 
     def _metadata_of(self, key: tuple[str, int], *, is_mended: bool = True) -> bytes | None:
-        """Return the sound content of a partition's `partition.metadata`; None without one. Raises OSError,
-        IncompatibleFormat.
+        """Return the sound `partition.metadata`; None without one. Raises OSError, IncompatibleFormat.
 
         With `is_mended` the topic id of the clean stop before this start replaces a damaged one.
         """
@@ -282,8 +268,7 @@ class LogDirectory:
     def _take_away(self, directory: str) -> None:
         """Remove a directory without a topic id, or set it aside if it holds records. Raises OSError.
 
-        The topic id is durable before any record is acknowledged: such records never were, or somebody changed
-        the directory.
+        The topic id is durable before any record is acknowledged: these never were, or somebody changed it.
         """
         files = self._storage.list_files(directory)
         if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
@@ -313,8 +298,7 @@ class LogDirectory:
         self._is_serving = True
 
     def begin_recovery(self, key: tuple[str, int]) -> Recovery | None:
-        """Return the recovery of a stored log, to run in a thread and give to `end_recovery`; None for any
-        other log.
+        """Return the recovery of a stored log, for a thread and then `end_recovery`; None for other logs.
 
         Until `end_recovery` no other log may have the same name. Raises OSError, IncompatibleFormat.
         """
@@ -345,8 +329,7 @@ class LogDirectory:
         """Return the log of a partition, and open the log if necessary; None without one.
 
         Raises OSError, IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run
-        first. With `is_mended` the topic id of the last clean stop replaces a damaged one; without it damage
-        is an error.
+        first. With `is_mended` the topic id of the last clean stop replaces a damaged one.
         """
         key = topic, partition
         log = self._logs.get(key)
@@ -378,8 +361,7 @@ class LogDirectory:
         return len(self._logs) + len(self._stored)
 
     def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> PartitionLog:
-        """Create an empty log, durable with its first flush. Raises OSError, ValueError if the partition has
-        a log already.
+        """Create an empty log, durable with its first flush. Raises OSError, ValueError if it exists.
 
         Raises StorageFailed if `is_name_taken`.
         """
@@ -423,11 +405,9 @@ class LogDirectory:
         return self._set_aside(self._directory_of((topic, partition)))
 
     def take_in(self, topic: str, partition: int, staged: str, recovery_point: int) -> None:
-        """Take a directory with the files of a partition in place of what is here; the log must be recovered
-        as after a crash.
+        """Take a partition's directory in place of what is here; it must be recovered as after a crash.
 
-        For a cache only: the new name is not durable. Raises OSError, and StorageFailed while a thread
-        recovers the log of the name.
+        For a cache only: the name is not durable. Raises OSError, StorageFailed while the log is recovered.
         """
         key, directory = (topic, partition), self._directory_of((topic, partition))
         if self._is_recovering(key):
@@ -439,8 +419,7 @@ class LogDirectory:
         self._stored[key] = _UNKNOWN._replace(recovery_point=recovery_point)
 
     def _set_aside(self, directory: str) -> str:
-        """Rename a partition's directory, so that no log uses the files and a person can inspect them. Raises
-        OSError.
+        """Rename a partition's directory, so that a person can inspect the files. Raises OSError.
 
         Returns the new path, not durable yet. Kafka calls such a directory stray.
         """
@@ -478,26 +457,15 @@ class LogDirectory:
         return None if self._stored.pop(key, None) is None else self._config.file_delete_delay_ms
 
     def opened(self, topic: str, partition: int) -> PartitionLog | None:
-        """Return the log of a partition if it is open; otherwise None."""
         return self._logs.get((topic, partition))
 
     def delete_stray(self, topic: str, partition: int) -> None:
-        """Delete the directory of a partition that the metadata does not have, even if its log is unknown.
-        Raises OSError.
-        """
+        """Delete the directory of a partition that the metadata lacks, known or not. Raises OSError."""
         key = topic, partition
         if key in self._logs or key in self._stored:
             self.delete(topic, partition)
         else:
             self._remove(self._directory_of((topic, partition)), self._now_ms())
-
-    def delete_pending(self, now_ms: int) -> int:
-        """Delete up to FILES_PER_STEP files whose delay is over, in this thread. Return the number of files
-        deleted.
-
-        A gateway that serves requests prepares and completes tickets of `environment.deletions` instead.
-        """
-        return self.environment.delete_due(now_ms, FILES_PER_STEP)
 
     # --- known damage
 
@@ -624,7 +592,6 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tu
 
 
 def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | None]:
-    """Close the logs with several flushes in parallel."""
     with ThreadPoolExecutor(_THREADS, "close") as threads:
         for first in range(0, len(logs), _AT_ONCE):
             some = logs[first : first + _AT_ONCE]

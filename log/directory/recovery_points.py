@@ -1,8 +1,7 @@
 """The checkpoint of recovery points: the offset below which each log of a data directory is durable.
 
 After a crash, a start checks each log from its recovery point on. So the entry of a deleted log must not
-apply to a later log of the same name: the name is free again when a checkpoint without the deleted log is
-durable.
+apply to a later log of the same name: the name is free when a checkpoint without that log is durable.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class RecoveryPoints:
         self._written_of: object = None
         """The gathered entries that the file has."""
         self._gathering: list[dict[Key, int]] = []
-        """The entries of checkpoints that are still being gathered."""
         self._set_aside: dict[Key, None] = {}
         """The logs whose directories were renamed, not durably yet, to keep their records."""
         self._deleted: set[Key] = set()
@@ -132,8 +130,7 @@ class RecoveryPoints:
         return not names <= set(logs)
 
     def write(self) -> None:
-        """Write the points that were gathered last, and make the names of directories that were set aside
-        durable. Raises OSError.
+        """Write the points gathered last, and persist the names of directories set aside. Raises OSError.
 
         The file has the points of closed logs too, so that a damaged `stored-logs` loses no recovery point.
         """
@@ -153,8 +150,7 @@ class RecoveryPoints:
             self._written_of = gathered
 
     def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:
-        """Write the recovery points of all logs when the gateway stops, including those of logs that were
-        closed before. Raises OSError.
+        """Write the recovery points of all logs, also closed ones, at a stop. Raises OSError.
 
         Keeps the points of logs that are missing, but were not deleted: a start that is refused for a missing
         log writes this, too, and must leave the evidence.

@@ -114,9 +114,7 @@ def read_stored_logs(storage: Storage, durable: DurableFiles, root: str) -> tupl
 
 
 def peek_stored_logs(storage: Storage, root: str) -> dict[str, StoredLog]:
-    """Return the stored logs of the last clean stop, by partition directory, changing no file. Raises
-    IncompatibleFormat, OSError.
-    """
+    """Return the clean stop's logs by directory, changing no file. Raises IncompatibleFormat, OSError."""
     return _read(storage, f"{root}/{CLEAN_SHUTDOWN}") or _read(storage, f"{root}/{STORED_LOGS}") or {}
 
 
@@ -170,15 +168,7 @@ def write_stored_logs(
 ) -> None:
     """Write the facts of each cleanly closed log, as `.kafka_cleanshutdown` if all are. Raises OSError."""
     rows = {
-        name: (
-            stored.topic_id.hex,
-            stored.stop.log_end_offset,
-            stored.stop.active_base_offset,
-            stored.stop.active_size_bytes,
-            stored.stop.size_bytes,
-            stored.stop.oldest_timestamp,
-            stored.stop.has_open_transactions,
-        )
+        name: (stored.topic_id.hex, *stored.stop)
         for name, stored in sorted(logs.items())
         if stored.stop is not None and stored.topic_id is not None
     }

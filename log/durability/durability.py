@@ -1,12 +1,9 @@
-"""Makes files and directories durable: the port `Durability`, and its implementation on the local disk. No
-other module calls an fsync.
+"""Makes files durable: the port `Durability`, and that of the local disk. No other module calls an fsync.
 
 A flush ticket says what a running log must persist, a `Durability` says how, in rounds of tickets. What no
-ticket carries, because no log runs yet or another process made it, goes through the methods of
-`DurableFiles`.
+ticket carries, because no log runs yet or another process made it, goes through `DurableFiles`.
 
-The durability of a gateway whose records are durable in a bucket: the local disk is a cache, and no fsync is
-called.
+Where a bucket has the records durably, the local disk is a cache, and no fsync is called.
 
 Objects of the write-ahead log make records, side files and log start offsets durable. A crash may leave the
 local files in any state, so a start builds them from the bucket again. Until then the log has every record
@@ -53,8 +50,7 @@ class Durability(DurableFiles, Protocol):
         """
 
     def settle(self, file: DataFile) -> None:
-        """Persist the bytes of an open data file before a check reads them, so that the check finds what is
-        durable.
+        """Persist the bytes of an open data file, so that a check that reads them finds what is durable.
 
         Raises OSError.
         """
@@ -63,8 +59,7 @@ class Durability(DurableFiles, Protocol):
         """Note the segment files that this process has just written as a whole, from a place that keeps them."""
 
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
-        """Return one flush for everything written below `path` until it runs; None where files are flushed
-        one by one.
+        """Return one flush for all that is written below `path`; None where each file is flushed.
 
         Raises OSError.
         """
@@ -73,16 +68,14 @@ class Durability(DurableFiles, Protocol):
 class LocalDurability:
     """Makes files and directories of the local disk durable by fsync."""
 
+    max_shares = 1 << 30
     rounds_overlap = False
     kept_writes = None
 
-    def __init__(self, storage: Storage, max_shares: int = 1 << 30) -> None:
-        """Take the disk's storage. By default a round may be divided into one share per worker thread."""
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self.max_shares = max_shares
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
-        """Flush the files of each ticket; return the error of each."""
         errors: list[OSError | None] = []
         for ticket in tickets:
             try:
@@ -126,15 +119,12 @@ class LocalDurability:
             storage.fsync_directory(directory)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write and fsync a temporary file next to the old one, then rename it over the old one and fsync the
-        directory. Raises OSError, NoRoom.
-        """
+        """Fsync a temporary file, rename it over the old one, fsync the directory. Raises OSError, NoRoom."""
         self._storage.replace(path, content, self._storage.fsync_path)
         self._storage.fsync_directory(os.path.dirname(path))  # noqa: PTH120 - paths are plain strings here
 
     def ensure(self, path: str, content: bytes) -> None:
-        """Fsync the file, read it back from the disk, and write it again if the disk holds something else.
-        Raises OSError.
+        """Fsync the file, read it back from the disk, and write it again if it differs. Raises OSError.
 
         After a failed flush the page cache shows what the disk never got, and another flush reports success.
         """
@@ -188,8 +178,7 @@ class CachedDurability:
         return None
 
     def write_side_files(self, ticket: FlushTicket, written: list[tuple[str, bytes]]) -> None:
-        """Write the side files of a ticket, and append the name and content of each to `written`, for an
-        object; any thread may call.
+        """Write a ticket's side files, and append name and content of each to `written`; any thread may call.
 
         The object must have the records of the ticket before. `written` has the log start offset too, which
         this does not write. Raises OSError; what was written so far is in `written`.
@@ -210,11 +199,9 @@ class CachedDurability:
         """Do nothing: a lost file is built from the bucket again."""
 
     def settle(self, file: DataFile) -> None:
-        """Drop the file from the page cache, but for the first check of a file that was just built from the
-        bucket. Raises OSError.
+        """Drop the file from the page cache, but for the first check of one just built. Raises OSError.
 
-        Such a file has no failed write behind it. Dropped, most of it would be written to the disk and read
-        again at once.
+        Such a file has no failed write behind it. Dropped, it would be written and read again at once.
         """
         if file.path in self._rebuilt:
             self._rebuilt.remove(file.path)

@@ -1,5 +1,4 @@
-"""Keeps large batches in memory from their write until an object has them, so that nobody reads them back
-from their files.
+"""Keeps large batches in memory until an object has them, so that nobody reads them back from files.
 
 A producer's batch is a view of the request's memory, which lives as long as the view. So a large batch is
 kept without a copy. A batch that is not kept is read from its file, as all are that are small: reading costs
@@ -24,16 +23,13 @@ class KeptBatch(NamedTuple):
     """One whole batch as it was written."""
 
     position: int
-    """The place of the first byte in the file."""
     first_offset: int
     end_offset: int
     """The offset after the last record."""
     pieces: tuple[bytes, memoryview]
-    """The bytes, in two pieces."""
 
     @property
     def size_bytes(self) -> int:
-        """The number of bytes."""
         head, rest = self.pieces
         return len(head) + len(rest)
 
@@ -41,8 +37,7 @@ class KeptBatch(NamedTuple):
 class KeptWrites:
     """The batches that are kept, by file and ascending by position. Any thread may call.
 
-    At the limit of memory, batches are dropped of the file that has had some for the longest time. They are
-    read from the file instead.
+    At the limit, the batches of the file that has had some longest are dropped, and read from it instead.
     """
 
     def __init__(self, *, least_bytes: int, max_bytes: int) -> None:
@@ -52,7 +47,6 @@ class KeptWrites:
         self._files: dict[DataFile, deque[KeptBatch]] = {}
         self._lock = threading.Lock()
         self.size_bytes = 0
-        """The bytes of all batches that are kept."""
 
     def keep(
         self,
@@ -90,7 +84,6 @@ class KeptWrites:
             self._drop_below(file, position)
 
     def forget(self, file: DataFile) -> None:
-        """Keep no batch of the file any longer."""
         with self._lock:
             while file in self._files:
                 self._drop_first(file)

@@ -40,7 +40,6 @@ class FileRange(NamedTuple):
 
     file: DataFile
     segment_base: int
-    """The base offset of the segment."""
     position: int
     end_position: int
     """The position after the last byte."""
@@ -56,8 +55,7 @@ class FileRange(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FlushTicket:
-    """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data,
-    files, directories, captures.
+    """All to be flushed to make the offsets below `end_offset` durable: data, files, directories, captures.
 
     Committing the ticket (`seqgate.log.durability.durability`) touches no log state. The data files are
     pinned, so neither the limit of open files nor a deletion closes them meanwhile. A ticket of an earlier
@@ -72,12 +70,9 @@ class FlushTicket:
     end_offset: int
     """The log end offset when the ticket was made (exclusive)."""
     active_base_offset: int
-    begin_position: int
-    """The position in the active segment up to which an earlier flush has surely made data durable."""
     end_position: int
     """The size of the active segment when the ticket was made, in bytes."""
     storage: Storage
-    """The storage that holds the files."""
     data: list[DataFile] = field(default_factory=list)
     """The segment files that hold the offsets, ascending, pinned by the log."""
     paths: list[str] = field(default_factory=list)
@@ -87,22 +82,10 @@ class FlushTicket:
     captures: list[Capture] = field(default_factory=list)
     last: LogStartCapture | None = None
     """The capture that is written last: the log start offset of a removal. Flushes have none."""
+    is_small: bool = False
+    """Whether the ticket has only a few records in one file, so that its flush is very short."""
     ranges: Sequence[FileRange] = ()
     """The bytes that this ticket alone has, ascending, where rounds overlap. Otherwise there are none."""
-
-    @property
-    def size_bytes(self) -> int:
-        """The most bytes of the active segment that are not durable yet."""
-        return self.end_position - self.begin_position
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the ticket has only a few records in one file, so that its flush is very short."""
-        return (
-            self.end_position - self.begin_position <= SMALL_BYTES
-            and len(self.data) == 1
-            and not (self.paths or self.captures or self.last)
-        )
 
     def is_just_written(self) -> bool:
         """Return whether all ranges were just written, and so are in memory. Call this on the event loop."""
@@ -126,8 +109,7 @@ class FlushTicket:
 
 
 class Unflushed:
-    """The durable end of a log, and everything after that end that waits for a flush: data, files,
-    directories, captures.
+    """The durable end of a log, and all after it that waits for a flush: data, files, directories, captures.
 
     Only `complete` and `confirm` move `durable_end_offset`. A ticket in flight may still fail, so each new
     ticket repeats the files, directories and captures of all tickets in flight.
@@ -176,8 +158,7 @@ class Unflushed:
     def reset(self, segments: SegmentList, loaded_end_offset: int) -> None:
         """Start over with a log that was just loaded: all of it is durable.
 
-        Where rounds overlap, that is so at the first load only. After an outage objects still decide what is
-        durable.
+        Where rounds overlap, that is so at the first load only. After an outage objects still decide.
         """
         self._forget()
         self._flushed = segments.active.base_offset, segments.active.size_bytes
@@ -225,7 +206,6 @@ class Unflushed:
 
     @property
     def tickets_out(self) -> int:
-        """The number of tickets in flight."""
         return len(self._out)
 
     def add(self, paths: list[str], directory: str) -> None:
@@ -242,8 +222,7 @@ class Unflushed:
     def prepare(
         self, segments: SegmentList, log_end_offset: int, leader_epoch: int, *, counts_out: bool = False
     ) -> FlushTicket | None:
-        """Return a ticket for everything that is not durable; None when there is nothing to flush. Raises
-        OSError.
+        """Return a ticket for everything that is not durable; None when all is. Raises OSError.
 
         With `counts_out`, work that is already in tickets in flight counts as well, because the caller can't
         wait for those tickets. Give each ticket back once, to `take_back`.
@@ -269,6 +248,7 @@ class Unflushed:
             if not self._storage.descriptors.pin_all(files):
                 paths, files = [file.path for file in files] + paths, []
         base_offset, position = self._flushed
+        begin_position = position if base_offset == active.base_offset else 0
         ticket = FlushTicket(
             self.place,
             self.generation,
@@ -276,13 +256,17 @@ class Unflushed:
             self.durable_end_offset,
             log_end_offset,
             active.base_offset,
-            position if base_offset == active.base_offset else 0,
             active.size_bytes,
             self._storage,
             files,
             paths,
             directories,
             captures,
+            is_small=(
+                active.size_bytes - begin_position <= SMALL_BYTES
+                and len(files) == 1
+                and not (paths or captures)
+            ),
             ranges=ranges,
         )
         self._out.append(ticket)
@@ -295,9 +279,7 @@ class Unflushed:
     def _next(
         self, sent: Sent, segments: SegmentList, log_end_offset: int, counts_out: bool
     ) -> tuple[list[DataFile], list[str], list[str], list[Capture], Sequence[FileRange]] | None:
-        """Return what the next ticket has where rounds overlap: files, paths, directories, captures
-        and ranges; None when there is nothing. The files are pinned.
-        """
+        """Return the next ticket's pinned files, paths, directories, captures, ranges, or None."""
         if counts_out:
             if not (self.durable_end_offset < log_end_offset or self.has_files or self._out):
                 return None
@@ -314,15 +296,7 @@ class Unflushed:
         """Return a ticket without work, to which the caller adds a capture. It does not move the durable end."""
         end, (base_offset, position) = self.durable_end_offset, self._flushed
         ticket = FlushTicket(
-            self.place,
-            self.generation,
-            leader_epoch,
-            end,
-            end,
-            base_offset,
-            position,
-            position,
-            self._storage,
+            self.place, self.generation, leader_epoch, end, end, base_offset, position, self._storage
         )
         self._out.append(ticket)
         return ticket
@@ -345,9 +319,7 @@ class Unflushed:
             self._storage.descriptors.unpin(file)
 
     def complete(self, ticket: FlushTicket) -> bool:
-        """Move the durable end after a successful ticket, and take the ticket back. Return False if the log
-        was reloaded since the ticket was made.
-        """
+        """Move the durable end and take the ticket back. Return False if the log was reloaded meanwhile."""
         is_current = ticket.generation == self.generation
         if is_current:
             self.first_flush_pending = False
@@ -428,9 +400,7 @@ class Sent:
         return ranges
 
     def give_back(self, ticket: FlushTicket) -> None:
-        """Take the end back to where a ticket began whose bytes will be in no object. Later tickets must be
-        given back, too.
-        """
+        """Move the end back to the begin of a ticket that no object gets. Give later ones back, too."""
         if ticket.ranges and self.end is not None:
             first = ticket.ranges[0]
             if first.first_offset < self.end.offset:
@@ -456,9 +426,7 @@ class Capture(Protocol):
     """The content of one side file at one moment."""
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the side file by `files`; called in any thread, once all data that it describes is durable.
-        Raises OSError.
-        """
+        """Persist the side file in any thread, once the data it describes is durable. Raises OSError."""
 
     def saved(self) -> None:
         """Record that `write` has succeeded; called in the thread of the log."""
@@ -467,8 +435,7 @@ class Capture(Protocol):
 class SideFile:
     """Guards the writes of one kind of side file in a directory, while the log is open.
 
-    Captures are numbered, or have an offset that only grows. A late capture, after a newer one was written,
-    writes nothing.
+    Captures are numbered, or have an offset that only grows. A late capture writes nothing after a newer one.
     """
 
     __slots__ = ("_closed", "_lock", "_number", "_written")
@@ -481,7 +448,6 @@ class SideFile:
         self._written = written
 
     def next_number(self) -> int:
-        """Return the number of a new capture."""
         self._number += 1
         return self._number
 
@@ -517,8 +483,7 @@ class DurableEnds:
 
 
 class LogStart:
-    """The file with the log start offset of one partition, in Kafka's checkpoint format. The offset in it
-    only moves forward.
+    """The file with a partition's log start offset, in Kafka's checkpoint format. It only moves forward.
 
     Kafka keeps the log start offsets of all partitions in one file and writes that file once a minute. Here
     each offset is durable before the first segment below it is removed.
@@ -533,8 +498,7 @@ class LogStart:
         self._file = SideFile(durable_offset)
 
     def advance(self, offset: int, files: DurableFiles) -> None:
-        """Persist the offset by `files` unless a later offset is durable already. Any thread may call. Does
-        nothing when closed.
+        """Persist the offset unless a later one is durable or this is closed. Any thread may call.
 
         Raises OSError.
         """
@@ -558,12 +522,10 @@ class LogStartCapture:
     __slots__ = ("_log_start", "_offset")
 
     def __init__(self, log_start: LogStart, offset: int) -> None:
-        """Create for the file that holds the log start offset, and the new offset."""
         self._log_start = log_start
         self._offset = offset
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the new log start offset. Raises OSError."""
         self._log_start.advance(self._offset, files)
 
     def file(self) -> tuple[str, bytes]:

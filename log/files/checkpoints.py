@@ -31,7 +31,6 @@ class CorruptCheckpoint(Exception):
 
 
 def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """Return the offset checkpoint of these partitions."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     return _encode(lines)
 
@@ -51,7 +50,6 @@ def decode_offset(content: bytes, name: str) -> int:
 
 
 def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """Return the checkpoint of (leader_epoch, start_offset) pairs."""
     return _encode([f"{leader_epoch} {start_offset}" for leader_epoch, start_offset in epochs])
 
 
@@ -65,11 +63,9 @@ def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: uuid.UUID, *, names_from_start: bool = False) -> bytes:
-    """Return the content of `partition.metadata`: the id in Kafka's base64 form, and lines that Kafka and old
-    releases ignore.
+    """Return `partition.metadata`: the id in Kafka's base64 form, and lines that Kafka ignores.
 
-    `names_from_start` says that producer names are tracked from offset 0 on, because the log began in a topic
-    that deduplicates.
+    `names_from_start`: producer names are tracked from offset 0 on, as the topic deduplicated then.
     """
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
     names = f"{_NAMES_FROM_START}\n" if names_from_start else ""
@@ -77,8 +73,7 @@ def encode_partition_metadata(topic_id: uuid.UUID, *, names_from_start: bool = F
 
 
 def tracks_names_from_start(content: bytes) -> bool:
-    """Return whether a `partition.metadata` says, or may have said before a crash cut it, that names are
-    tracked from offset 0.
+    """Return whether the content says, or may have said before a cut, that names are tracked from 0 on.
 
     Whole files end with a checksum. Old releases wrote two lines and no checksum.
     """

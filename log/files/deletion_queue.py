@@ -1,10 +1,8 @@
-"""Queues the deletions of one data directory: files of removed segments, and directories of removed
-partitions.
+"""Queues a data directory's deletions: files of removed segments, directories of removed partitions.
 
 The owner's thread prepares a step, any thread runs the step, and the owner's thread completes it, as with a
 flush. A rename is quick, but freeing the space of a large file is slow, so call `DeletionTicket.run` in
-another thread. Source: Kafka's `LocalLog.deleteSegmentFiles` and `LogManager.deleteLogs`, which delete in a
-scheduler thread.
+another thread. Source: Kafka's `LocalLog.deleteSegmentFiles` and `LogManager.deleteLogs`.
 """
 
 from __future__ import annotations
@@ -82,11 +80,9 @@ class DeletionTicket:
         self.size_bytes += size_bytes
 
     def _delete_directory(self, path: str) -> bool:
-        """Delete files of a directory up to the bounds, then the directory itself. Return whether the
-        directory is gone.
+        """Delete a directory's files up to the bounds, then itself. Return whether it is gone.
 
-        Persist the directory's new name first. Otherwise a crash could bring the partition back with some of
-        its files.
+        Persist the directory's new name first. Otherwise a crash could bring some files back.
         """
         self._durable.sync(directories=[str(Path(path).parent)])
         room = self._max_files - self.files
@@ -104,14 +100,12 @@ class DeletionTicket:
 
 
 class DeletionQueue:
-    """The paths to delete, each with the time (ms) from which deletion is allowed. Use it in the thread of
-    the logs only.
+    """The paths to delete, each with a time (ms) before which it stays. Use it in the logs' thread only.
 
     The queue has one entry per file of a removed segment and per directory of a removed partition.
     """
 
     def __init__(self) -> None:
-        """Begin with no paths."""
         self._heap: list[_Waiting] = []
         self.paths: dict[str, _Waiting] = {}
         """The queued deletions by path. The owner may rebuild the table in place."""
@@ -128,10 +122,6 @@ class DeletionQueue:
         entry = _Waiting(due_ms, path, is_directory)
         self.paths[path] = entry
         heapq.heappush(self._heap, entry)
-
-    def withdraw(self, path: str) -> None:
-        """Take the path out of the queue."""
-        self.paths.pop(path, None)
 
     def prepare(
         self,
@@ -153,9 +143,7 @@ class DeletionQueue:
         return DeletionTicket(storage, durable, entries, max_files, max_bytes) if entries else None
 
     def complete(self, ticket: DeletionTicket, now_ms: int) -> None:
-        """Update the queue after a ticket has run. Entries that the ticket did not reach stay queued; failed
-        entries are due again after RETRY_MS.
-        """
+        """Update the queue after a ticket ran. The rest stays queued; failed entries wait RETRY_MS."""
         for entry in ticket.entries:
             if self.paths.get(entry.path) is not entry:
                 continue

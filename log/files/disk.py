@@ -2,8 +2,7 @@
 """The one module that opens data files, with the system calls that the storage needs.
 
 `Disk` declares the calls, `SystemDisk` makes them. Tests use a simulated disk instead, which can fail, or
-lose bytes that were never flushed. A descriptor is an integer that only the disk that returned it
-understands.
+lose bytes that were never flushed. Only the disk that returned a descriptor understands it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ _PUNCH_HOLE: Final = 0x03
 class FileEntry(NamedTuple):
     """An entry of a directory. The size is 0 if the entry is a directory itself.
 
-    The inode and the time in ns tell whether a file is the one that had the same name before; 0 where the
-    disk does not know them.
+    Inode and time in ns tell whether this is the file that had the name before; 0 where unknown.
     """
 
     name: str
@@ -216,38 +214,31 @@ class SystemDisk:
 
     @staticmethod
     def open_size_bytes(descriptor: int) -> int:
-        """Return the size of the open file in bytes."""
         return os.fstat(descriptor).st_size
 
     @staticmethod
     def lock(descriptor: int) -> None:
-        """Lock the file for this process, until the descriptor is closed."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     @staticmethod
     def size_bytes(path: str) -> int:
-        """Return the size of the file in bytes."""
         return os.lstat(path).st_size
 
     @staticmethod
     def modified_ms(path: str) -> int:
-        """Return when the file was last modified, in ms."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     @staticmethod
     def set_modified_ms(path: str, modified_ms: int) -> None:
-        """Set the file's modification time."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     @staticmethod
     def free_bytes(path: str) -> int:
-        """Return the free space of the path's file system, in bytes."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
     @staticmethod
     def some_names(path: str, limit: int) -> list[str]:
-        """Return at most `limit` of the names in the directory."""
         with os.scandir(path) as entries:
             return [entry.name for entry in itertools.islice(entries, limit)]
 
@@ -275,7 +266,6 @@ class SystemDisk:
 
     @staticmethod
     def list_files(path: str) -> dict[str, int]:
-        """Return the plain files of the directory with their sizes in bytes."""
         with os.scandir(path) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
 
@@ -286,9 +276,7 @@ class FileSystemFlush:
     __slots__ = ("_descriptor", "_disk", "_syncfs")
 
     def __init__(self, disk: Disk, path: str, syncfs: Callable[[int], None]) -> None:
-        """Open the directory of the path. The kernel reports errors of later writes to an already open
-        descriptor only.
-        """
+        """Open the directory. The kernel reports errors of writes only to descriptors opened before."""
         self._disk = disk
         self._syncfs = syncfs
         self._descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

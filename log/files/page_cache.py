@@ -64,8 +64,7 @@ class Refusing(threading.local):
 
 @contextmanager
 def without_fetching(storage: Storage) -> Iterator[None]:
-    """Let this thread's reads of absent bytes raise NotCached inside of the `with` block. Reads of the local
-    disk wait as ever.
+    """Let this thread's reads of absent bytes raise NotCached in the block. Reads of the disk wait.
 
     The block must not await.
     """
@@ -112,8 +111,7 @@ def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
 
 
 def read(descriptor: int, buffer: memoryview, position: int) -> int:
-    """Read into the buffer from `position` on, and return the number of bytes; -1 if the read would wait for
-    the disk.
+    """Read into the buffer from `position` on; return the number of bytes, -1 if the read would wait.
 
     Raises Untold, OSError.
     """
@@ -151,8 +149,7 @@ def bring_in(descriptor: int, position: int, size_bytes: int) -> int:
 
 
 def drop(descriptor: int, position: int, size_bytes: int) -> None:
-    """Drop the bytes' pages from the page cache: whole pages that are on the disk. Does nothing on systems
-    that can't.
+    """Drop the bytes' whole, flushed pages from the page cache. Does nothing on systems that can't.
 
     Raises OSError.
     """
@@ -176,9 +173,7 @@ class SegmentKey(NamedTuple):
     partition: int
     base_offset: int
     generation: int = 0
-    """The oldest manifest of the partition that has the same bytes: an older one may have the segment before
-    a compaction.
-    """
+    """The partition's oldest manifest with these bytes: an older one may have them uncompacted."""
 
 
 def blocks_of(position: int, size_bytes: int) -> range:
@@ -241,7 +236,6 @@ class SparseFile:
 
     @property
     def absent_bytes(self) -> int:
-        """The bytes of all absent blocks."""
         absent = self.absent
         if not absent:
             return 0
@@ -250,7 +244,6 @@ class SparseFile:
         return absent.bit_count() * BLOCK_BYTES - missing
 
     def touch(self, position: int, size_bytes: int, now: int) -> None:
-        """Note that these bytes were read."""
         used = self.used
         numbers = blocks_of(position, size_bytes)
         if len(used) < numbers.stop:
@@ -277,7 +270,6 @@ class SparseFiles:
     """The segment files of a data directory by path. Follows renames and deletions of files and directories."""
 
     def __init__(self) -> None:
-        """Begin without files."""
         self._by_directory: dict[str, dict[str, SparseFile]] = {}
 
     def of(self, path: str) -> SparseFile | None:
@@ -306,7 +298,6 @@ class SparseFiles:
             file.path = None
 
     def directory_removed(self, path: str) -> None:
-        """Forget a directory and its files."""
         for file in self._by_directory.pop(path, {}).values():
             file.path = None
 

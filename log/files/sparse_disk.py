@@ -56,8 +56,7 @@ class Source(Protocol):
 class SparseDisk:
     """A `Disk` over another one. Any thread may call all methods.
 
-    A file gets holes by `create_absent` and by `evict`, and loses them by `fill`. Files that are not segments
-    never have any.
+    A file gets holes by `create_absent` and by `evict`, and loses them by `fill`. Other files have none.
     """
 
     tells_cached: Final = True
@@ -99,7 +98,6 @@ class SparseDisk:
             return descriptor
 
     def close(self, descriptor: int, /) -> None:
-        """Close the descriptor."""
         # Forget it first: another thread may get the same number at once.
         self._opened.pop(descriptor, None)
         self._below.close(descriptor)
@@ -212,13 +210,11 @@ class SparseDisk:
         raise OSError(errno.EPERM, "a file that may have holes gets no second name", source, None, target)
 
     def unlink(self, path: str, /) -> None:
-        """Delete a file's name."""
         with self._names:
             self._below.unlink(path)
             self.files.removed(path)
 
     def rmdir(self, path: str, /) -> None:
-        """Delete an empty directory."""
         with self._names:
             self._below.rmdir(path)
             self.files.directory_removed(path)
@@ -278,7 +274,6 @@ class SparseDisk:
             file.pins += 1
 
     def unpin(self, file: SparseFile) -> None:
-        """Undo one `pin`."""
         with self._lock:
             file.pins -= 1
 
@@ -309,8 +304,7 @@ class SparseDisk:
     def evict(self, file: SparseFile, pairs: Sequence[int]) -> int:
         """Punch pairs of blocks, by their first numbers, out of the file, and return the bytes freed.
 
-        That is 0 if the file is in use or its bytes are nowhere else. Raises OSError: the blocks are absent
-        all the same.
+        That is 0 if the file is in use or the only copy. Raises OSError: the blocks are absent then, too.
         """
         freed = 0
         with file.changing:
@@ -331,8 +325,7 @@ class SparseDisk:
     def coldest(
         self, size_bytes: int, spares: Callable[[str], bool] = lambda _: False
     ) -> Iterator[tuple[SparseFile, list[int]]]:
-        """Yield the pairs of blocks that were not read for the longest time, with about `size_bytes`, file by
-        file.
+        """Yield the least recently read pairs of blocks, of about `size_bytes`, file by file.
 
         Leaves out files whose path `spares` returns True for.
         """
@@ -434,9 +427,7 @@ def check_directory_version(storage: Storage, root: str) -> None:
 
 
 def read_properties(storage: Storage, path: str) -> dict[str, str]:
-    """Return the fields of `meta.properties` at `path`. Raises IncompatibleFormat for damage or an unknown
-    version, OSError.
-    """
+    """Return the fields of `meta.properties`. Raises IncompatibleFormat also for damage, OSError."""
     try:
         text = storage.read_file(path).decode()
     except UnicodeDecodeError as error:

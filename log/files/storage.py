@@ -1,6 +1,5 @@
 # ruff: noqa: PTH120 - paths are plain strings here
-"""Reads and writes the files of one data directory, on a `Disk` (seqgate.log.files.disk) that makes the
-system calls.
+"""Reads and writes the files of a data directory, on a `Disk` (log.files.disk) with the system calls.
 
 A `DataFile` is a file name with a descriptor that `Descriptors` opens when needed. Few files are open at a
 time: a file is closed when it was not used lately and too many are open (second chance), unless it is pinned.
@@ -153,7 +152,6 @@ class Storage:
         return position
 
     def truncate(self, file: DataFile, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
         self._disk.ftruncate(
             file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), size_bytes
         )
@@ -187,7 +185,8 @@ class Storage:
         if not self._opens_at_once(file):
             return False
         try:
-            return self._is_cached(file, position, size_bytes)
+            descriptor = file.descriptor if file.descriptor >= 0 else self.descriptors.open(file)
+            return self._disk.is_cached(descriptor, position, size_bytes)
         except page_cache.Untold:
             self._stop_asking()
             return True
@@ -202,8 +201,7 @@ class Storage:
             self.waits = waits
 
     def check_brought_in(self, paths: Iterable[str]) -> None:
-        """Raise NotCached if one of these files was not read into the page cache lately. Does nothing if
-        `waits`.
+        """Raise NotCached, unless it `waits`, if a file was not read into the page cache lately.
 
         Meant for files that are seldom read, and then as a whole.
         """
@@ -223,8 +221,7 @@ class Storage:
     def bring_in(self, place: Place) -> int:
         """Read a place into the page cache. Return how many bytes of the place exist.
 
-        This also works for a cleaned segment whose swap is not over, and for a removed segment until its file
-        is deleted.
+        Also finds a cleaned segment whose swap is not over, and a removed one before its deletion.
         """
         disk = self._disk
         descriptor = self._open_any(place.path, place.path + SWAP_SUFFIX, place.path + DELETED_SUFFIX)
@@ -267,10 +264,6 @@ class Storage:
         """Assume from now on that all bytes are cached, and let the kernel read ahead."""
         self.tells_cached = False
         self.descriptors.reads_ahead = True
-
-    def _is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
-        descriptor = file.descriptor if file.descriptor >= 0 else self.descriptors.open(file)
-        return self._disk.is_cached(descriptor, position, size_bytes)
 
     def _read_cached(self, file: DataFile, size_bytes: int, position: int) -> bytes:
         if not file.retired and not self._opens_at_once(file):
@@ -379,7 +372,6 @@ class Storage:
         self._disk.mkdir(path)
 
     def delete_directory(self, path: str) -> None:
-        """Delete an empty directory."""
         self._disk.rmdir(path)
 
     def empty(self, path: str, kept: Collection[str] = ()) -> None:
@@ -414,15 +406,12 @@ class Storage:
         return self._disk.list_files(path)
 
     def size_bytes(self, path: str) -> int:
-        """Return the size of the file in bytes."""
         return self._disk.size_bytes(path)
 
     def modified_ms(self, path: str) -> int:
-        """Return when the file was last modified, in ms."""
         return self._disk.modified_ms(path)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Set the file's modification time."""
         self._disk.set_modified_ms(path, modified_ms)
 
     def free_bytes(self, path: str) -> int:
@@ -430,7 +419,6 @@ class Storage:
         return self._disk.free_bytes(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory has this path."""
         return self._disk.exists(path)
 
     def lock(self, path: str) -> None:
@@ -447,7 +435,6 @@ class Storage:
         self._locks[path] = descriptor
 
     def unlock(self, path: str) -> None:
-        """Release the lock."""
         descriptor = self._locks.pop(path, None)
         if descriptor is not None:
             self._disk.close(descriptor)
@@ -519,7 +506,6 @@ class Descriptors:
         weakref.finalize(self, _close_all, disk.close, self._open)
 
     def __len__(self) -> int:
-        """Return the number of files that are open now."""
         return len(self._open)
 
     # --- opening
@@ -598,7 +584,6 @@ class Descriptors:
 
     @contextlib.contextmanager
     def pinned(self, file: DataFile) -> Iterator[None]:
-        """Pin the file inside of the `with` block."""
         self.pin(file)
         try:
             yield
@@ -612,7 +597,6 @@ class Descriptors:
         file.pins = 1
 
     def unpin(self, file: DataFile) -> None:
-        """Undo one `pin`."""
         file.pins -= 1
         self._pinned -= not file.pins
         if not file.pins and file.closing:
@@ -632,8 +616,7 @@ class Descriptors:
         self._disk.close(descriptor)
 
     def retire(self, file: DataFile, *, for_readers: bool = False) -> None:
-        """Close the file for good. Its name may soon belong to another file, and a read must never return
-        that file's bytes.
+        """Close the file for good. Its name may soon be another's, whose bytes no read must return.
 
         With `for_readers` readers that have begun may finish, even after the file's name is gone. At most
         `limit` retired files are kept open for readers; readers of further files fail.
@@ -651,7 +634,6 @@ class Descriptors:
         file.readers += 1
 
     def end_reading(self, file: DataFile) -> None:
-        """Undo one `begin_reading`."""
         file.readers -= 1
         if not file.readers and file.outlives_name:
             file.outlives_name = False

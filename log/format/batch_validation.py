@@ -169,8 +169,7 @@ def _check_frame_magic(codec: int, records: memoryview) -> None:
 def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
     """Compare the timestamps of all records with the limits, and correct a wrong max_timestamp in the header.
 
-    The timestamps in the header are only the producer's word. Source: Kafka's `LogValidator`,
-    `DefaultRecordBatch`.
+    The header's are only the producer's word. Source: Kafka's `LogValidator`, `DefaultRecordBatch`.
     """
     if batch.attributes & TIMESTAMP_TYPE_FLAG:
         if batch.max_timestamp == NO_TIMESTAMP:
@@ -229,8 +228,7 @@ def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
 def _timestamps(batch: BatchHeader, body: memoryview, config: LogConfig) -> Iterator[int]:
     """Yield the timestamps of the records; headers of records, which may be millions, are not decoded.
 
-    Raises InvalidRecord, UnsupportedCompressionType. InvalidRecord is raised also for a batch that would take
-    too long to decode.
+    Raises InvalidRecord, UnsupportedCompressionType. InvalidRecord also tells of a batch that is too long.
     """
     limit_bytes = config.max_decompressed_bytes
     if config.examines_timestamps:
@@ -446,8 +444,7 @@ def rewritten_batch(
 ) -> bytes:
     """Return the batch with only the records `kept`, in order; without records `empty_batch`.
 
-    `new_horizon_ms` becomes the delete horizon. max_timestamp becomes the largest kept timestamp, except
-    under LogAppendTime.
+    `new_horizon_ms` becomes the delete horizon. max_timestamp is the largest, except under LogAppendTime.
     """
     if not kept:
         return empty_batch(header)

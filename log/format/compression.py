@@ -1,10 +1,8 @@
-"""Compresses and decompresses the records of a batch: four codecs and "none"; every decompression has a
-limit.
+"""Compresses and decompresses a batch's records: four codecs and "none". Decompression is limited.
 
 A level is Kafka's: gzip 1 to 9 or −1, lz4 1 to 17, zstd −131072 to 22. Snappy and "none" have no levels.
 
-Snappy records arrive as raw blocks or in the framing of the xerial library that Kafka's Java client uses.
-This module reads both.
+Snappy records arrive as raw blocks or framed as by the xerial library of Kafka's Java client; both are read.
 """
 
 from __future__ import annotations
@@ -104,11 +102,9 @@ def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
 
 
 def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
-    """Return an lz4 frame of blocks that do not depend on each other, because Kafka's reader refuses any
-    other frame.
+    """Return an lz4 frame of independent blocks, because Kafka's reader refuses any other frame.
 
-    The library links the blocks of a frame, or keeps Python's lock while it works. So each block comes from a
-    frame of its own.
+    The library links a frame's blocks, or keeps Python's lock. So each block comes from its own frame.
     """
     parts = [_LZ4_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):

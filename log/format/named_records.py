@@ -4,8 +4,7 @@ The topic's settings name the three headers. Producer name: 1 to `max_name_bytes
 epoch: decimal text, 0 to 2**63 - 1. Where a record has a header more than once, the last one counts, as in
 Kafka's `Headers.lastHeader`.
 
-Reads records of the same layout: equal sizes of all fields, and equal headers but for the digits of one
-value.
+Reads records of the same layout: equal sizes of fields, and headers equal but for one value's digits.
 
 Mostly one program wrote all records of a batch in one loop. So a regular expression made from one record
 finds the next records several times faster than decoding their fields would. The expression holds every
@@ -36,9 +35,7 @@ _KEY_AND_VALUE: Final = (0, 1)
 _ALIKE: Final = 8
 """After this many records with the same layout, one regular expression matches the following records."""
 _LAYOUTS_OF_A_BATCH: Final = 8
-"""Patterns compiled for one batch; further records are decoded one by one. Otherwise a batch could cost a
-compilation per record.
-"""
+"""Patterns compiled for one batch; further records are decoded one by one, at no compilation each."""
 _REMEMBERED_HEADERS_BYTES: Final = 1024
 """The largest size of one record's headers that are kept for the next batch or compiled into a pattern;
 larger headers are decoded each time.
@@ -223,8 +220,7 @@ def _read_following(
 ) -> tuple[list[NamedRecord], int]:
     """Return the following records of the same layout, and the position after them.
 
-    Returns none where their offsets have a gap or a sequence id is too large; the caller then decodes them
-    one by one.
+    Returns none where offsets have a gap or a sequence id is too large: decode those one by one.
     """
     texts, offset_delta, end = read_alike(layout, data, position, limit)
     if not texts or _varint(offset_delta, 0)[0] != last_delta + len(texts):
@@ -335,17 +331,14 @@ def _as_text(header: bytes) -> str:
 
 
 _KEPT: Final = 256
-"""Compiled patterns kept; the least recently used is dropped. Each width of offset delta, sequence id or
-value needs its own pattern.
-"""
+"""Compiled patterns kept, the most recently used. Each width of offset delta, id or value needs one."""
 _VARINT: Final = b"[\x80-\xff]{%d}[\x00-\x7f]"
 
 
 class RecordLayout(NamedTuple):
     """The layout of a record from its length to its end.
 
-    Two records with the same layout differ only in timestamp delta, offset delta, the bytes of key and value,
-    and the digits.
+    Two records of a layout differ only in the deltas, the bytes of key and value, and the digits.
     """
 
     size: bytes
@@ -361,7 +354,6 @@ class RecordLayout(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the whole record."""
         content = sum(len(size) + count for size, count in self.key_and_value)
         deltas = self.timestamp_delta_bytes + self.offset_delta_bytes
         return len(self.size) + 1 + deltas + content + len(self.before) + self.digits + len(self.after)

@@ -10,6 +10,7 @@ Source: Kafka's `DefaultRecordBatch`.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from seqgate.log.errors import CorruptRecord
@@ -55,25 +56,9 @@ CORRECTED: Final = -1
 """The CRC in a header that a check has corrected in memory; the batch's bytes still have the wrong one."""
 
 
+@dataclass(init=False, eq=False, repr=False, slots=True)
 class BatchHeader:
     """The 61 header bytes of one batch as fields. Timestamps in ms, `base_offset` as stored."""
-
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "batch_length",
-        "crc",
-        "last_offset_delta",
-        "magic",
-        "max_timestamp",
-        "partition_leader_epoch",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "size_bytes",
-    )
 
     base_offset: int
     batch_length: int
@@ -93,9 +78,7 @@ class BatchHeader:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether a stored batch can have this header: magic 2, room for the header, ascending offsets. The
-        CRC proves the rest.
-        """
+        """Whether a stored batch can have this header: magic, size, offsets. The CRC proves the rest."""
         return self.magic == MAGIC and self.size_bytes >= HEADER_BYTES and self.last_offset_delta >= 0
 
     @property
@@ -122,7 +105,6 @@ class BatchHeader:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_FLAG)
 
     @property

@@ -1,8 +1,7 @@
 """Builds and reads the records inside a batch (KIP-98, Kafka's `DefaultRecord`).
 
 A record is: length varint, attributes int8, timestamp_delta varint, offset_delta varint, key and value each
-as a varint length (-1 is null) and bytes, headers as a varint count of (key, nullable value). Varints are
-zigzag.
+as a varint length (-1 is null) and bytes, headers as a count of (key, nullable value). Varints are zigzag.
 
 The marker that ends a transaction in a partition is a control record. Key: version int16 (0), type int16 (0
 abort, 1 commit). Value: version int16 (0), coordinator_epoch int32. The batch around the record has the
@@ -43,9 +42,7 @@ _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
 MAX_HEADERS: Final = 100_000
-"""The most record headers that are decoded in one batch, plus HEADERS_PER_RECORD for each earlier record. A
-batch with more is refused.
-"""
+"""Headers decoded in one batch, plus HEADERS_PER_RECORD for each record; a batch with more is refused."""
 HEADERS_PER_RECORD: Final = 10
 """Headers by which each decoded record raises the limit of its batch."""
 _VARINT_MAX_BYTES = 5
@@ -169,11 +166,9 @@ def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Ite
 
 
 def check_header_count(count: int, record_bytes: int, records_before: int, headers_before: int) -> None:
-    """Refuse a count of headers that a record can't have, or that would take too long to decode. Raises
-    InvalidRecord.
+    """Refuse an impossible count of headers, or too many to decode. Raises InvalidRecord.
 
-    A few compressed bytes can hold millions of headers. The `records_before` in the batch had
-    `headers_before` headers.
+    A few bytes can hold millions of headers. `records_before` records had `headers_before` headers.
     """
     if not 0 <= count <= record_bytes:
         raise InvalidRecord(f"a record of {record_bytes} bytes can't have {count} headers")
@@ -221,8 +216,7 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the zigzag varint of an int32 at `position`, and the position after the varint. Raises
-    InvalidRecord.
+    """Return the zigzag varint of an int32, and the position after it. Raises InvalidRecord.
 
     Bits above the 32nd are dropped, as in Kafka's `ByteUtils.readVarint`.
     """
@@ -230,8 +224,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the zigzag varint of an int64 at `position`, and the position after the varint. Raises
-    InvalidRecord.
+    """Return the zigzag varint of an int64, and the position after it. Raises InvalidRecord.
 
     Bits above the 64th are dropped, as in Kafka's `ByteUtils.readVarlong`.
     """

@@ -12,8 +12,7 @@ disk. Damage at rest above the recovery point looks the same, and then acknowled
 Nothing tells the two apart for sure. So the log ends before the damage, as after a torn write, and the bytes
 stay in a file beside the segment, for a person to decide.
 
-`<20 digits>.log.<position>.<time>.cut`: the bytes from that position of the segment file on, and when they
-were cut (ms).
+`<20 digits>.log.<position>.<time>.cut`: the segment's bytes from the position on, cut at the time (ms).
 """
 
 from __future__ import annotations

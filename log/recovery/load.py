@@ -11,7 +11,7 @@ import contextlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from seqgate.log.compaction.swap import finish_swaps
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat, NeedsRecovery
@@ -101,7 +101,6 @@ def new_log(environment: LogEnvironment, place: LogPlace, config: LogConfig, now
 
 
 def new_metadata(place: LogPlace, *, names_from_start: bool) -> bytes:
-    """Return the content of the `partition.metadata` of a new partition."""
     return encode_partition_metadata(place.topic_id, names_from_start=names_from_start)
 
 
@@ -276,9 +275,7 @@ class _Loader:
         self.segments[-1].aborts.hold()
 
     def _not_borne_out(self) -> set[int]:
-        """Return the segments whose transaction index contradicts the log. Raises NeedsRecovery where a check
-        would wait for a bucket.
-        """
+        """Return the segments with wrong aborts. Raises NeedsRecovery where a check needs a bucket."""
         if self._may_fetch:
             return not_borne_out(self.segments)
         try:
@@ -376,11 +373,9 @@ class Listing:
             self.segments.append(segment)
 
     def _drop_removed_segments(self) -> None:
-        """Remove segments below the log start offset: a crash may have brought back some removed ones, with
-        gaps between.
+        """Remove segments below the log start: a crash may have brought some back, with gaps between.
 
-        Keep a segment that no producer snapshot covers. Such a segment was never removed, and only it knows
-        its producers.
+        Keep a segment that no producer snapshot covers: never removed, it alone knows its producers.
         """
         if len(self.segments) < 2 or self.segments[1].base_offset > self.log_start_offset:
             return
@@ -435,8 +430,7 @@ class Listing:
 def check_partition(storage: Storage, directory: str, names: Collection[str]) -> None:
     """Check that this release reads the versions of a partition's files, `names`, without changing any.
 
-    Damaged files and unreadable snapshots pass, as the code that loads them handles both. Raises
-    IncompatibleFormat, OSError.
+    Damaged and unreadable files pass: their loaders handle both. Raises IncompatibleFormat, OSError.
     """
     for name in (LEADER_EPOCHS, LOG_START_OFFSET, DEDUPLICATION_START):
         if name in names:
@@ -473,8 +467,7 @@ def _check_newest(
 # The facts that a clean stop records about a partition log, and the check whether they still hold.
 
 
-@dataclass(frozen=True, slots=True)
-class CleanStop:
+class CleanStop(NamedTuple):
     """The facts that a clean stop recorded about a partition, true while the files have not changed."""
 
     log_end_offset: int
@@ -490,7 +483,6 @@ class CleanStop:
 def clean_stop(
     storage: Storage, segments: SegmentList, log_end_offset: int, *, has_open_transactions: bool
 ) -> CleanStop:
-    """Return the facts about a log that stops now."""
     first, active = segments.segments[0], segments.active
     try:
         # Of each log whose oldest blocks were evicted, a stop would wait for the bucket.
@@ -509,7 +501,6 @@ def clean_stop(
 
 
 def is_as(stop: CleanStop, segments: SegmentList, log_end_offset: int) -> bool:
-    """Return whether the log is unchanged since the clean stop."""
     return (
         log_end_offset == stop.log_end_offset
         and segments.active.base_offset == stop.active_base_offset
@@ -518,25 +509,12 @@ def is_as(stop: CleanStop, segments: SegmentList, log_end_offset: int) -> bool:
 
 
 class Recovery:
-    """The recovery of one partition: made on the event loop, run once in any thread, taken back on the event
-    loop.
+    """The recovery of a partition: made on the event loop, run once in any thread, and taken back there.
 
     The thread loads the partition as a start after a crash does, apart from the log that serves it, persists
     everything, and notes the facts of a clean stop. The event loop then loads the log by these facts: it
     reads no record that a snapshot covers, and waits for no fsync.
     """
-
-    __slots__ = (
-        "_apart",
-        "_config",
-        "_metadata",
-        "_now_ms",
-        "_recovery_point",
-        "bytes_cut",
-        "generation",
-        "place",
-        "stop",
-    )
 
     def __init__(
         self,
@@ -551,8 +529,7 @@ class Recovery:
     ) -> None:
         """Take the partition, and the content of its `partition.metadata` if that may not be durable.
 
-        `generation` is that of the log which makes the recovery. A later one means that the log was closed
-        meanwhile.
+        `generation` is the log's by now. A later one means that the log was closed meanwhile.
         """
         self._apart = environment.apart()
         self.place = place

@@ -1,10 +1,8 @@
-"""Restores the producer state of a partition: the newest readable snapshot, then a replay of the batches
-after it.
+"""Restores the producer state of a partition: the newest readable snapshot and a replay of what follows.
 
 Source: Kafka's `UnifiedLog.rebuildProducerState`.
 
-Tracks what a damaged batch leaves unknown: the producers that wrote it, and the transactions that ended in
-it.
+Tracks what a damaged batch leaves unknown: its producers, and the transactions that ended in it.
 
 A replay that has to pass the damage refuses rather than guesses. A producer without a known batch at or after
 the damage may not continue with its producer epoch. Transactions that were open at the damage stay undecided
@@ -47,12 +45,10 @@ def load_producers(
     is_snapshot_durable: bool,
     now_ms: int,
 ) -> ProducerTable:
-    """Return the producer state at the end of `segments`, each with its end offset (exclusive). Raises
-    OSError.
+    """Return the producers at the end of `segments`, each with its end (exclusive). Raises OSError.
 
-    `snapshots` are the offsets of the log's snapshots; the one that is restored is durable afterwards. If no
-    snapshot covers the closed segments, a new one is written. `undecided` records the damaged ranges that the
-    replay passes.
+    `snapshots` are offsets; the restored one is durable afterwards. If no snapshot covers the closed
+    segments, a new one is written. `undecided` records the damaged ranges that the replay passes.
     """
     storage, durability = environment.storage, environment.durability
     log_from = segments[0][0].base_offset if segments else 0
@@ -131,7 +127,6 @@ class Undecided:
     """The damaged ranges that replays of one log passed, and the transactions that were open there."""
 
     def __init__(self) -> None:
-        """Begin with no undecided transactions."""
         self._first_offsets: dict[tuple[int, int], int] = {}
         self._unknown_producers: set[tuple[int, int]] = set()
 
@@ -151,9 +146,7 @@ class Undecided:
         self.passed(found, [entry.current_transaction_first_offset for entry in producers.in_transaction()])
 
     def note(self, segments: Sequence[Segment], producers: ProducerTable) -> list[DamagedRange]:
-        """Write the findings into the segments' ranges, and mark producers that may have written there.
-        Return all ranges.
-        """
+        """Write the findings into the segments, and mark producers in doubt. Return all ranges."""
         for segment in segments:
             segment.damage = tuple(self._marked(found) for found in segment.damage)
         damage = [found for segment in segments for found in segment.damage]

@@ -93,9 +93,7 @@ def _is_abort(segment: Segment, producer_id: int, offset: int) -> bool:
 
 
 def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> bool:
-    """Return whether a transactional batch of the producer begins at `offset`. True also if it was removed or
-    is damaged.
-    """
+    """Return whether a transaction's batch of the producer begins at `offset`, or was removed or damaged."""
     number = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     if number < 0:
         return True
@@ -133,8 +131,7 @@ def rebuild_transaction_indexes(
     snapshots: Sequence[int],
     undecided: Undecided,
 ) -> None:
-    """Rebuild the transaction indexes of the `doubted` segments, some of `segments` and in their order.
-    Raises OSError.
+    """Rebuild the transaction indexes of `doubted`, some of `segments` in their order. Raises OSError.
 
     The indexes of closed segments are durable afterwards; the active segment's stays in memory. The
     transactions that are open where the first doubted segment begins come from the newest earlier of the
@@ -211,8 +208,7 @@ class _Follower:
     def read(
         self, segment: Segment, start: int, known: Sequence[AbortedTransaction] | None, *, is_noted: bool
     ) -> None:
-        """Follow the transactions in a segment from the offset `start` on. Add its aborts to the index if
-        `is_noted`.
+        """Follow the transactions in a segment from `start` on. Add its aborts to the index if `is_noted`.
 
         `known` are the aborts whose markers are damaged; None when they are unknown.
         """

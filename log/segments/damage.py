@@ -7,8 +7,7 @@ the damage (`is_framed`), otherwise the error CORRUPT_MESSAGE.
 Persists the known damaged ranges of all partitions of a data directory in one file.
 
 `damaged-batches`: JSON with `version`, `ranges` and `cut` per partition directory, and `checksum`, the CRC-32
-of `ranges`. A start after a clean stop does not read the segments again, so only this file tells the start
-about their damage.
+of `ranges`. A start after a clean stop reads no segments, so only this file tells it about damage.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class DamagedRange(NamedTuple):
 
     segment_base_offset: int
     position: int
-    """The first damaged byte of the file."""
     size_bytes: int
     """The bytes up to the next sound batch or the file's end; 0 where bytes are missing at the file's end."""
     first_offset: int
@@ -116,7 +114,6 @@ class DamageRegister:
     """The damaged ranges by partition directory, before `load` in memory only. Any thread may call."""
 
     def __init__(self) -> None:
-        """Begin with no known damage."""
         self._lock = threading.Lock()
         """Held while the ranges change and the file is written."""
         self._ranges: dict[str, tuple[DamagedRange, ...]] = {}
@@ -136,8 +133,7 @@ class DamageRegister:
         files: str | None = None,
         tells_of: str | None = None,
     ) -> None:
-        """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError,
-        IncompatibleFormat.
+        """Read the file of `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat.
 
         `files` is the directory of the file, by default `root`. The cut bytes in the file of `tells_of` are
         another process's, and are only listed.
@@ -182,7 +178,6 @@ class DamageRegister:
         return self._ranges.get(directory, ())
 
     def all(self) -> Mapping[str, Sequence[DamagedRange]]:
-        """Return all damaged ranges by partition directory."""
         return self._ranges
 
     def cut(self) -> Mapping[str, Sequence[CutBytes]]:

@@ -22,12 +22,13 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seqgate.log.files.storage import DurableFiles
+    from seqgate.log.segments.transaction_index import TransactionIndex
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +45,6 @@ class SegmentIndexes:
     __slots__ = ("needed_bytes", "offset_entries", "time_entries")
 
     def __init__(self, offset_entries: bytes = b"", time_entries: bytes = b"") -> None:
-        """Take the content of the two files."""
         self.offset_entries = bytearray(offset_entries)
         self.time_entries = bytearray(time_entries)
         self.needed_bytes = 0
@@ -58,7 +58,6 @@ class SegmentIndexes:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the entries take."""
         return len(self.offset_entries) + len(self.time_entries)
 
     def add_offset(self, relative_offset: int, position: int) -> None:
@@ -137,7 +136,6 @@ class SegmentIndexes:
 
 
 def _numbers(entries: bytearray, entry: struct.Struct) -> range:
-    """Return the numbers of all whole entries."""
     return range(len(entries) // entry.size)
 
 
@@ -147,22 +145,13 @@ def _column(entries: bytearray, entry: struct.Struct, column: int) -> Callable[[
     return lambda number: int(unpack_from(entries, number * size)[column])
 
 
-class SizedIndex(Protocol):
-    """An index that `IndexCache` can keep."""
-
-    @property
-    def size_bytes(self) -> int:
-        """The memory that the entries take."""
-
-
-Index = TypeVar("Index", bound=SizedIndex)
+Index = TypeVar("Index", bound="SegmentIndexes | TransactionIndex")
 
 
 class IndexCache(Generic[Index]):
     """Indexes of closed segments by path. Beyond `limit_bytes` the least recently used are evicted."""
 
     def __init__(self, limit_bytes: int = 16 * 1024 * 1024) -> None:
-        """Bound the memory of the cached indexes."""
         self.limit_bytes = limit_bytes
         self.size_bytes = 0
         self._indexes: OrderedDict[str, Index] = OrderedDict()
@@ -199,7 +188,6 @@ class RebuiltIndexes:
     __slots__ = ("_lock", "_waiting", "_waiting_bytes", "_writing", "_writing_path")
 
     def __init__(self) -> None:
-        """Begin with no rebuilt indexes."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         """Held while the files of `_writing_path` are written."""

@@ -48,7 +48,6 @@ class SegmentList:
     __slots__ = (
         "_environment",
         "_examined",
-        "_flush",
         "_high_watermark",
         "_high_watermark_position",
         "_known_positions",
@@ -57,6 +56,7 @@ class SegmentList:
         "active",
         "bases",
         "cut_records",
+        "flush_end",
         "loaded_bytes",
         "removed_bytes",
         "segments",
@@ -64,7 +64,6 @@ class SegmentList:
     )
 
     def __init__(self, environment: SegmentEnvironment, segments: list[Segment]) -> None:
-        """Begin with the segments that were loaded, at least one."""
         self._environment = environment
         self._storage = environment.storage
         self.segments = segments
@@ -80,13 +79,12 @@ class SegmentList:
         self._known_positions: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._examined: dict[int, int] = {}
         """The sizes that segments had when all of their batches were checked, by base offset."""
-        self._flush = -1, _NOWHERE
-        """The end offset of the flush that ended last, and its position."""
+        self.flush_end = -1, _NOWHERE
+        """The end offset of the flush that ended last, and its position: the high watermark moves there next."""
         self._high_watermark = -1
         self._high_watermark_position = _NOWHERE
 
     def __len__(self) -> int:
-        """Return the number of segments."""
         return len(self.segments)
 
     @property
@@ -113,7 +111,6 @@ class SegmentList:
         self.active = segment
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Take the first `count` segments off the list and return them."""
         dropped = self.segments[:count]
         del self.segments[:count]
         del self.bases[:count]
@@ -130,7 +127,6 @@ class SegmentList:
         return place if is_there else None
 
     def replace(self, place: slice, new: Segment) -> None:
-        """Replace several segments by one."""
         old = self.segments[place]
         self._remove_bytes(sum(segment.size_bytes for segment in old) - new.size_bytes)
         self.segments[place] = [new]
@@ -153,8 +149,7 @@ class SegmentList:
         return self.segments[self.number_of(offset) :]
 
     def write_indexes(self, *, may_omit: bool = False) -> list[str]:
-        """Write all indexes of the active segment; return their paths, which are not durable yet. Raises
-        OSError.
+        """Write all indexes of the active segment; return their paths, not durable yet. Raises OSError.
 
         With `may_omit`, a small segment that has no offset and time index yet stays without.
         """
@@ -182,18 +177,13 @@ class SegmentList:
             known.popitem(last=False)
 
     def _forget_segments(self, base_offsets: list[int]) -> None:
-        """Forget the known positions in these segments."""
         gone = set(base_offsets)
         for offset in [offset for offset, place in self._known_positions.items() if place[0] in gone]:
             del self._known_positions[offset]
-        if self._flush[1][0] in gone:
-            self._flush = -1, _NOWHERE
+        if self.flush_end[1][0] in gone:
+            self.flush_end = -1, _NOWHERE
         if self._high_watermark_position[0] in gone:
             self._high_watermark_position = _NOWHERE
-
-    def flush_ended(self, end_offset: int, segment_base_offset: int, position: int) -> None:
-        """Remember the position where the batches of a flush end: the high watermark moves there next."""
-        self._flush = end_offset, (segment_base_offset, position)
 
     def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
         """Remember the position where the batches below the high watermark end."""
@@ -201,8 +191,8 @@ class SegmentList:
         if offset == log_end_offset:
             active = self.segments[-1]
             self._high_watermark_position = (active.base_offset, active.size_bytes)
-        elif offset == self._flush[0]:
-            self._high_watermark_position = self._flush[1]
+        elif offset == self.flush_end[0]:
+            self._high_watermark_position = self.flush_end[1]
         else:
             self._high_watermark_position = self._known_positions.get(offset, _NOWHERE)
 
@@ -264,17 +254,19 @@ class SegmentList:
     ) -> FileRegion | None:
         """Return at most `max_bytes` of batches from `position` on, in the segment before the index."""
         segment = self.segments[index - 1]
-        readable = FileRegion(self._storage, segment.file, position, end - position, segment.base_offset)
-        size_bytes = min(max_bytes, len(readable))
-        if size_bytes < len(readable):
-            first_bytes = min(readable.first_batch_bytes(), len(readable))
+        readable_bytes = end - position
+        region = FileRegion(self._storage, segment.file, position, readable_bytes, segment.base_offset)
+        size_bytes = min(max_bytes, readable_bytes)
+        if size_bytes < readable_bytes:
+            first_bytes = min(region.first_batch_bytes(), readable_bytes)
             if first_bytes > size_bytes and not min_one_batch:
                 return None
             size_bytes = max(size_bytes, first_bytes)
         if position + size_bytes == end and not segment.damage:
             next_offset = self.bases[index] if index < len(self.bases) else upper_bound
             self._remember(min(next_offset, upper_bound), segment.base_offset, end)
-        return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
+        region.size_bytes = size_bytes
+        return region
 
     def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
         """Return the next undamaged batches from `offset` on, and the offset after the skipped damage."""
@@ -347,12 +339,10 @@ class SegmentList:
     def batches(
         self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch from the one that holds `offset` to the log end, `end_offset`, with its
-        bytes.
+        """Yield each whole batch from that of `offset` to the log end, `end_offset`, with its bytes.
 
         Reads about `chunk_bytes` at a time. With `skips_damage` the batches after a damaged one follow;
-        otherwise damage raises CorruptRecord. A stretch without a whole batch raises CorruptRecord in any
-        case.
+        otherwise damage raises CorruptRecord. A stretch without a whole batch always does.
         """
         while offset < end_offset:
             if skips_damage:
@@ -380,8 +370,7 @@ class SegmentList:
         active.aborts.add(aborted)
 
     def aborted_between(self, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
-        """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset,
-        upper_bound).
+        """Return (producer_id, first_offset) of aborted transactions within [first_offset, upper_bound).
 
         The transactions come in the order of their markers, which may lie beyond. Without aborted
         transactions the call costs nothing. Raises OSError.
@@ -397,11 +386,9 @@ class SegmentList:
         return found
 
     def aborted_in(self, offset: int, region: FileRegion, log_end_offset: int) -> list[tuple[int, int]]:
-        """Return the aborted transactions that a reader of `region`, found for `offset`, must skip. Raises
-        OSError.
+        """Return the aborted transactions in `region`, which was found for `offset`. Raises OSError.
 
-        Some may lie beyond the region, as in Kafka: the last offset of the region is known only from the next
-        entry of the offset index.
+        Some may lie beyond, as in Kafka: only the next index entry tells the region's last offset.
         """
         number = bisect_left(self.bases, region.segment_base_offset)
         relative_offset = self.segments[number].offset_after(region.end_position)
@@ -412,8 +399,7 @@ class SegmentList:
         return self.aborted_between(offset, upper_bound)
 
     def aborted_from(self, marker_offset: int, before_offset: int) -> list[AbortedTransaction]:
-        """Return the transactions that begin below `before_offset` and were aborted by markers from
-        `marker_offset` on.
+        """Return the transactions from below `before_offset` that markers from `marker_offset` on abort.
 
         Raises OSError.
         """
@@ -494,8 +480,7 @@ def _is_whole(batch: BatchHeader) -> bool:
 def _first_of_largest_in_batch(
     config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> TimestampAndOffset | None:
-    """Return the first record of the batch with the largest timestamp; None when compaction has emptied the
-    batch.
+    """Return the batch's first record with the largest timestamp; None when compaction has emptied it.
 
     Decodes the records, because without deep validation the header's max_timestamp may be wrong.
     """

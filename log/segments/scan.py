@@ -1,8 +1,7 @@
 """Checks every batch of a segment file, and finds the next sound batch after a damaged one.
 
 A batch is sound when magic, size and CRC are right and its offset follows the offset before. After an unsound
-batch the scan tries the position that the header's size leads to. If the header itself is damaged, the scan
-searches byte by byte.
+batch the scan tries where the header's size leads. Past a damaged header it searches byte by byte.
 
 Reads the headers of consecutive batches from a segment file, a part of the file at a time.
 
@@ -82,9 +81,7 @@ class SegmentScan:
         """The offset that the next batch must have; after the scan, the end offset of the segment."""
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-        """Yield (position, header) of each sound batch, and the damaged ranges between. Raises OSError,
-        IncompatibleFormat.
-        """
+        """Yield (position, header) of sound batches, damage between. Raises OSError, IncompatibleFormat."""
         while self.position < self.end:
             yield from self._run()
             if self.position == self.end:
@@ -121,8 +118,7 @@ class SegmentScan:
     # --- sound batches
 
     def _run(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the sound batches without gaps that are in memory whole: nearly all batches of a log, so in
-        one loop.
+        """Yield the sound batches without gaps that are in memory: nearly all of a log, so in one loop.
 
         The run ends at the first batch that needs a closer look.
         """
@@ -173,8 +169,7 @@ class SegmentScan:
         return after is None or not self.next_offset < after.base_offset <= batch.last_offset
 
     def _check_magic(self, highest: int) -> None:
-        """Refuse a batch of a later release, with a magic up to `highest`. Such a batch must be neither cut
-        off nor marked as damaged.
+        """Refuse a batch of a later release, of a magic up to `highest`: neither cut it off nor mark it.
 
         Raises IncompatibleFormat.
         """
@@ -383,16 +378,10 @@ class Appended(NamedTuple):
         return self.base_offset >= 0
 
 
-class ReadResult(NamedTuple):
-    """Record batches as stored; the last batch may be cut."""
-
-    records: bytes
-
-
 class FileRegion:
     """A range of bytes in a segment file, found but not yet read. `len` is the number of bytes."""
 
-    __slots__ = ("_file", "_position", "_size_bytes", "_storage", "segment_base_offset")
+    __slots__ = ("_file", "_position", "_storage", "segment_base_offset", "size_bytes")
 
     def __init__(
         self, storage: Storage, file: DataFile, position: int, size_bytes: int, segment_base_offset: int
@@ -402,19 +391,18 @@ class FileRegion:
         self._storage = storage
         self._file = file
         self._position = position
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
 
     def __len__(self) -> int:
-        return self._size_bytes
+        return self.size_bytes
 
     @property
     def end_position(self) -> int:
-        """The position in the file after the last byte."""
-        return self._position + self._size_bytes
+        return self._position + self.size_bytes
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
         """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError."""
-        wanted = self._size_bytes - start if size_bytes is None else size_bytes
+        wanted = self.size_bytes - start if size_bytes is None else size_bytes
         return self._storage.read(self._file, wanted, self._position + start)
 
     def first_batch_bytes(self) -> int:
@@ -423,7 +411,6 @@ class FileRegion:
         return LOG_OVERHEAD_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
 
     def place(self, start: int, size_bytes: int) -> Place:
-        """Return the place of `size_bytes` bytes from `start` on."""
         return Place(self._file.path, self._position + start, size_bytes)
 
     def is_cached(self, start: int, size_bytes: int) -> bool:
@@ -431,18 +418,17 @@ class FileRegion:
         return self._storage.is_cached(self._file, self._position + start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
-        """Send the bytes from `start` on, all or `size_bytes` of them, to a socket by sendfile. Return how
-        many it took.
+        """Send all or `size_bytes` bytes from `start` on to a socket by sendfile. Return how many it took.
 
         Raises BlockingIOError when the socket is full, OSError.
         """
-        wanted = self._size_bytes - start if size_bytes is None else size_bytes
+        wanted = self.size_bytes - start if size_bytes is None else size_bytes
         return self._storage.send(self._file, socket_descriptor, self._position + start, wanted)
 
     def kept(self) -> KeptRegion:
         """Return a region of the same bytes, readable until `release` even if the segment is removed."""
         return KeptRegion(
-            self._storage, self._file, self._position, self._size_bytes, self.segment_base_offset
+            self._storage, self._file, self._position, self.size_bytes, self.segment_base_offset
         )
 
 
@@ -469,9 +455,7 @@ class KeptRegion(FileRegion):
         return super().read(start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
-        """Send the bytes from `start` on to a socket, and return how many it took. Raises OSError, also when
-        the file is no longer available.
-        """
+        """Send bytes from `start` on; return how many were taken. Raises OSError, also without the file."""
         self._check()
         return super().send(socket_descriptor, start, size_bytes)
 

@@ -48,6 +48,8 @@ NEVER: Final = 2**63 - 1
 """A time (ms) that never comes."""
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LOOKUP_CHUNK_BYTES: Final = 4096
+_INTERVAL_BYTES: Final = 4096
+"""Kafka's default of `index.interval.bytes`."""
 SCAN_CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -100,14 +102,12 @@ class Segment:
         """The known damaged ranges, in ascending order. `batches` skips them."""
 
     def path(self, suffix: str) -> str:
-        """Return the path of one of the segment's files."""
         return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
 
     # --- writing
 
     def must_roll(self, batch: BatchHeader, last_offset: int, config: LogConfig, now_ms: int) -> bool:
-        """Return whether the batch belongs into a new segment: by size, time, full index, or offsets too far
-        apart.
+        """Return whether the batch needs a new segment: by size, time, full index, or distant offsets.
 
         Raises CorruptRecord, OSError when a needed timestamp can't be read.
         """
@@ -130,8 +130,7 @@ class Segment:
         return waited_ms > after_ms or indexes.needed_bytes > config.segment_index_bytes
 
     def time_to_roll_ms(self, config: LogConfig, now_ms: int) -> int:
-        """Return from when on (ms) to close the segment even without appends. A time in the future may still
-        be too early.
+        """Return from when on (ms) to close the segment even without appends. A future time may be too early.
 
         A segment is due when both its first record and the segment itself are older than segment.ms: records
         may arrive with any age. NEVER for an empty segment. Raises CorruptRecord, OSError.
@@ -264,8 +263,7 @@ class Segment:
         return self._offset_of_max_timestamp
 
     def indexes(self) -> SegmentIndexes:
-        """Return both indexes: from memory, or from the disk, or rebuilt when the files are missing or
-        damaged.
+        """Return both indexes: from memory or disk, or rebuilt when files are missing or damaged.
 
         Raises CorruptRecord, OSError, NotCached (see `Storage`).
         """
@@ -296,9 +294,8 @@ class Segment:
                 self._environment.index_cache.put(path, known)
         return known
 
-    def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
-        """Rebuild both indexes from all batch headers, and return them. `RebuiltIndexes` writes them later,
-        in a thread.
+    def rebuild_indexes(self) -> SegmentIndexes:
+        """Rebuild both indexes from the batch headers. `RebuiltIndexes` writes them later, in a thread.
 
         Raises CorruptRecord, OSError, NotCached; the indexes are then read again when needed.
         """
@@ -311,7 +308,7 @@ class Segment:
                     break
                 self._check_offsets(batch, next_offset, position)
                 next_offset = batch.last_offset + 1
-                self.appended(batch, batch.last_offset, interval_bytes)
+                self.appended(batch, batch.last_offset, _INTERVAL_BYTES)
         except (CorruptRecord, OSError, NotCached):
             self._indexes = self._max_timestamp = self._first_timestamp = None
             raise
@@ -330,8 +327,7 @@ class Segment:
             raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
 
     def mend_indexes(self) -> None:
-        """Rebuild indexes that contradict the batches, after a flipped bit. Raises CorruptRecord, OSError,
-        NotCached.
+        """Rebuild indexes that contradict the batches. Raises CorruptRecord, OSError, NotCached.
 
         If rebuilding fails, the segment keeps the indexes that it had.
         """
@@ -352,9 +348,7 @@ class Segment:
         return self._environment.storage.read(self.file, size_bytes, position)
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """Return the header at `position`, unchecked; None where the file ends within the header. Raises
-        OSError, NotCached.
-        """
+        """Return the unchecked header at `position`; None where it is cut. Raises OSError, NotCached."""
         data = self.read_at(position, HEADER_BYTES)
         return parse_header(data) if len(data) == HEADER_BYTES else None
 
@@ -370,8 +364,7 @@ class Segment:
     def batches(
         self, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of each batch that starts in [position, end), skipping known damaged
-        ranges.
+        """Yield (position, header) of each batch starting in [position, end), skipping known damage.
 
         Raises CorruptRecord at a header that can't be right, OSError.
         """
@@ -399,9 +392,7 @@ class Segment:
             self._offset_of_max_timestamp = self.base_offset + relative_offset
 
     def _last_time(self) -> tuple[int, int] | None:
-        """Return the newest entry of the time index. Only that entry is checked: a whole index takes longer
-        than a request may.
-        """
+        """Return the newest time index entry. Only that is checked: a whole index would take too long."""
         if self._known_indexes() is None:
             storage, path = self._environment.storage, self.path(TIME_INDEX_SUFFIX)
             storage.check_brought_in((path,))
@@ -443,11 +434,9 @@ class Segment:
     def _checked_entry(
         self, find: Callable[[SegmentIndexes], tuple[int, int] | None]
     ) -> tuple[int, int] | None:
-        """Return the offset index entry that `find` selects, after checking it. Raises OSError, NotCached,
-        CorruptRecord.
+        """Return the checked index entry that `find` selects. Raises OSError, NotCached, CorruptRecord.
 
-        Returns None also when the batches themselves are damaged: batches before the damage can be read from
-        the segment's start.
+        Returns None also when the batches are damaged: earlier ones can be read from the segment's start.
         """
         entry = find(self.indexes())
         if entry is None or self._bears_out(*entry):
@@ -584,7 +573,6 @@ class Segment:
         return True
 
     def log_damage(self, found: DamagedRange) -> None:
-        """Log a damaged range."""
         _logger.error("%s is damaged: %s; the bytes are kept", self.file.path, found)
 
 
@@ -594,11 +582,9 @@ SMALL_BYTES: Final = 64 * 1024
 
 
 def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:
-    """Return whether index files must be written: the segment is large, or there is a file at one of the
-    paths, which may be older.
+    """Return whether index files must be written: the segment is large, or a path has a file, maybe older.
 
-    A segment whose file may have holes always needs them, because a rebuild would fetch its bytes from the
-    bucket.
+    A segment that may have holes always needs them: a rebuild would fetch its bytes from the bucket.
     """
     if segment_bytes > SMALL_BYTES or storage.sparse is not None:
         return True
@@ -618,7 +604,6 @@ class SegmentAborts:
     __slots__ = ("_environment", "_held", "_log_path", "has_any")
 
     def __init__(self, environment: SegmentEnvironment, log_path: str) -> None:
-        """Begin without aborts, in the segment with this log file."""
         self._environment = environment
         self._log_path = log_path
         self._held: TransactionIndex | None = None
@@ -634,7 +619,6 @@ class SegmentAborts:
         return self._log_path.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX
 
     def add(self, aborted: AbortedTransaction) -> None:
-        """Add a transaction that a marker in this segment aborted."""
         if self._held is None:
             self._held = TransactionIndex()
             self.has_any = True

@@ -37,7 +37,6 @@ class TransactionIndex:
     __slots__ = ("entries",)
 
     def __init__(self, entries: bytes = b"") -> None:
-        """Take the content of the file."""
         self.entries = bytearray(entries)
 
     def __len__(self) -> int:
@@ -46,7 +45,6 @@ class TransactionIndex:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the entries take."""
         return len(self.entries)
 
     def add(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
@@ -59,8 +57,7 @@ class TransactionIndex:
             yield AbortedTransaction(first_offset, producer_id, last_offset, stable)
 
     def collect(self, offset: int, upper_bound: int, found: list[tuple[int, int]]) -> bool:
-        """Add (producer_id, first_offset) of each transaction that reaches into [offset, upper_bound) to
-        `found`.
+        """Add (producer_id, first_offset) of each transaction within [offset, upper_bound) to `found`.
 
         Returns whether all are found. If not, a transaction aborted in a later segment may reach there too.
         """

@@ -1,5 +1,4 @@
-"""Tracks the records of one partition log that are due later: judged at append, saved in a side file,
-restored at a start.
+"""Tracks a log's records that are due later: judged at append, saved in a side file, restored at starts.
 
 The log stores delayed records like all others. Share groups ask `Delays.records` which of them are due.
 
@@ -76,8 +75,7 @@ def due_values(
 ) -> list[tuple[int, bytes | None]]:
     """Return (offset_delta, value of the header) of each record of the batch that has the header `name`.
 
-    Records without the header cost next to nothing. Raises InvalidRecord for damage,
-    UnsupportedCompressionType.
+    Others cost next to nothing. Raises InvalidRecord for damage, UnsupportedCompressionType.
     """
     plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
     data = bytes(plain)
@@ -172,8 +170,6 @@ class Delays:
     ) -> None:
         """Begin without delayed records. A replay takes `loaded_at_ms` for the present time."""
         self.records = DelayedRecords(limit, config.delivery_delay_hold_ms)
-        self.undated_records = 0
-        """The number of records with an invalid due time since the log was opened."""
         self._storage = storage
         self._place = place
         self._config = config
@@ -232,7 +228,7 @@ class Delays:
         if batch.is_control:
             self._end_transaction(batch, view)
             return
-        self._count_undated(due_times.undated)
+        self._log_undated(due_times.undated)
         self._track(batch, due_times, from_offset=0)
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:  # noqa: ARG002 - part of the port
@@ -251,7 +247,7 @@ class Delays:
                 error,
             )
             return
-        self._count_undated(due_times.undated)
+        self._log_undated(due_times.undated)
         self._track(batch, due_times, from_offset=self._log_start_offset)
 
     def _track(self, batch: BatchHeader, due_times: DueTimes, from_offset: int) -> None:
@@ -260,9 +256,8 @@ class Delays:
             if batch.base_offset + offset_delta >= from_offset:
                 self.records.add(batch.base_offset + offset_delta, due_ms, transaction_of)
 
-    def _count_undated(self, undated: int) -> None:
+    def _log_undated(self, undated: int) -> None:
         if undated:
-            self.undated_records += undated
             _logger.warning(
                 "%s: the header %s of %d records of a batch holds no time in ms, these records are due at "
                 "once",
@@ -361,7 +356,6 @@ class DelaysCapture:
     __slots__ = ("_file", "_number", "_path", "_snapshot")
 
     def __init__(self, file: SideFile, path: str, snapshot: DelayedSnapshot) -> None:
-        """Create with the content of the file, and the number of this capture."""
         self._file = file
         self._path = path
         self._snapshot = snapshot
@@ -515,7 +509,6 @@ class DelayedRecords:
         self._forget_decided()
 
     def clear(self) -> None:
-        """Forget all records and holds."""
         self._limit.in_all -= self._offsets.count
         self._offsets = OffsetRanges()
         self._by_due.clear()
@@ -577,7 +570,6 @@ class DelayedSnapshot(NamedTuple):
 
 
 def encode(snapshot: DelayedSnapshot) -> bytes:
-    """Return the content of the file."""
     name = snapshot.header_name.encode()
     content = bytearray(_HEAD.pack(_MAGIC, _VERSION, snapshot.covered_offset, len(name)))
     content += name

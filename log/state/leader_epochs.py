@@ -14,7 +14,6 @@ class LeaderEpochs:
     __slots__ = ("_entries", "latest")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
-        """Take the pairs of a checkpoint."""
         self._entries: list[tuple[int, int]] = []
         self.latest = UNDEFINED
         """The newest leader epoch, -1 without one."""

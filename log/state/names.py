@@ -1,5 +1,4 @@
-"""The producer names of a partition log: restored from a snapshot, replayed from the log, captured for
-flushes.
+"""A log's producer names: restored from a snapshot, replayed from the log, captured for flushes.
 
 Retention, DeleteRecords or compaction may remove the only record that carries a name. So the log persists the
 names before such a removal. `state/record_rules.py` judges batches by these names.
@@ -81,8 +80,7 @@ REPLAYED_RECORD_BYTES: Final = 100
 class Names:
     """The producer names of one log of a topic that deduplicates.
 
-    Calls `on_due(True)` when the log needs a further replay or a snapshot, and `on_due(False)` when no more
-    work is due.
+    Calls `on_due(True)` when the log needs a replay or a snapshot, and `on_due(False)` when it does not.
     """
 
     @property
@@ -124,7 +122,7 @@ class Names:
         self._changed_records = 0
         self._surplus_names = 0
         """The number of names evicted during a replay because of the limit."""
-        self._unsaved_from: int | None = None
+        self.unsaved_from: int | None = None
         """The offset from which names may be in no durable snapshot; None when all are saved."""
         self._saved_end = 0
         """The log end offset of the newest durable snapshot."""
@@ -190,7 +188,7 @@ class Names:
             start_offset = log_start_offset
             self.changed = self.has_gap = True
         if start_offset < log_end_offset:
-            self.replay_offset = self._unsaved_from = start_offset
+            self.replay_offset = self.unsaved_from = start_offset
         if self.replay_offset is not None or self.has_gap:
             self._on_due(True)
 
@@ -334,8 +332,8 @@ class Names:
 
     def _note_change(self, batch: BatchHeader) -> None:
         self.changed = True
-        if self._unsaved_from is None:
-            self._unsaved_from = batch.base_offset
+        if self.unsaved_from is None:
+            self.unsaved_from = batch.base_offset
 
     # --- the remembered names
 
@@ -366,16 +364,11 @@ class Names:
 
         A start does not read records before the log start, so it would forget such a name.
         """
-        if self._unsaved_from is not None and self._unsaved_from < offset:
+        if self.unsaved_from is not None and self.unsaved_from < offset:
             return True
         # After a gap a start can't know whether a later marker ends a transaction from the snapshot or a
         # newer one.
         return self._saved_end < offset and bool(self.table.open_transactions())
-
-    @property
-    def unsaved_from(self) -> int | None:
-        """The offset from which names may be in no durable snapshot; None when all are saved."""
-        return self._unsaved_from
 
     def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002 - open transactions are saved as such
         """Capture all names for the next flush; None when nothing changed, or a replay is under way."""
@@ -390,14 +383,13 @@ class Names:
         return self.pending
 
     def saved(self, capture: NamesCapture) -> None:
-        """Record that a capture is durable."""
         if capture.number <= self._saved_number:
             return
         self._saved_number = capture.number
         self._saved_end = max(self._saved_end, capture.log_end_offset)
         self.table.is_written(capture.times)
         is_all = not self.changed and capture is self.pending
-        self._unsaved_from = None if is_all else capture.log_end_offset
+        self.unsaved_from = None if is_all else capture.log_end_offset
         if capture is self.pending:
             self.pending = None
 
@@ -414,8 +406,7 @@ class Names:
     def is_start_safe(self) -> bool:
         """Whether the next start finds the offset from which names are tracked, also after a crash.
 
-        Otherwise no named record may be written before a flush: a crash could keep the record and lose the
-        offset.
+        Otherwise no named record may be written before a flush: a crash could lose only the offset.
         """
         return self.unsaved_start is None or self._start_is_implied
 
@@ -471,8 +462,7 @@ class NamesCapture:
         self.number = file.next_number()
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the snapshot by `files`, and delete old ones. Call this once all records below the offset
-        are durable. Raises OSError.
+        """Persist the snapshot, all records of which are durable, and delete old ones. Raises OSError.
 
         Two captures at one offset share a file name, so an older one must not overwrite a newer one.
         """
@@ -489,7 +479,6 @@ class NamesCapture:
             storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
 
     def saved(self) -> None:
-        """Report to the owner that the snapshot is durable."""
         self.owner.saved(self)
 
 
@@ -545,27 +534,17 @@ def began_with_names(storage: Storage, directory: str) -> bool:
 class StartCapture:
     """A capture of the offset from which names are tracked. `write` may be called in any thread."""
 
-    __slots__ = ("_file", "_offset", "_place", "_saved")
+    __slots__ = ("_content", "_file", "_path", "saved")
 
     def __init__(self, file: SideFile, place: LogPlace, offset: int, saved: Callable[[], None]) -> None:
         """Take the offset to write. `saved` is called when the offset is durable."""
         self._file = file
-        self._place = place
-        self._offset = offset
-        self._saved = saved
+        self._path = f"{place.directory}/{DEDUPLICATION_START}"
+        self._content = encode_offsets({(place.topic, place.partition): offset})
+        self.saved = saved
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the side file by `files`. Raises OSError."""
-        self._file.write_unnumbered(lambda: self._replace(files))
-
-    def _replace(self, files: DurableFiles) -> None:
-        place = self._place
-        content = encode_offsets({(place.topic, place.partition): self._offset})
-        files.replace(f"{place.directory}/{DEDUPLICATION_START}", content)
-
-    def saved(self) -> None:
-        """Report that the offset is durable."""
-        self._saved()
+        self._file.write_unnumbered(lambda: files.replace(self._path, self._content))
 
 
 NOT_KEPT = 2**63 - 1
@@ -589,8 +568,7 @@ class DerivedState(Protocol):
         """Return whether state from records before `offset` is in no durable side file."""
 
     def capture(self, covered_offset: int, log_end_offset: int) -> Capture | None:
-        """Return the capture for the next ticket; None when nothing changed, or the state is not fully
-        replayed.
+        """Return the capture for the next ticket; None when nothing changed, or replay is not over.
 
         All records below `covered_offset` are decided, and durable when the ticket writes the capture.
         """

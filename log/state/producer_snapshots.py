@@ -1,9 +1,7 @@
-"""Reads and writes snapshots of a partition's producer state: `<20 digits>.snapshot`, named by their
-log_end_offset.
+"""Reads and writes snapshots of the producers: `<20 digits>.snapshot`, named by their log_end_offset.
 
 The bytes are in seq_validator's format. A whole snapshot is renamed to its final name. A power cut may still
-tear the file, which its checksum reveals. Then the snapshot before it and a longer replay of the log give the
-same state.
+tear the file, which its checksum reveals. Then an earlier one and a longer replay give the same state.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 
 
 def has_snapshot(environment: LogEnvironment, directory: str) -> bool:
-    """Return whether a log has any snapshot. Raises OSError."""
     return bool(snapshot_offsets(environment.storage.list_directory(directory)))
 
 
@@ -44,8 +41,7 @@ def write_snapshot(
 ) -> str:
     """Write the snapshot and delete old ones. Return the path, not durable yet. Raises OSError.
 
-    The newest KEPT_SNAPSHOTS of durable data stay, and all later ones: a crash may take the later snapshots
-    with their data.
+    The newest KEPT_SNAPSHOTS of durable data stay, and all later ones, which a crash may take away.
     """
     storage = environment.storage
     name = offset_name(log_end_offset, SNAPSHOT_SUFFIX)
@@ -67,8 +63,7 @@ def restore_newest(
     log_from: int = 0,
     is_counted: bool = True,
 ) -> tuple[ProducerTable, int | None]:
-    """Return the table of the newest readable snapshot and its offset; an empty table and None without a
-    snapshot.
+    """Return the newest readable snapshot's table and offset; an empty table and None without one.
 
     Raises OSError when the disk can't read a newer snapshot and the log, which begins at `log_from`, can't
     make up for it. An older snapshot would then lack producers, and their retries would be stored twice.

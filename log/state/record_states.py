@@ -1,11 +1,9 @@
-"""Holds the states of a partition log that decode records: producer names and delays, if the topic's settings
-ask for them.
+"""Holds the states of a log that decode records: names and delays, if the topic's settings ask for them.
 
 Judges the records of a batch: which are duplicates by producer name, and which are due later.
 
 Topics that neither deduplicate nor delay have no record rules, and pay for one check. A duplicate record is
-acknowledged and not stored. The other records of the batch are stored at the offsets and with the sequences
-of the whole batch.
+acknowledged and not stored. The batch's other records keep the offsets and sequences of the whole batch.
 """
 
 from __future__ import annotations
@@ -77,9 +75,7 @@ class RecordStates:
         lists: LogLists[Any],
         log: ReplayedLog,
     ) -> None:
-        """Begin without the state of producer names and delayed records; `begin` creates it if the topic's
-        configuration asks for it.
-        """
+        """Begin without names and delays; `begin` makes them if the topic's configuration asks for it."""
         self._environment = environment
         self._place = place
         self._unflushed = unflushed
@@ -278,9 +274,7 @@ class RecordStates:
         return self.delays
 
     def _begin_delaying(self, config: LogConfig) -> None:
-        """Restore the delayed records from the side file, and replay the log after it. Raises OSError,
-        StorageFailed, NotCached.
-        """
+        """Restore delayed records by side file and log. Raises OSError, StorageFailed, NotCached."""
         log, delays = self._log, self._make_delays(config)
         offset = delays.restore(log.log_start_offset, log.log_end_offset)
         try:
@@ -306,9 +300,7 @@ class RecordStates:
             self._lists.delaying.pop(self._log, None)
 
     def capture_delays(self) -> bool:
-        """Capture the waiting records below the durable and decided offset, for the next flush. Return False
-        if all are saved.
-        """
+        """Capture the records that wait below the durable, decided offset. Return False if all are saved."""
         log = self._log
         stable = log.transactions.last_stable_offset(log.high_watermark, log.log_start_offset)
         return self._capture_delays(min(self._unflushed.durable_end_offset, stable))
@@ -362,8 +354,7 @@ class RecordStates:
             listed.pop(self._log, None)
 
     def replay_names(self, max_bytes: int, now_ms: int) -> bool:
-        """Replay about `max_bytes` more of the log, at least a batch. Return whether the log is fully
-        replayed.
+        """Replay about `max_bytes` more, at least a batch. Return whether the log is fully replayed.
 
         A record counts REPLAYED_RECORD_BYTES at least. Raises StorageFailed.
         """
@@ -411,11 +402,9 @@ class RecordStates:
         self._capture_delays(self._log.transactions.first_open_offset(self._log.log_end_offset))
 
     def capture_below(self, offset: int) -> None:
-        """Capture the names if records before `offset` have unsaved ones, for the ticket that is made next.
-        Raises OSError.
+        """Capture unsaved names of records before `offset` for the next ticket. Raises OSError.
 
-        Captures again even if an older capture is in flight: the new ticket must not complete before the
-        names are durable.
+        Captures again even if a capture is in flight: the new ticket must not complete before it.
         """
         if self.names is not None and self.names.unsaved_below(offset):
             self.names.changed = True
@@ -516,7 +505,6 @@ class RecordRules:
     def fold_in(
         self, found: Found, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
     ) -> None:
-        """Fold a batch that was written into names and delays."""
         if self.delays is not None:
             self.delays.fold_in(batch, view, found.due_times)
         if self.names is not None:

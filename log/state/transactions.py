@@ -1,5 +1,4 @@
-"""Tracks the transactions of a partition log: the open ones, the last stable offset, and the markers that end
-them.
+"""Tracks a log's transactions: the open ones, the last stable offset, and the markers that end them.
 
 Source of the rules: Kafka's `UnifiedLog`, `ProducerStateManager` (KIP-98).
 
@@ -52,17 +51,13 @@ class Transactions:
 
     @property
     def has_open(self) -> bool:
-        """Whether a producer has an open transaction."""
         return bool(self._producers.in_transaction())
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """Return the offset below which every record is decided (exclusive); never above the high watermark.
 
-        If the first records of an open transaction were deleted, the transaction counts from the log start
-        offset.
+        An open transaction whose first records were deleted counts from the log start offset.
         """
-        if not self.ongoing:
-            return high_watermark
         first_unstable = self.ongoing.first_unstable_offset(high_watermark)
         if first_unstable is None:
             return high_watermark
@@ -91,8 +86,7 @@ class Transactions:
     def fold_in(
         self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
     ) -> AbortedTransaction | None:
-        """Fold in a transactional batch that was written. Return the transaction that the batch aborts, if
-        any.
+        """Fold in a transactional batch that was written. Return the transaction that it aborts, if any.
 
         A batch of records may begin a transaction of its producer. A marker ends the transaction.
         """
@@ -127,46 +121,36 @@ class OngoingTransactions:
     Holds at most one open transaction per producer, and the markers from the high watermark on.
     """
 
-    __slots__ = ("_ended", "_held", "_open", "_undecided")
+    __slots__ = ("_ended", "_open", "held", "undecided")
 
     def __init__(self, open_transactions: Iterable[tuple[int, int]] = ()) -> None:
         """Begin with these open transactions, (first_offset, producer_id) each, in any order."""
         self._open = OrderedDict(sorted(open_transactions))
-        self._undecided = OrderedDict.fromkeys(self._open)
+        self.undecided = OrderedDict.fromkeys(self._open)
         self._ended: deque[tuple[int, int]] = deque()
-        self._held: list[tuple[int, int]] = []
-
-    def __bool__(self) -> bool:
-        """Return whether a transaction may be undecided. If not, all below the high watermark is stable."""
-        return bool(self._undecided) or bool(self._held)
+        self.held: list[tuple[int, int]] = []
 
     def hold(self, first_offset: int, until_log_start: int) -> None:
-        """Treat all records from `first_offset` on as undecided until the log starts at `until_log_start` or
-        later.
+        """Treat records from `first_offset` on as undecided until the log starts at `until_log_start`.
 
         This is for transactions that were open at a damaged batch: their markers may have been in that batch.
         """
-        self._held.append((first_offset, until_log_start))
+        self.held.append((first_offset, until_log_start))
 
     def log_start_moved(self, log_start_offset: int) -> None:
         """Drop the holds of damaged batches that were deleted."""
-        self._held = [held for held in self._held if held[1] > log_start_offset]
-
-    def __len__(self) -> int:
-        """Return the number of open transactions."""
-        return len(self._open)
+        self.held = [held for held in self.held if held[1] > log_start_offset]
 
     def begin(self, producer_id: int, first_offset: int) -> None:
         """Begin a producer's transaction at `first_offset`, the log end offset before its first batch."""
         self._open[first_offset] = producer_id
-        self._undecided[first_offset] = None
+        self.undecided[first_offset] = None
 
     def end(self, first_offset: int, marker_offset: int, high_watermark: int) -> int:
         """End a transaction by the marker at `marker_offset`. Return the last stable offset after the marker.
 
         That is the first offset of the earliest other open transaction, or the offset after the marker. Kafka
-        writes this value into the transaction index, and treats every marker as already below the high
-        watermark.
+        writes this value into the transaction index, and takes every marker to be below the high watermark.
         """
         del self._open[first_offset]
         self._ended.append((marker_offset, first_offset))
@@ -177,9 +161,9 @@ class OngoingTransactions:
         """Return the first offset of the earliest undecided transaction; None without one."""
         if self._ended:
             self._forget_decided(high_watermark)
-        first = next(iter(self._undecided), None)
-        if self._held:
-            held = min(self._held)[0]
+        first = next(iter(self.undecided), None)
+        if self.held:
+            held = min(self.held)[0]
             first = held if first is None else min(first, held)
         return first
 
@@ -190,7 +174,7 @@ class OngoingTransactions:
     def _forget_decided(self, high_watermark: int) -> None:
         ended = self._ended
         while ended and ended[0][0] < high_watermark:
-            del self._undecided[ended.popleft()[1]]
+            del self.undecided[ended.popleft()[1]]
 
 
 # A set of offsets, stored as ranges of consecutive offsets.
@@ -204,11 +188,9 @@ class OffsetRanges:
     __slots__ = ("_firsts", "_lasts", "count")
 
     def __init__(self) -> None:
-        """Begin with no offsets."""
         self._firsts = array("q")
         self._lasts = array("q")
         self.count = 0
-        """The number of offsets in the set."""
 
     def __contains__(self, offset: int) -> bool:
         return self.first_outside(offset) != offset

@@ -1,7 +1,6 @@
 """The sequence rule of producer names: does the log already hold this record, whichever producer sent it?
 
-The package is pure, like `seq_validator`. An application chooses its name and sequence ids; both outlive its
-producers.
+The package is pure, like `seq_validator`. An application's name and sequence ids outlive its producers.
 """
 
 from __future__ import annotations

@@ -32,8 +32,7 @@ MAX_SEQUENCE_ID = 2**63 - 1
 class NamedRecord(NamedTuple):
     """The name, sequence id and name epoch in the headers of one record.
 
-    `position` is the record's offset_delta in its batch. `epoch` is NO_NAME_EPOCH when the record has no name
-    epoch.
+    `position` is the record's offset_delta in its batch. `epoch` is NO_NAME_EPOCH without a name epoch.
     """
 
     position: int
@@ -62,7 +61,24 @@ class NameState(NamedTuple):
     dropped_records: int = -1
 
 
-class NameEntry:
+class Activity:
+    """Something that was last active at a time (ms) of the gateway's clock."""
+
+    __slots__ = ("last_active_ms",)
+
+    def __init__(self, last_active_ms: int) -> None:
+        self.last_active_ms = last_active_ms
+
+    def idle_ms(self, now_ms: int) -> int:
+        """Return the milliseconds since it was active. A last activity in the future counts as now.
+
+        The last activity lies in the future after the clock was set back.
+        """
+        self.last_active_ms = min(self.last_active_ms, now_ms)
+        return now_ms - self.last_active_ms
+
+
+class NameEntry(Activity):
     """One name of one partition.
 
     An entry keeps three marks of (sequence id, offset): the pushed mark; the awaited mark, which was the
@@ -77,7 +93,6 @@ class NameEntry:
         "_persisted_sequence",
         "dropped_records",
         "epoch",
-        "last_active_ms",
         "name",
         "offset",
         "open_sequences",
@@ -85,9 +100,8 @@ class NameEntry:
     )
 
     def __init__(self, name: bytes, last_active_ms: int) -> None:
-        """Begin without a sequence id."""
+        super().__init__(last_active_ms)
         self.name = name
-        self.last_active_ms = last_active_ms
         self.epoch = NO_NAME_EPOCH
         self.sequence_id = NO_SEQUENCE_ID
         self.offset = NO_OFFSET
@@ -123,14 +137,6 @@ class NameEntry:
         if sequence_id <= self.persisted_sequence(high_watermark):
             return NO_OFFSET
         return self._awaited_offset if sequence_id <= self._awaited_sequence else self.offset
-
-    def idle_ms(self, now_ms: int) -> int:
-        """Return the milliseconds since the name was active. A last activity in the future counts as now.
-
-        The last activity lies in the future after the clock was set back.
-        """
-        self.last_active_ms = min(self.last_active_ms, now_ms)
-        return now_ms - self.last_active_ms
 
     def restore(self, sequence_id: int, offset: int, epoch: int) -> None:
         """Take over the values of a snapshot, all of them persisted."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from seqgate.seq_validator.names.entry import (
     NO_OFFSET,
     NO_SEQUENCE_ID,
+    Activity,
     NameAdvance,
     NameEntry,
     NameRejectionReason,
@@ -47,7 +48,6 @@ class NameBudget:
     __slots__ = ("dropped_records", "evictions", "expired", "in_all", "max_in_all", "min_idle_ms", "refusals")
 
     def __init__(self, *, max_in_all: int = sys.maxsize, min_idle_ms: int = 0) -> None:
-        """Begin without names."""
         self.max_in_all = max_in_all
         self.min_idle_ms = min_idle_ms
         self.in_all = 0
@@ -57,22 +57,14 @@ class NameBudget:
         self.dropped_records = 0
 
 
-class _TopicName:
+class _TopicName(Activity):
     """One name of a topic, with the tables of the partitions that remember the name."""
 
-    __slots__ = ("last_active_ms", "tables")
+    __slots__ = ("tables",)
 
     def __init__(self) -> None:
-        self.last_active_ms = 0
+        super().__init__(0)
         self.tables: dict[NameTable, None] = {}
-
-    def idle_ms(self, now_ms: int) -> int:
-        """Return the milliseconds since the name was active. A last activity in the future counts as now.
-
-        The last activity lies in the future after the clock was set back.
-        """
-        self.last_active_ms = min(self.last_active_ms, now_ms)
-        return now_ms - self.last_active_ms
 
 
 class TopicNames:
@@ -97,8 +89,7 @@ class TopicNames:
         return len(self._names)
 
     def make_room(self, names: Collection[bytes], newcomers: Collection[bytes], now_ms: int) -> None:
-        """Count `names`, the names of a batch, as active, and evict the longest idle names when there are too
-        many.
+        """Count `names`, those of a batch, as active, and evict the longest idle when there are too many.
 
         `newcomers` are the names of the batch that the partition does not remember.
         """
@@ -130,7 +121,6 @@ class TopicNames:
         return known
 
     def touch(self, name: bytes, now_ms: int) -> None:
-        """Count a name as active now."""
         self._names[name].last_active_ms = now_ms
         self._names.move_to_end(name)
 
@@ -211,8 +201,7 @@ class NameTable:
     `update`. Times are milliseconds of the gateway's own clock.
 
     A forgotten name may come back only after a durable snapshot without the name. Otherwise a crash would
-    bring back the name's old highest sequence id, and the records that came below it since would count as
-    duplicates.
+    bring back the name's old highest sequence id, and later records below it would count as duplicates.
     """
 
     __slots__ = ("_entries", "_forgotten", "_open", "_raised", "_times_captured", "_topic")
@@ -230,7 +219,6 @@ class NameTable:
         self._times_captured = 0
 
     def __len__(self) -> int:
-        """Return the number of remembered names."""
         return len(self._entries)
 
     def judge(
@@ -302,8 +290,7 @@ class NameTable:
         transaction_of: int = NO_PRODUCER,
         is_replay: bool = False,
     ) -> None:
-        """Fold in a batch that was appended at `base_offset`; on replay, with the advances from
-        `advances_of`.
+        """Fold in a batch appended at `base_offset`; on replay, with the advances from `advances_of`.
 
         A new name evicts the longest idle names of the topic when there is no room. The table exceeds the
         limit when no name is idle, and on replay. A replay can't tell which names were idle then, and the
@@ -329,8 +316,7 @@ class NameTable:
                 self._open.setdefault(transaction_of, {})[entry] = None
 
     def raises_epochs(self, advances: Iterable[NameAdvance]) -> bool:
-        """Return whether a name of which a batch has only duplicates gets an epoch that is not durable.
-        Changes nothing.
+        """Return whether a name with only duplicates gets an epoch that is not durable. Changes nothing.
 
         No stored record has such an epoch. So the batch must not be acknowledged before a snapshot with the
         epoch is durable. Otherwise a crash would lose the epoch, and a fenced writer would write again.
@@ -417,12 +403,10 @@ class NameTable:
         self._raised.pop(name, None)
 
     def forget_surplus(self, most: int, most_in_all: int) -> int:
-        """Forget the longest idle names until at most `most` are left here and `most_in_all` in all
-        partitions.
+        """Forget the longest idle names until at most `most` are here and `most_in_all` in all.
 
-        A log can hold more names than the limit allows when it was written while names were not tracked. Such
-        names go whatever their idle time, even with an open transaction. Returns the number of forgotten
-        names.
+        A log can hold more names than the limit allows when it was written while names were not tracked.
+        Those go whatever their idle time, even in an open transaction. Returns the number of forgotten names.
         """
         budget = self._topic.budget
         surplus = max(len(self._entries) - most, budget.in_all - most_in_all, 0)
@@ -560,8 +544,7 @@ class JudgedName:
         return self.entry.offset_to_wait_for(self._highest_duplicate, high_watermark)
 
     def advance(self) -> NameAdvance:
-        """Return the advance of the name; without a sequence id when all its records in the batch are
-        duplicates.
+        """Return the advance of the name; without a sequence id when it has only duplicates.
 
         The advance has the epoch of the highest new record. A higher epoch of a later duplicate is not in a
         stored record, and counts when the application sends a new record with that epoch.

@@ -12,7 +12,7 @@ from seqgate.log.format.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.written import COORDINATOR_EPOCH, Transactions, Written, committed_values, read_all
-from tests.log.support import append_end_marker, delete_records
+from tests.log.support import append_end_marker, delete_due, delete_records
 
 TOPIC = "flights"
 TOPIC_ID = uuid.UUID(int=77)
@@ -165,7 +165,7 @@ class Life(DirectoryLife):
 
     def clean_up(self) -> None:
         assert self.directory is not None
-        self.directory.delete_pending(now_ms() + 10_000_000)
+        delete_due(self.directory.environment, now_ms() + 10_000_000)
 
     def stop(self, *, clean: bool = True) -> None:
         assert self.directory is not None

@@ -20,6 +20,7 @@ from tests.faults.scenario import Life, check_transactions, committed_values
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.written import Transactions, Written, read_all
 from tests.log.support import batch as new_batch
+from tests.log.support import read_log
 from tests.tiers import in_tiers
 
 SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
@@ -60,9 +61,7 @@ def read_everything(log: PartitionLog, written: list[Written]) -> None:
     for batch in written[:: max(1, len(written) // 12)]:
         if batch.end_offset <= log.log_start_offset:
             continue
-        found = log.read(
-            max(batch.base_offset, log.log_start_offset), 1, upper_bound=log.log_end_offset
-        ).records
+        found = read_log(log, max(batch.base_offset, log.log_start_offset), 1, upper_bound=log.log_end_offset)
         assert next(iter(whole_batches(found)))[1].base_offset == batch.base_offset
     check_transactions(log, written)
     transactions = Transactions(written)
@@ -229,7 +228,7 @@ def not_as_written(log: PartitionLog, sound: dict[int, bytes]) -> set[int]:
     spoiled = set()
     for offset, batch in sound.items():
         try:
-            found = bytes(log.read(offset, 1, upper_bound=log.log_end_offset).records[: len(batch)])
+            found = bytes(read_log(log, offset, 1, upper_bound=log.log_end_offset)[: len(batch)])
         except LogError:
             spoiled.add(offset)
             continue

@@ -24,7 +24,7 @@ from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_d
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches, swap
 from tests.log.compaction.test_model import states, table
-from tests.log.support import append_end_marker, delete_records, persist
+from tests.log.support import append_end_marker, delete_due, delete_records, persist
 
 TOPIC, TOPIC_ID = "flights", uuid.UUID(int=78)
 CONFIG = LogConfig(
@@ -126,7 +126,7 @@ class Life(DirectoryLife):
 
     def clean_up(self) -> None:
         assert self.directory is not None
-        self.directory.delete_pending(now_ms() + 10_000_000)
+        delete_due(self.directory.environment, now_ms() + 10_000_000)
 
     def stop(self) -> None:
         assert self.directory is not None

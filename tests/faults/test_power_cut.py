@@ -12,6 +12,7 @@ from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, failing_disk, new_disk, now_ms
 from tests.faults.scenario import TOPIC, Life, Promises, check, check_producers, steps
 from tests.faults.simulated_disk import SimulatedDisk
+from tests.log.support import read_log
 
 SAMPLES = 4
 PARTS = 4
@@ -120,7 +121,7 @@ def recover_in_place(life: Life) -> None:
         life.open()
     elif log.offline:
         with pytest.raises(StorageFailed):
-            log.read(log.log_start_offset, 1, upper_bound=log.log_end_offset)
+            read_log(log, log.log_start_offset, 1, upper_bound=log.log_end_offset)
         life.reopen()
     life.promises.cut(life.log.log_end_offset)
     assert life.log.recovery_point == life.log.log_end_offset

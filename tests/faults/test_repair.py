@@ -13,6 +13,7 @@ from tests.faults.crash_images import images, left_by_power_cut
 from tests.faults.directory_life import ROOT, new_disk, now_ms
 from tests.faults.scenario import CONFIG, TOPIC, Life
 from tests.faults.simulated_disk import SimulatedDisk
+from tests.log.support import read_log
 
 SAMPLES = 4
 
@@ -57,7 +58,7 @@ def check(disk: SimulatedDisk, sound: dict[int, bytes], *, clean: bool) -> None:
     log = life.log
     assert log.log_end_offset == 36
     for offset, batch in sound.items():
-        assert bytes(log.read(offset, 1, upper_bound=36).records[: len(batch)]) == batch
+        assert bytes(read_log(log, offset, 1, upper_bound=36)[: len(batch)]) == batch
     known = list(life.directory.known_damage() if life.directory else ())
     assert not clean or not known
     life.stop()
@@ -71,7 +72,7 @@ def test_without_a_crash() -> None:
     life = Life(disk)
     life.open()
     for offset in damaged:
-        found = life.log.read(offset, 1 << 20, upper_bound=36).records
+        found = read_log(life.log, offset, 1 << 20, upper_bound=36)
         assert all(header.base_offset > offset for _, header in whole_batches(found)), (
             "the damaged batch must be skipped"
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seqgate.log import PartitionLog
 from seqgate.log.format.record_batch import BatchHeader, whole_batches
 from seqgate.log.format.records import iterate_records
+from tests.log.support import read_log
 
 TRANSACTIONAL = (10, 11, 12)
 """Producer ids that write in transactions. Markers of the odd one raise its epoch, as in transactions version
@@ -39,7 +40,7 @@ def read_all(log: PartitionLog) -> list[Written]:
     found: list[Written] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        batches = _whole_batches(log.read(offset, 500, upper_bound=log.log_end_offset).records)
+        batches = _whole_batches(read_log(log, offset, 500, upper_bound=log.log_end_offset))
         assert batches, f"no whole batch at offset {offset}"
         found += batches
         offset = batches[-1].end_offset

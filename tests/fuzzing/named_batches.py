@@ -37,7 +37,7 @@ from tests.fuzzing.composed_names import (
 )
 from tests.fuzzing.plain_names import HalfNamed, PlainNames, plain_name, plain_records
 from tests.fuzzing.target import Breach, Run
-from tests.log.support import append_end_marker, flush, persist
+from tests.log.support import append_end_marker, flush, persist, read_log
 from tests.models.names import Judged
 
 __all__ = ["BASE_WORK", "MAX_INPUT_BYTES", "PEAK_BYTES", "mutated", "opened", "seeds"]
@@ -322,7 +322,7 @@ class _Life:
         if told != wanted:
             raise Breach(f"the log remembers {told} instead of {wanted}")
         end = self._log.log_end_offset
-        data = memoryview(self._log.read(0, 16 << 20, upper_bound=end).records) if end else memoryview(b"")
+        data = memoryview(read_log(self._log, 0, 16 << 20, upper_bound=end)) if end else memoryview(b"")
         seen: set[tuple[bytes, int]] = set()
         for position, header in whole_batches(data):
             if not header.is_control:

@@ -24,7 +24,7 @@ from seqgate.log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 from tests.fuzzing.damage import COPY, OVERWRITE, Damaged, Files, damaged, mutated_steps, steps_of
 from tests.fuzzing.scene import temporary_directory
 from tests.fuzzing.target import Breach, Run
-from tests.log.support import append_end_marker, persist
+from tests.log.support import append_end_marker, delete_due, persist, read_log
 from tests.support.batches import HEAD, Batch, Record
 
 MAX_INPUT_BYTES = 1024
@@ -187,7 +187,7 @@ def _check(path: Path, damage: Damaged, written: dict[str, dict[int, bytes]]) ->
     try:
         for name, batches in written.items():
             _check_log(directory, name, batches, damage)
-        directory.delete_pending(NOW_MS)
+        delete_due(directory.environment, NOW_MS)
         directory.checkpoint()
         with suppress(LogError, OSError):
             directory.close(clean=True)
@@ -238,7 +238,7 @@ def _served(log: PartitionLog) -> dict[int, bytes]:
         if offset >= log.log_end_offset:
             _look_up(log)
             return found
-        records = log.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True).records
+        records = read_log(log, offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
         before = offset
         for batch in _sound_batches(records):
             base_offset, last_offset_delta = _PLACE.unpack_from(batch)

@@ -10,7 +10,7 @@ from seqgate.log.format.record_batch import parse_header, whole_batches
 from seqgate.log.format.records import NewRecord, build_batch, iterate_records
 from seqgate.log.recovery.load import CleanStop
 from seqgate.log.segments.scan import Appended
-from tests.log.support import NOW_MS, open_log
+from tests.log.support import NOW_MS, open_log, read_log
 
 CONFIG = LogConfig(
     segment_bytes=1_000,
@@ -70,7 +70,7 @@ def values(log: PartitionLog) -> list[tuple[int, int]]:
 
 def batches(log: PartitionLog) -> list[memoryview]:
     end = log.log_end_offset
-    data = memoryview(log.read(log.log_start_offset, 1 << 20, upper_bound=end).records)
+    data = memoryview(read_log(log, log.log_start_offset, 1 << 20, upper_bound=end))
     return [data[at : at + header.size_bytes] for at, header in whole_batches(data)]
 
 

@@ -32,6 +32,26 @@ DISK_OPERATIONS: Final = frozenset(
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
 
 
+def read_log(
+    log: PartitionLog, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
+) -> bytes:
+    """Return the bytes that `find` finds."""
+    region = log.find(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
+    return b"" if region is None else log.read_region(region)
+
+
+def delete_due(environment: LogEnvironment, now_ms: int, max_files: int = 1 << 62) -> int:
+    """Delete the queued files that are due, in this thread. Return the number of files deleted."""
+    ticket = environment.deletions.prepare(
+        environment.storage, environment.durability, now_ms, max_files=max_files
+    )
+    if ticket is None:
+        return 0
+    ticket.run()
+    environment.deletions.complete(ticket, now_ms)
+    return ticket.files
+
+
 def open_log(
     directory: Path,
     config: LogConfig = SMALL,
@@ -157,7 +177,7 @@ def offsets_read(log: PartitionLog, offset: int, max_bytes: int = 300) -> list[i
     """
     found: list[int] = []
     while offset < log.high_watermark:
-        views, _ = read_batches(log.read(offset, max_bytes, upper_bound=log.high_watermark).records)
+        views, _ = read_batches(read_log(log, offset, max_bytes, upper_bound=log.high_watermark))
         assert views
         assert all(view.crc_is_right for view in views)
         found += [view.base_offset for view in views]

@@ -14,7 +14,7 @@ from seqgate.log.compaction.swap import SwapTicket
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.files.page_cache import Place
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
-from tests.log.support import NOW_MS, append_end_marker, delete_records, flush, open_log
+from tests.log.support import NOW_MS, append_end_marker, delete_due, delete_records, flush, open_log, read_log
 
 CONFIG = LogConfig(
     segment_bytes=1 << 20, index_interval_bytes=0, file_delete_delay_ms=0, deep_validation=True, compact=True
@@ -82,10 +82,10 @@ def test_a_reader_goes_on_in_the_new_segment(tmp_path: Path) -> None:
     assert log.size_bytes < before
     assert log.size_bytes == sum(path.stat().st_size for path in (tmp_path / "p").glob("*.log"))
     for offset in range(8):
-        data = log.read(offset, 1, upper_bound=log.high_watermark).records
+        data = read_log(log, offset, 1, upper_bound=log.high_watermark)
         assert data == stored_batches(log)[0][1]
     leave_nothing(tmp_path / "p")
-    log.environment.delete_due(NOW_MS)
+    delete_due(log.environment, NOW_MS)
     assert len(list((tmp_path / "p").glob("*.log"))) == 2
 
 
@@ -135,7 +135,7 @@ def test_a_segment_of_which_nothing_stays(tmp_path: Path) -> None:
     assert [kept.offset for kept in stored(log)] == [2, 3]
     first = tmp_path / "p" / f"{0:020d}.log"
     assert first.stat().st_size == 0
-    assert log.read(0, 1, upper_bound=4).records == stored_batches(log)[0][1]
+    assert read_log(log, 0, 1, upper_bound=4) == stored_batches(log)[0][1]
     log.close(clean=False)
     again = open_log(tmp_path / "p", config, recovery_point=4)
     assert [kept.offset for kept in stored(again)] == [2, 3]
@@ -271,7 +271,7 @@ class TestHalfwayThroughASwap:
         ticket.run()
         assert finish_swap(log, ticket)
         assert stored(log) == []
-        log.environment.delete_due(NOW_MS * 2)
+        delete_due(log.environment, NOW_MS * 2)
         leave_nothing(tmp_path / "p")
         log.close(clean=False)
         assert open_log(tmp_path / "p", CONFIG, recovery_point=3).log_start_offset == 3

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import KeptRegion, LogConfig, LogDirectory, PartitionLog, Storage
-from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, fill, flush, open_log
+from tests.log.support import (
+    NOW_MS,
+    SMALL,
+    batch,
+    delete_due,
+    delete_old_segments,
+    delete_records,
+    fill,
+    flush,
+    open_log,
+)
 
 CONFIG = replace(SMALL, retention_ms=1000)
 ALL_BYTES = 1 << 20
@@ -53,7 +63,7 @@ def test_stays_readable_when_its_segment_goes(
     whole = region.read()
     first = region.read(0, 100)
     remove(log)
-    log.environment.delete_due(NOW_MS + 10_000)
+    delete_due(log.environment, NOW_MS + 10_000)
     for path in (tmp_path / "log").glob("*.log"):
         path.unlink()
 
@@ -87,7 +97,7 @@ def test_of_a_file_that_was_closed_meanwhile(tmp_path: Path) -> None:
     whole = region.read()
     keep(log, 39).read()
     by_retention(log)
-    log.environment.delete_due(NOW_MS + 10_000)
+    delete_due(log.environment, NOW_MS + 10_000)
 
     assert region.read() == whole
 
@@ -154,7 +164,7 @@ def test_a_deleted_topic_and_its_successor(tmp_path: Path) -> None:
     region = keep(log, 0)
     whole = region.read()
     directory.delete("flights", 0)
-    while directory.delete_pending(NOW_MS):
+    while delete_due(directory.environment, NOW_MS):
         pass
     successor = directory.create("flights", uuid.UUID(int=8), 0, config)
     fill(successor, 10, count=2)
@@ -170,7 +180,7 @@ def test_is_sent_after_the_segment_went(tmp_path: Path) -> None:
     region = keep(log, 0)
     whole = region.read()
     by_retention(log)
-    log.environment.delete_due(NOW_MS + 10_000)
+    delete_due(log.environment, NOW_MS + 10_000)
     receiving, sending = os.pipe()
     try:
         assert region.send(sending, 10) == len(whole) - 10

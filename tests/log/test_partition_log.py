@@ -21,6 +21,7 @@ from tests.log.support import (
     NOW_MS,
     SMALL,
     batch,
+    delete_due,
     delete_old_segments,
     delete_records,
     fill,
@@ -28,6 +29,7 @@ from tests.log.support import (
     offsets_read,
     open_log,
     persist,
+    read_log,
 )
 from tests.support.batches import Batch, read_batches
 
@@ -50,7 +52,7 @@ class TestAppend:
         data = batch(5, codec="zstd")
         log.append(batch(), now_ms=NOW_MS)
         log.append(data, now_ms=NOW_MS, leader_epoch=3)
-        stored = log.read(1, 9999, upper_bound=6).records
+        stored = read_log(log, 1, 9999, upper_bound=6)
         (view,), _ = read_batches(stored)
         assert (view.base_offset, view.partition_leader_epoch, view.crc_is_right) == (1, 3, True)
         assert stored[16:] == data[16:]
@@ -69,13 +71,13 @@ class TestAppend:
         log = open_log(tmp_path / "log", replace(SMALL, message_timestamp_type="LogAppendTime"))
         info = log.append(batch(2, timestamp=5), now_ms=NOW_MS)
         assert info.log_append_time_ms == NOW_MS
-        (view,), _ = read_batches(log.read(0, 9999, upper_bound=2).records)
+        (view,), _ = read_batches(read_log(log, 0, 9999, upper_bound=2))
         assert (view.max_timestamp, view.attributes & 0x08, view.crc_is_right) == (NOW_MS, 0x08, True)
 
     def test_deep_validation_stores_the_true_max_timestamp(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", replace(SMALL, deep_validation=True))
         log.append(Batch(base_timestamp=NOW_MS, max_timestamp=NOW_MS + 77).encode(), now_ms=NOW_MS)
-        (view,), _ = read_batches(log.read(0, 9999, upper_bound=1).records)
+        (view,), _ = read_batches(read_log(log, 0, 9999, upper_bound=1))
         assert (view.max_timestamp, view.crc_is_right) == (NOW_MS, True)
 
 
@@ -171,7 +173,7 @@ class TestRead:
         for bound in range(31):
             found: list[int] = []
             while not found or found[-1] + 1 < bound:
-                data = log.read(found[-1] + 1 if found else 0, 150, upper_bound=bound).records
+                data = read_log(log, found[-1] + 1 if found else 0, 150, upper_bound=bound)
                 if not data:
                     break
                 found += [view.base_offset for view in read_batches(data)[0]]
@@ -195,17 +197,17 @@ class TestRead:
 
     def test_first_batch_comes_whole(self, log: PartitionLog) -> None:
         fill(log, 2)
-        assert len(log.read(0, 1, upper_bound=2).records) == len(batch())
-        assert len(log.read(0, 0, upper_bound=2).records) == len(batch())
-        assert log.read(0, 10, upper_bound=2, min_one_batch=False).records == b""
-        assert log.read(0, 0, upper_bound=2, min_one_batch=False).records == b""
+        assert len(read_log(log, 0, 1, upper_bound=2)) == len(batch())
+        assert len(read_log(log, 0, 0, upper_bound=2)) == len(batch())
+        assert read_log(log, 0, 10, upper_bound=2, min_one_batch=False) == b""
+        assert read_log(log, 0, 0, upper_bound=2, min_one_batch=False) == b""
 
     def test_range(self, log: PartitionLog) -> None:
         fill(log, 3)
-        assert log.read(3, 100, upper_bound=3).records == b""
+        assert read_log(log, 3, 100, upper_bound=3) == b""
         for offset in (-1, 4):
             with pytest.raises(OffsetOutOfRange):
-                log.read(offset, 100, upper_bound=3)
+                read_log(log, offset, 100, upper_bound=3)
 
 
 class TestDeleteRecords:
@@ -217,7 +219,7 @@ class TestDeleteRecords:
         assert len(log.segments) < segments
         assert offsets_read(log, 17) == list(range(17, 30))
         with pytest.raises(OffsetOutOfRange):
-            log.read(16, 100, upper_bound=30)
+            read_log(log, 16, 100, upper_bound=30)
         assert delete_records(log, 5) == 17
 
     def test_beyond_the_high_watermark(self, log: PartitionLog) -> None:
@@ -274,8 +276,8 @@ class TestRetention:
         assert delete_old_segments(log, NOW_MS)
         waiting = len(list((tmp_path / "log").glob("*.deleted")))
         assert waiting > 0
-        assert log.environment.delete_due(NOW_MS + 4999) == 0
-        assert log.environment.delete_due(NOW_MS + 5000) == waiting
+        assert delete_due(log.environment, NOW_MS + 4999) == 0
+        assert delete_due(log.environment, NOW_MS + 5000) == waiting
         assert not list((tmp_path / "log").glob("*.deleted"))
 
 

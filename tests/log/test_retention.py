@@ -25,6 +25,7 @@ from tests.log.support import (
     NOW_MS,
     SMALL,
     batch,
+    delete_due,
     delete_old_segments,
     delete_records,
     fill,
@@ -152,8 +153,8 @@ class TestRetention:
         fill(log, 30)
         flush(log)
         delete_records(log, -1, NOW_MS)
-        assert log.environment.delete_due(NOW_MS + 4) == 0
-        assert log.environment.delete_due(NOW_MS + 5) > 0
+        assert delete_due(log.environment, NOW_MS + 4) == 0
+        assert delete_due(log.environment, NOW_MS + 5) > 0
 
     def test_held_records_stay_until_they_are_let_go(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage, StorageF
 from seqgate.log.staging import Staged, capture, remove_staging, stage, stage_stopped
 from tests.faults.scenario import encode
 from tests.faults.written import Written, read_all
-from tests.log.support import NOW_MS, delete_old_segments, delete_records, flush
+from tests.log.support import NOW_MS, delete_due, delete_old_segments, delete_records, flush
 
 CONFIG: Final = LogConfig(
     segment_bytes=700, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=0
@@ -103,7 +103,7 @@ class BackupLife:
         )[0]
         act(key, log)
         if rng.random() < 0.2:
-            self.directory.delete_pending(NOW_MS + 1)
+            delete_due(self.directory.environment, NOW_MS + 1)
         if rng.random() < 0.1:
             self.directory.checkpoint()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from seqgate.log import PartitionLog
 from seqgate.log.format.record_batch import whole_batches
 from seqgate.log.format.records import NewRecord, build_batch, iterate_records
+from tests.log.support import read_log
 from tests.properties.history_of_names import Item, StoredBatch
 
 TIMESTAMP = 1_000_000
@@ -28,7 +29,7 @@ def read_all(log: PartitionLog) -> list[Told]:
     found: list[Told] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = log.read(offset, 4_000, upper_bound=log.log_end_offset).records
+        data = read_log(log, offset, 4_000, upper_bound=log.log_end_offset)
         last = offset
         for position, header in whole_batches(data):
             records = list(iterate_records(data[position:]))

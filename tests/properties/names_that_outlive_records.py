@@ -10,6 +10,7 @@ from seqgate.log import LogConfig, retention
 from seqgate.log.cleaning import begin_swap, cleanable, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.compaction.cleaning import begin, run, swap
+from tests.log.support import delete_due
 from tests.properties.names_with_limits import NamesWithLimits
 
 LATER_MS = 1 << 43
@@ -79,7 +80,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
 
     def clean_up(self) -> None:
         assert self.directory is not None
-        self.directory.delete_pending(self.now_ms() + 10_000_000)
+        delete_due(self.directory.environment, self.now_ms() + 10_000_000)
 
     def compact(self) -> None:
         """Compact once, as the worker process and the gateway do together."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgate.log import IncompatibleFormat, PartitionLog
-from tests.log.support import NOW_MS, batch, open_log
+from tests.log.support import NOW_MS, batch, open_log, read_log
 from tests.support.batches import BatchView, read_batches
 
 MAGIC_AT = 16
@@ -24,7 +24,7 @@ def views(log: PartitionLog) -> list[BatchView]:
         offset = found[-1].base_offset + found[-1].last_offset_delta + 1 if found else log.log_start_offset
         if offset >= log.log_end_offset:
             break
-        found += read_batches(log.read(offset, 400, upper_bound=log.log_end_offset).records)[0]
+        found += read_batches(read_log(log, offset, 400, upper_bound=log.log_end_offset))[0]
     return found
 
 

@@ -12,7 +12,7 @@ from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogError, Storage
-from seqgate.log.compaction.cleaner import Throttle, clean
+from seqgate.log.compaction.cleaner import LogCleaner, Throttle
 from seqgate.log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
@@ -85,9 +85,8 @@ class SimulatedCleaner:
     def _clean(self, job: CleaningJob, reports: list[CleanedSegment]) -> CleaningFinished | CleaningFailed:
         throttle = Throttle(0, self._loop.time, self._loop.pass_time)
         try:
-            return clean(
-                self._storage, job, throttle=throttle, salt=self._chance.randbytes(16), report=reports.append
-            )
+            salt, report = self._chance.randbytes(16), reports.append
+            return LogCleaner(self._storage, job, throttle=throttle, salt=salt, report=report).run()
         except (LogError, ValueError) as error:
             return CleaningFailed(f"{type(error).__name__}: {error}", is_corrupt=True)
         except OSError as error:

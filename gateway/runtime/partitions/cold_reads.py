@@ -83,7 +83,6 @@ class ColdReads:
         """The number of blocks read since the start."""
 
     def start(self) -> None:
-        """Start the threads."""
         if self._thread_count:
             self._workers = self._machine.workers("cold-read", self._thread_count, self._work)
 
@@ -129,14 +128,12 @@ class ColdReads:
     async def run(self, work: Callable[[], T]) -> T:
         """Repeat `work` until all that it reads is cached; `work` must change nothing before it returns.
 
-        If the missing blocks were read before and dropped again, `work` waits for the disk. Raises the errors
-        of `work`.
+        If the blocks were dropped again, `work` waits for the disk. Raises the errors of `work`.
         """
         return await self._repeated(work, self.attempt, goes_on=True)
 
     async def fetched(self, work: Callable[[], T]) -> T:
-        """Repeat `work` until the local disk has all that it reads: it may wait for the local disk, but not
-        for the bucket.
+        """Repeat `work` until the local disk, for which it may wait, has all that it reads.
 
         `work` must change nothing that matters before it returns. If a block was evicted again, `work` waits
         for the bucket. Raises the errors of `work`.
@@ -152,9 +149,7 @@ class ColdReads:
     async def _repeated(
         self, work: Callable[[], T], attempt: Callable[[Callable[[], T]], T], *, goes_on: bool
     ) -> T:
-        """Attempt the work, and bring in what it lacks, until it ends. Where that is missing a second time,
-        the work waits for it itself.
-        """
+        """Attempt the work, and bring in what it lacks. What is missing twice, the work waits for itself."""
         seen: set[Place] = set()
         while True:
             try:
@@ -220,9 +215,7 @@ class ColdReads:
     # --- internals
 
     def _is_in_sequence(self, key: BlockKey) -> bool:
-        """Whether the reader of this block seems to read the file in sequence: it is the first block, or
-        follows a known one.
-        """
+        """Whether the reader seems to read in sequence: the block is the first, or follows a known one."""
         path, number = key
         return number == 0 or (number > 0 and (path, number - 1) in self._known)
 
@@ -412,7 +405,6 @@ class Load:
             self.queue[self.key] = self
 
     def leave_queue(self) -> None:
-        """Take the block out of its queue."""
         if self.queue is not None:
             del self.queue[self.key]
             self.queue = None

@@ -149,9 +149,7 @@ class LogFlusher(ABC):
 
     @abstractmethod
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that makes its offset durable: a round that is under way if one
-        does, else the next.
-        """
+        """Resolve `waiting` after the round that makes its offset durable: one under way, or the next."""
 
     @abstractmethod
     def reopened(self, log: PartitionLog) -> None:
@@ -221,9 +219,7 @@ class FlushRound:
             if ticket is not None:
                 self.entries.append((log, ticket))
         self.tickets = dict(self.entries)
-        """The ticket of each log. A new request joins this round if its records are in the ticket. Reopened
-        logs are removed.
-        """
+        """The tickets of logs not reopened since. A new request joins if its records are in a ticket."""
         self.waiting = waiting
         self.errors: dict[FlushTicket, OSError] = {}
         self.failed_files: set[FlushTicket] = set()
@@ -295,9 +291,7 @@ PACE_MEMORY = 0.95
 
 
 class _Pace:
-    """Estimates how long small flushes take (s). A slower flush raises the estimate at once; quicker flushes
-    lower it slowly.
-    """
+    """Estimates the seconds of small flushes: slower ones raise it at once, quicker ones lower it slowly."""
 
     __slots__ = ("_recent_s", "_seconds", "limit_s")
 

@@ -1,5 +1,4 @@
-"""Group commit into a bucket: a round becomes objects of the session's write-ahead log, and no file is
-flushed.
+"""Group commit into a bucket: a round becomes objects of the write-ahead log, and flushes no file.
 
 A round takes the tickets of all logs with new records, reads their bytes back from the local files, and puts
 the bytes into the write-ahead log as one object, or as several objects if the bytes exceed the limit of one.
@@ -7,9 +6,8 @@ Rounds overlap: the next round may begin once all objects of the previous round 
 because the write-ahead log confirms its objects in order. After a round, as after a flush of the local disk,
 high watermarks move and the waiting requests get their answers.
 
-A round begins at once while no object is in flight. Otherwise it begins when enough bytes or enough time have
-gathered. No round exceeds the budget of puts (`PutLimits`), except with full objects, which are the cheapest
-way to put bytes.
+A round begins at once while no object is in flight. Otherwise it waits for enough bytes or time. No round
+exceeds the budget of puts (`PutLimits`), except with full objects, the cheapest way to put bytes.
 
 An object that was put has one of two outcomes. Either it is confirmed, or another gateway has ended the
 session. Then every ticket fails, all logs go offline, and the gateway stops.
@@ -46,8 +44,7 @@ class WriteAheadLog(Protocol):
     def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Put the next object of the log, and return without waiting.
 
-        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session
-        wrote them.
+        Calls `confirmed` when the bucket surely holds this object and all earlier ones of this session.
         """
 
 
@@ -156,8 +153,7 @@ class ObjectFlusher(LogFlusher):
         """Do nothing: a log that is back has all that tickets took, so rounds under way still decide."""
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket durable that has no records of its own: first the records up to its end, then its
-        side files.
+        """Make a ticket without records durable: first the records up to its end, then its side files.
 
         The local file of a new log start offset is written last, when an object has it.
         """
@@ -305,9 +301,7 @@ class ObjectFlusher(LogFlusher):
             self.give_up(f"an object of the write-ahead log can't be put: {error}")
 
     def _has_full_object(self, current: ObjectRound) -> bool:
-        """Return whether a full object can be put now, from the rest of the round or from the bytes appended
-        since. Such an object costs no budget.
-        """
+        """Return whether round or later appends have a full object, which costs no budget."""
         return max(current.unread_bytes, self.unwritten.unsent_bytes) >= self._limits.put_max_bytes
 
     def _confirmed(self, current: ObjectRound) -> None:
@@ -336,11 +330,9 @@ class ObjectFlusher(LogFlusher):
     # --- the end of the session
 
     def give_up(self, reason: str) -> None:
-        """Fail everything, now and from now on, at the end of the session or when the store does not answer
-        at a stop.
+        """Fail everything from now on: the session is over, or the store does not answer at a stop.
 
-        The bucket may take an object in flight all the same. Its producers then get an error, and the next
-        start finds its records.
+        The bucket may still take an object in flight: its producers get an error, a start finds its records.
         """
         if self._ended_by is not None:
             return
@@ -425,8 +417,7 @@ class ObjectContent(NamedTuple):
 class RoundReader:
     """Reads the tickets of one round, in order, and writes their side files. One thread at a time may call.
 
-    A ticket whose bytes can't be read is left out from there on. Its ranges are then those that no object
-    has.
+    A ticket whose bytes can't be read is left out from there on. Its ranges are then those in no object.
     """
 
     def __init__(self, tickets: Iterable[FlushTicket], durability: CachedDurability, max_bytes: int) -> None:
@@ -446,7 +437,6 @@ class RoundReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether the bytes of all tickets were read."""
         return not self._tickets
 
     def read(self) -> ObjectContent:
@@ -486,8 +476,7 @@ class RoundReader:
             self.without_files[ticket] = known
 
     def _read_part(self, ticket: FlushTicket, part: FileRange, room: int, content: ObjectContent) -> int:
-        """Read a range, or its first batches if there is not more room; return the bytes, 0 where no batch
-        has room.
+        """Read a range, or the first batches that have room; return the bytes, 0 where none has room.
 
         Raises OSError, LogError.
         """
@@ -518,8 +507,7 @@ class RoundReader:
     def _first_bytes(
         self, ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool
     ) -> tuple[int, RowData, int]:
-        """Return the offset after the first batches of a range, their bytes, and how many these are; 0 where
-        no batch has room.
+        """Return the offset after a range's first batches, their bytes, and how many; 0 where none has room.
 
         Raises OSError, LogError.
         """
@@ -568,8 +556,7 @@ def _check(ticket: FlushTicket, data: bytes, first_offset: int, end_offset: int)
 
 
 def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool) -> tuple[int, bytes]:
-    """Return the first whole batches of a range that fit into `room` bytes, and the offset after these
-    batches.
+    """Return the first whole batches of a range that fit into `room` bytes, and the offset after them.
 
     Where not even one fits, return no bytes with `must_fit`, else the first batch. Raises OSError, LogError.
     """

@@ -1,11 +1,8 @@
-"""One partition as the gateway serves it: its log, its leader epoch, and the requests that wait for its flush
-or its growth.
+"""A partition as the gateway serves it: its log, leader epoch, and requests waiting for flush or growth.
 
-Times the appends of producers' batches, one now and then, because two looks at the clock cost a tenth of an
-append.
+Times producers' appends, one now and then, because two looks at the clock cost a tenth of an append.
 
-Between two measurements producers' batches go straight to `Partition.append`, so they pay nothing for being
-measured.
+Between two measurements producers' batches go straight to `Partition.append`, at no cost.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -117,9 +114,7 @@ class Partition:
 
     @property
     def appended_records(self) -> int:
-        """Return the number of records appended since the partition was opened. It never falls, also when a
-        reopening cuts off records.
-        """
+        """Return the records appended since the opening. It never falls, even if some are cut off."""
         return self.log.log_end_offset + self.log.segments.cut_records - self._records_before
 
     @property
@@ -178,8 +173,7 @@ class Partition:
     ) -> Appended:
         """End a producer's transaction in this partition, and start the flush of the marker.
 
-        Raises InvalidProducerEpoch, TransactionCoordinatorFenced (see `PartitionLog.end_marker`), and as
-        `append` does.
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced, and as `append` does.
         """
         marker = self.log.end_marker(
             producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
@@ -187,9 +181,7 @@ class Partition:
         return self.append(marker, now_ms, is_client=False)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Return the error for the leader epoch that a client names as the present one; -1 stands for no
-        epoch (KIP-320).
-        """
+        """Return the error for the leader epoch that a client names as present; -1: none (KIP-320)."""
         if current_leader_epoch in {-1, self.leader_epoch}:
             return ErrorCode.none
         if current_leader_epoch < self.leader_epoch:
@@ -201,8 +193,7 @@ class Partition:
         return offset < self.log.high_watermark
 
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
-        """Call `then` after the flush of the records up to `offset`, with True if they are persisted and
-        False if the flush failed.
+        """Call `then` after the flush of the records up to `offset`: False if that failed, else True.
 
         Ask `is_persisted` first: this method waits for a flush even if the records are persisted.
         """
@@ -251,7 +242,6 @@ class Partition:
         self._watchers[key] = callback
 
     def unwatch(self, key: object) -> None:
-        """Stop calling back for `key`."""
         self._watchers.pop(key, None)
 
     def _tell_watchers(self) -> None:
@@ -355,49 +345,32 @@ async def persist_files(partition: Partition) -> None:
     partition.flush_finished()
 
 
-# The port to the records of partitions that this gateway leads, where they must be brought here before it
-# serves them.
+class Readiness:
+    """Tells whether the records of a partition are here. All methods belong to the event loop.
 
-
-class Readiness(Protocol):
-    """Tells whether the records of a partition are here. All methods belong to the event loop."""
+    In a gateway whose data directory has all that it leads they always are, and the log of a lost partition
+    stays open. Others bring records here before they serve them.
+    """
 
     def begin(self, image: MetadataImage) -> None:
         """Take the metadata as a start has read it, before anything asks."""
 
-    def is_ready(self, topic_id: uuid.UUID, index: int) -> bool:
+    def is_ready(self, topic_id: uuid.UUID, index: int) -> bool:  # noqa: ARG002 - others ask
         """Return whether a partition that this gateway leads may be served."""
+        return True
 
     def lost(self, topic: str, topic_id: uuid.UUID, index: int) -> None:
         """Note that another gateway leads a partition. Nobody is served from its log any more."""
 
 
-class AlwaysReady:
-    """The readiness of a gateway whose data directory has all that the gateway leads. The log of a lost
-    partition stays open.
-    """
-
-    def begin(self, image: MetadataImage) -> None:
-        """Do nothing."""
-
-    def is_ready(self, topic_id: uuid.UUID, index: int) -> bool:  # noqa: ARG002 - the port's
-        """Return True."""
-        return True
-
-    def lost(self, topic: str, topic_id: uuid.UUID, index: int) -> None:
-        """Do nothing."""
-
-
-ALWAYS_READY: Final = AlwaysReady()
+ALWAYS_READY: Final = Readiness()
 
 
 # Recovers partition logs in worker threads while the gateway serves, so that the event loop waits for no
 # check and no fsync.
 
 _EXPECTED: Final = (IncompatibleFormat, LogError, OSError)
-"""The errors of a recovery that a failing disk or a damaged file causes. Any other error is a bug, or a lack
-of memory or threads.
-"""
+"""Errors of a recovery by a failing disk or damage. Others are bugs, or a lack of memory or threads."""
 
 
 class Recoveries:
@@ -412,8 +385,7 @@ class Recoveries:
     async def reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
         """Bring an offline log back; `owner` serves it, if anyone does. Joins a recovery that is under way.
 
-        The recovery continues when the caller is cancelled. Raises LogError, IncompatibleFormat, OSError; the
-        log is then still offline.
+        A cancelled caller does not stop it. Raises LogError, IncompatibleFormat, OSError: still offline.
         """
         await asyncio.shield(self._start((log.topic, log.partition), lambda: self._reopen(log, owner)))
 
@@ -422,8 +394,7 @@ class Recoveries:
         self._start(key, lambda: self._open(directory, key, then))
 
     async def open(self, directory: LogDirectory, key: tuple[str, int]) -> None:
-        """Recover a log that is not open, if that is possible; afterwards it can be opened. Joins a recovery
-        that is under way.
+        """Recover a log that is not open, if possible, to be opened afterwards. Joins a recovery under way.
 
         The recovery continues when the caller is cancelled.
         """

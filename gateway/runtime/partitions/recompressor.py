@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogConfig, LogError, RecordTooLarge, StorageFailed
@@ -27,14 +28,7 @@ Outcome = bytes | LogError
 """The batch in its new codec, or the error that refuses the batch."""
 
 
-class _Job(NamedTuple):
-    """One batch to recompress."""
-
-    records: memoryview
-    compression: Compression
-    config: LogConfig
-    now_ms: int
-    then: Callable[[Outcome], None]
+_Job = tuple[Callable[[], Outcome], Callable[[Outcome], None]]
 
 
 class Recompressor:
@@ -62,7 +56,7 @@ class Recompressor:
             return
         if self._workers is None:
             self._workers = self._machine.workers("recompression", self._thread_count, self._work)
-        self._workers.put(_Job(records, compression, config, now_ms, then))
+        self._workers.put((partial(_recompress, records, compression, config, now_ms), then))
 
     def stop(self) -> None:
         """End the threads when their current batches are done, and drop the batches that wait."""
@@ -74,8 +68,8 @@ class Recompressor:
     def _work(self, job: _Job) -> None:
         if self._is_stopped:
             return
-        outcome = _recompress(job)
-        self._loop.call_soon_threadsafe(self._finish, job.then, outcome)
+        recompress, then = job
+        self._loop.call_soon_threadsafe(self._finish, then, recompress())
 
     def _finish(self, then: Callable[[Outcome], None], outcome: Outcome) -> None:
         if not self._is_stopped:
@@ -83,17 +77,15 @@ class Recompressor:
             then(outcome)
 
 
-def _recompress(job: _Job) -> Outcome:
+def _recompress(records: memoryview, compression: Compression, config: LogConfig, now_ms: int) -> Outcome:
     try:
-        return recompressed(job.records, job.compression, job.config, job.now_ms)
+        return recompressed(records, compression, config, now_ms)
     except LogError as error:
         return error
     except MemoryError:
         return StorageFailed("the memory did not suffice to recompress the batch; retry later")
     except BaseException:  # a panic of a codec's library is no Exception, and the request must be answered
-        logger.exception(
-            "a batch of %d bytes could not be recompressed to %s", len(job.records), job.compression
-        )
+        logger.exception("a batch of %d bytes could not be recompressed to %s", len(records), compression)
         return StorageFailed("the batch could not be recompressed; the gateway's log says why")
 
 

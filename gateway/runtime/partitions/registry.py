@@ -62,7 +62,6 @@ class TopicPartitions:
         return len(self._partitions)
 
     def grow(self, count: int) -> None:
-        """Raise the number of partitions to `count`."""
         self._partitions += [None] * (count - len(self._partitions))
 
     def has(self, index: int) -> bool:
@@ -70,9 +69,7 @@ class TopicPartitions:
         return 0 <= index < len(self._partitions)
 
     def get(self, index: int) -> Partition | None:
-        """Return the partition, opened if it was not; None when there is none, another node leads it, or it
-        can't be opened.
-        """
+        """Return the partition, opened if need be; None if it is unknown, led elsewhere, or fails to open."""
         if 0 <= index < len(self._partitions):
             return self._partitions[index] or self._open_now(index)
         return None
@@ -100,9 +97,7 @@ class TopicPartitions:
         return self._partitions[index] if self.has(index) else None
 
     def is_unusable(self, index: int) -> bool:
-        """Return whether a partition can't be read or written: there is none, or it could not be opened, or
-        its log is offline. Opens nothing.
-        """
+        """Return whether a partition is missing, failed to open, or has an offline log. Opens nothing."""
         if not 0 <= index < len(self._partitions) or index in self.failed:
             return True
         partition = self._partitions[index]
@@ -177,9 +172,7 @@ class Partitions:
         return self.lease is not None and self.lease.is_over()
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """Return the partition, opened if it was not; None when there is none, another node leads it, or it
-        can't be opened.
-        """
+        """Return the partition, opened if need be; None if it is unknown, led elsewhere, or fails to open."""
         found = self.by_name.get(topic)
         return None if found is None else found.get(index)
 
@@ -243,11 +236,9 @@ class Partitions:
         return topic
 
     def release(self, name: str, index: int) -> None:
-        """Stop serving a partition that another node leads now: requests that wait for it are answered with
-        that.
+        """Stop serving a partition that another node leads now, and answer waiting requests with that.
 
-        Records that wait for their flush are still acknowledged, because they were appended before.
-        `Readiness` decides about the log.
+        Records that wait for their flush are still acknowledged. `Readiness` decides about the log.
         """
         topic = self.by_name.get(name)
         partition = None if topic is None else topic.take(index)

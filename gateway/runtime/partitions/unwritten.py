@@ -109,7 +109,6 @@ class PutBudget:
         return wait_s if wait_s > SOON_S else 0.0
 
     def take(self, now_s: float, limits: PutLimits) -> None:
-        """Spend budget for a put that begins now."""
         self._fill(now_s, limits)
         self._tokens -= 1.0
 

@@ -21,8 +21,7 @@ class Verdict(NamedTuple):
     """A batch that was not stored, and why: `outcome` is `duplicate` or the name of Kafka's error.
 
     `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` counts the
-    verdicts since the start. Fields of a batch without a whole header are -1. `client_id` is empty for a
-    duplicate.
+    verdicts since the start. Without a whole header fields are -1. `client_id` is empty for a duplicate.
     """
 
     number: int

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import LogConfig, PartitionLog
-from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log
+from tests.log.support import NOW_MS, append_end_marker, batch, delete_due, delete_records, flush, open_log
 from tests.support.kafka_tools import run_tool
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -70,7 +70,7 @@ def after_delete_records(directory: Path) -> PartitionLog:
     log = rolled_by_size(directory)
     flush(log)
     delete_records(log, 100)
-    log.environment.delete_due(NOW_MS)
+    delete_due(log.environment, NOW_MS)
     fill(log, 10)
     return log
 

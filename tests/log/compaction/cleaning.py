@@ -16,12 +16,12 @@ from seqgate.log.cleaning import (
     finish_swap,
     replace_sources,
 )
-from seqgate.log.compaction.cleaner import Throttle, clean
+from seqgate.log.compaction.cleaner import LogCleaner, Throttle
 from seqgate.log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
 from seqgate.log.compaction.swap import SwapTicket
 from seqgate.log.format.record_batch import BatchHeader, parse_header, whole_batches
 from seqgate.log.format.records import NewRecord, build_batch, iterate_records
-from tests.log.support import persist
+from tests.log.support import persist, read_log
 
 LIMITS = JobLimits(map_bytes=1 << 20, map_load_factor=0.9, read_bytes=4096, bytes_per_s=0)
 _tokens = itertools.count()
@@ -74,9 +74,8 @@ def begin(
 def run(storage: Storage, cleaning: Cleaning) -> tuple[list[CleanedSegment], CleaningFinished]:
     cleaned: list[CleanedSegment] = []
     job = decode_job(encode_job(cleaning.job))
-    finished = clean(
-        storage, job, throttle=Throttle(0, lambda: 0.0, lambda _: None), salt=b"salt", report=cleaned.append
-    )
+    throttle = Throttle(0, lambda: 0.0, lambda _: None)
+    finished = LogCleaner(storage, job, throttle=throttle, salt=b"salt", report=cleaned.append).run()
     return cleaned, finished
 
 
@@ -119,7 +118,7 @@ def stored_batches(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = log.read(offset, 1 << 20, upper_bound=log.log_end_offset).records
+        data = read_log(log, offset, 1 << 20, upper_bound=log.log_end_offset)
         if not data:
             break
         for position, header in whole_batches(data):

@@ -20,12 +20,11 @@ from seqgate.log import (
     retention,
 )
 from seqgate.log.directory import recovery_points
-from seqgate.log.directory.log_directory import FILES_PER_STEP
 from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
 from seqgate.log.files.checkpoints import encode_partition_metadata
 from seqgate.log.files.sparse_disk import META
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
+from tests.log.support import NOW_MS, SMALL, delete_due, fill, flush, offsets_read
 
 TOPIC_ID = uuid.UUID(int=5)
 
@@ -319,7 +318,7 @@ class TestCreate:
             fill(log, 1)
             flush(log)
             assert log.recovery_point == 1
-            directory.delete_pending(NOW_MS)
+            delete_due(directory.environment, NOW_MS)
             assert not [path for path in disk.files() if "-delete/" in path]
 
 
@@ -331,18 +330,18 @@ class TestDelete:
         directory.delete("flights", 0)
         assert directory.get("flights", 0) is None
         assert not (tmp_path / "flights-0").exists()
-        assert directory.delete_pending(NOW_MS + 999) == 0
-        assert directory.delete_pending(NOW_MS + 1000) > 0
+        assert delete_due(directory.environment, NOW_MS + 999) == 0
+        assert delete_due(directory.environment, NOW_MS + 1000) > 0
         assert not list(tmp_path.glob("*-delete"))
 
     def test_in_bounded_steps(self, tmp_path: Path) -> None:
         directory = created(tmp_path, 0)
-        for number in range(2 * FILES_PER_STEP):
+        for number in range(40):
             (tmp_path / "flights-0" / f"{number}").touch()
         directory.delete("flights", 0)
-        assert directory.delete_pending(NOW_MS * 2) == FILES_PER_STEP
+        assert delete_due(directory.environment, NOW_MS * 2, 20) == 20
         while list(tmp_path.glob("*-delete")):
-            assert 0 <= directory.delete_pending(NOW_MS * 2) <= FILES_PER_STEP
+            assert 0 <= delete_due(directory.environment, NOW_MS * 2, 20) <= 20
 
     def test_goes_on_after_a_restart(self, tmp_path: Path) -> None:
         directory = created(tmp_path, 0, 1)
@@ -350,14 +349,14 @@ class TestDelete:
         directory.close()
         directory = open_directory(tmp_path)
         assert len(directory) == 1
-        directory.delete_pending(NOW_MS)
+        delete_due(directory.environment, NOW_MS)
         assert not list(tmp_path.glob("*-delete"))
 
     def test_a_file_that_a_sweep_left_goes_after_a_restart(self, tmp_path: Path) -> None:
         created(tmp_path, 0).close()
         (tmp_path / "notes.txt.deleted").touch()
         directory = open_directory(tmp_path)
-        assert directory.delete_pending(NOW_MS) == 1
+        assert delete_due(directory.environment, NOW_MS) == 1
         assert not (tmp_path / "notes.txt.deleted").exists()
 
     def test_what_other_processes_delete_themselves_waits_as_long_as_theirs(self, tmp_path: Path) -> None:
@@ -368,9 +367,9 @@ class TestDelete:
             tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL, share=share
         )
         delay_ms = SMALL.file_delete_delay_ms
-        directory.delete_pending(NOW_MS + delay_ms - 1)
+        delete_due(directory.environment, NOW_MS + delay_ms - 1)
         assert list(tmp_path.glob("*-delete"))
-        directory.delete_pending(NOW_MS + delay_ms)
+        delete_due(directory.environment, NOW_MS + delay_ms)
         assert not list(tmp_path.glob("*-delete"))
 
     def test_what_can_not_be_deleted_holds_up_nothing_else(self, tmp_path: Path) -> None:
@@ -384,7 +383,7 @@ class TestDelete:
         directory = open_directory(tmp_path, Stubborn())
         directory.delete("flights", 0)
         directory.delete("flights", 1)
-        directory.delete_pending(NOW_MS * 2)
+        delete_due(directory.environment, NOW_MS * 2)
         assert [path.name[:9] for path in tmp_path.glob("*-delete")] == ["flights-0"]
 
 
@@ -399,7 +398,7 @@ class TestLoad:
         (stray,) = tmp_path.glob("flights-0.*-stray")
         directory.checkpoint()
         directory.create("flights", TOPIC_ID, 0, SMALL)
-        directory.delete_pending(NOW_MS * 2)
+        delete_due(directory.environment, NOW_MS * 2)
         directory.close()
         assert get(open_directory(tmp_path)).log_end_offset == 0
         assert (stray / f"{0:020}.log").read_bytes() == records

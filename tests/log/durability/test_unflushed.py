@@ -17,6 +17,7 @@ from tests.log.support import (
     NOW_MS,
     SMALL,
     batch,
+    delete_due,
     delete_old_segments,
     delete_records,
     fill,
@@ -24,6 +25,7 @@ from tests.log.support import (
     offsets_read,
     open_log,
     persist,
+    read_log,
 )
 
 
@@ -59,7 +61,7 @@ class TestFullDisk:
         assert log.offline
         for refused in (
             lambda: log.append(batch(), now_ms=NOW_MS),
-            lambda: log.read(0, 10, upper_bound=2),
+            lambda: read_log(log, 0, 10, upper_bound=2),
             lambda: delete_records(log, 1),
             lambda: log.offset_for_timestamp(0),
             lambda: delete_old_segments(log, NOW_MS),
@@ -162,7 +164,7 @@ class TestTickets:
         ticket = log.prepare_flush()
         assert ticket is not None
         delete_records(log, 30)
-        log.environment.delete_due(NOW_MS * 2)
+        delete_due(log.environment, NOW_MS * 2)
         persist(ticket)
         log.complete_flush(ticket)
         assert len(storage.descriptors) <= 1

@@ -10,7 +10,7 @@ import pytest
 from seqgate.log import Storage
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.files.deletion_queue import RETRY_MS, DeletionTicket
-from tests.log.support import NOW_MS
+from tests.log.support import NOW_MS, delete_due
 
 
 class Stubborn(Storage):
@@ -50,25 +50,16 @@ class TestDue:
     def test_each_goes_at_its_time(self, environment: LogEnvironment, tmp_path: Path) -> None:
         for due_ms, path in zip((NOW_MS + 2, NOW_MS, NOW_MS + 1), files(tmp_path, *"abc"), strict=True):
             environment.deletions.add(path, due_ms)
-        assert environment.delete_due(NOW_MS - 1) == 0
-        assert environment.delete_due(NOW_MS) == 1
+        assert delete_due(environment, NOW_MS - 1) == 0
+        assert delete_due(environment, NOW_MS) == 1
         assert left(tmp_path) == ["a", "c"]
-        assert environment.delete_due(NOW_MS + 2) == 2
+        assert delete_due(environment, NOW_MS + 2) == 2
         assert len(environment.deletions) == 0
-
-    def test_what_is_withdrawn_stays(self, environment: LogEnvironment, tmp_path: Path) -> None:
-        (path,) = files(tmp_path, "a")
-        environment.deletions.add(path, 0)
-        assert path in environment.deletions
-        environment.deletions.withdraw(path)
-        assert path not in environment.deletions
-        assert environment.delete_due(NOW_MS) == 0
-        assert left(tmp_path) == ["a"]
 
     def test_what_is_gone_already_is_done(self, environment: LogEnvironment, tmp_path: Path) -> None:
         environment.deletions.add(str(tmp_path / "file"), 0)
         environment.deletions.add(str(tmp_path / "directory"), 0, is_directory=True)
-        assert environment.delete_due(NOW_MS) == 0
+        assert delete_due(environment, NOW_MS) == 0
         assert len(environment.deletions) == 0
 
 
@@ -78,7 +69,7 @@ class TestBounds:
             environment.deletions.add(path, 0)
         files(tmp_path / "d-delete", *"abcd")
         environment.deletions.add(str(tmp_path / "d-delete"), 0, is_directory=True)
-        counts = [environment.delete_due(NOW_MS, 2) for _ in range(4)]
+        counts = [delete_due(environment, NOW_MS, 2) for _ in range(4)]
         assert counts == [2, 2, 2, 1]
         assert left(tmp_path) == ["loose"]
         assert left(tmp_path / "loose") == []
@@ -91,7 +82,7 @@ class TestBounds:
         ticket.run()
         environment.deletions.complete(ticket, NOW_MS)
         assert (ticket.files, ticket.size_bytes, len(left(directory))) == (2, 120, 2)
-        assert environment.delete_due(NOW_MS) == 2
+        assert delete_due(environment, NOW_MS) == 2
 
     def test_a_cancelled_ticket_ends_before_the_next_file(
         self, environment: LogEnvironment, tmp_path: Path
@@ -103,7 +94,7 @@ class TestBounds:
         ticket.run()
         environment.deletions.complete(ticket, NOW_MS)
         assert left(tmp_path) == ["a"]
-        assert environment.delete_due(NOW_MS) == 1
+        assert delete_due(environment, NOW_MS) == 1
 
 
 class TestFailures:
@@ -113,11 +104,11 @@ class TestFailures:
         first, second = files(tmp_path, "a-stays", "b")
         environment.deletions.add(first, 0)
         environment.deletions.add(second, 0)
-        assert environment.delete_due(NOW_MS) == 1
+        assert delete_due(environment, NOW_MS) == 1
         assert first in environment.deletions
         environment.storage = Storage()
-        assert environment.delete_due(NOW_MS + RETRY_MS - 1) == 0
-        assert environment.delete_due(NOW_MS + RETRY_MS) == 1
+        assert delete_due(environment, NOW_MS + RETRY_MS - 1) == 0
+        assert delete_due(environment, NOW_MS + RETRY_MS) == 1
 
     def test_a_directory_that_another_process_deletes_too_goes(self, tmp_path: Path) -> None:
         class Overtaken(Storage):
@@ -132,7 +123,7 @@ class TestFailures:
         environment = LogEnvironment(Overtaken())
         files(tmp_path / "t-0-delete", *"abc")
         environment.deletions.add(str(tmp_path / "t-0-delete"), NOW_MS, is_directory=True)
-        environment.delete_due(NOW_MS)
+        delete_due(environment, NOW_MS)
         assert left(tmp_path) == []
         assert len(environment.deletions) == 0
 
@@ -146,5 +137,5 @@ class TestFailures:
         files(tmp_path, "a")
         environment.deletions.add(path, NOW_MS + 5)
         environment.deletions.complete(ticket, NOW_MS)
-        assert environment.delete_due(NOW_MS + 4) == 0
-        assert environment.delete_due(NOW_MS + 5) == 1
+        assert delete_due(environment, NOW_MS + 4) == 0
+        assert delete_due(environment, NOW_MS + 5) == 1

@@ -27,7 +27,16 @@ from seqgate.log.environment import LogEnvironment
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.log.segments.damage import DAMAGED_BATCHES, DamageRegister
-from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
+from tests.log.support import (
+    NOW_MS,
+    SMALL,
+    append_end_marker,
+    batch,
+    delete_records,
+    flush,
+    open_log,
+    read_log,
+)
 
 BATCHES = 7
 COUNT = 3
@@ -78,7 +87,7 @@ def unreadable(log: PartitionLog, end: int = END) -> list[int]:
 
 def is_readable(log: PartitionLog, offset: int) -> bool:
     try:
-        data = memoryview(log.read(offset, 1, upper_bound=log.log_end_offset).records)
+        data = memoryview(read_log(log, offset, 1, upper_bound=log.log_end_offset))
         assert data, "a client would ask again for ever"
         header = parse_header(data)
     except CorruptRecord:
@@ -122,7 +131,7 @@ class TestKilled:
         log = open_log(tmp_path / "log", ONE_SEGMENT, recovery_point=END)
 
         def found(offset: int) -> bytes:
-            return log.read(offset, 1 << 20, upper_bound=END).records
+            return read_log(log, offset, 1 << 20, upper_bound=END)
 
         assert found(0) == whole[:position]
         assert found(header.base_offset) == path.read_bytes()[position : position + header.size_bytes]
@@ -170,7 +179,7 @@ class TestKilled:
         path = first_file(tmp_path / "log")
         path.write_bytes(flipped(path.read_bytes(), 8 * LENGTH_AT + 31))
         log = open_log(tmp_path / "log", ONE_SEGMENT, recovery_point=3)
-        assert log.read(1, 1, upper_bound=3).records[16:] == batch()[16:]
+        assert read_log(log, 1, 1, upper_bound=3)[16:] == batch()[16:]
         assert damage(log) == [(0, 1)]
 
     def test_what_is_known_outlives_a_clean_stop(self, tmp_path: Path) -> None:
@@ -226,7 +235,7 @@ class TestNotChecked:
             path.write_bytes(flipped(whole, 8 * position + bit))
             log = open_log(directory, ONE_SEGMENT, clean_stop=stop)
             with pytest.raises(CorruptRecord):
-                log.read(6, 1, upper_bound=END)
+                read_log(log, 6, 1, upper_bound=END)
             assert damage(log) == [(6, 9)]
             assert unreadable(log) == [6, 7, 8]
 

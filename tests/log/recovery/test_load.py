@@ -17,6 +17,7 @@ from tests.log.support import (
     NOW_MS,
     SMALL,
     batch,
+    delete_due,
     delete_old_segments,
     delete_records,
     fill,
@@ -24,6 +25,7 @@ from tests.log.support import (
     offsets_read,
     open_log,
     persist,
+    read_log,
 )
 
 HOUR_MS = 3_600_000
@@ -88,7 +90,7 @@ class TestCleanStop:
     def test_marker_that_does_not_fit_is_refused(self, tmp_path: Path, field: str) -> None:
         stop = written(tmp_path).close(clean=True)
         assert isinstance(stop, CleanStop)
-        wrong = replace(stop, **{field: -1})
+        wrong = stop._replace(**{field: -1})
         assert_whole(open_log(tmp_path / "log", clean_stop=wrong))
 
     def test_a_check_before_segments_are_dropped_vouches_for_the_others(self, tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ class TestRecoveryPoint:
         log = open_log(tmp_path / "log", recovery_point=recovery_point)
         assert log.append(batch(), now_ms=NOW_MS).base_offset == recovery_point
         with pytest.raises(CorruptRecord):
-            log.read(30, 100, upper_bound=log.log_end_offset)
+            read_log(log, 30, 100, upper_bound=log.log_end_offset)
 
     def test_of_a_log_that_lacks_bytes_has_all_of_it_checked(self, tmp_path: Path) -> None:
         written(tmp_path).close(clean=False)
@@ -374,7 +376,7 @@ class TestLogStart:
         log = written(tmp_path)
         first = {path: path.read_bytes() for path in segment_files(tmp_path)[:1]}
         delete_records(log, 20)
-        log.environment.delete_due(NOW_MS)
+        delete_due(log.environment, NOW_MS)
         log.close(clean=False)
         for path, content in first.items():
             path.write_bytes(content)

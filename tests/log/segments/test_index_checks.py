@@ -7,7 +7,7 @@ import pytest
 
 from seqgate.log import PartitionLog
 from seqgate.log.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
-from tests.log.support import NOW_MS, batch, fill, flush, offsets_read, open_log
+from tests.log.support import NOW_MS, batch, fill, flush, offsets_read, open_log, read_log
 
 
 def stopped(tmp_path: Path) -> tuple[PartitionLog, Path]:
@@ -39,7 +39,7 @@ def test_an_entry_that_points_elsewhere(tmp_path: Path, field: str) -> None:
     log = open_log(tmp_path / "log", recovery_point=30)
     assert offsets_read(log, 3) == list(range(3, 30))
     for offset in range(30):
-        assert log.read(offset, 1, upper_bound=30).records[:8] == offset.to_bytes(8, "big")
+        assert read_log(log, offset, 1, upper_bound=30)[:8] == offset.to_bytes(8, "big")
 
 
 @pytest.mark.parametrize("change_ms", [-5, 5, 1 << 40])

@@ -5,7 +5,8 @@ from seqgate.log.state.transactions import OngoingTransactions
 
 def test_none_is_nothing_to_wait_for() -> None:
     transactions = OngoingTransactions()
-    assert not transactions
+    assert not transactions.undecided
+    assert not transactions.held
     assert transactions.first_unstable_offset(9) is None
 
 
@@ -19,7 +20,7 @@ def test_the_end_of_one_gives_way_to_the_next_open_one() -> None:
     transactions = OngoingTransactions([(10, 1), (20, 2)])
     assert transactions.end(10, 40, 30) == 20
     assert transactions.end(20, 41, 30) == 42
-    assert len(transactions) == 0
+    assert transactions.open_transactions() == []
 
 
 def test_an_ended_one_counts_until_its_marker_is_below_the_high_watermark() -> None:
@@ -35,7 +36,7 @@ def test_nobody_has_to_read_for_the_ended_ones_to_go() -> None:
     for offset in range(0, 100, 2):
         transactions.begin(1, offset)
         transactions.end(offset, offset + 1, offset)
-    assert len(transactions._undecided) == len(transactions._ended) == 1
+    assert len(transactions.undecided) == len(transactions._ended) == 1
 
 
 def test_held_ones_stay_undecided_until_the_damage_is_deleted() -> None:

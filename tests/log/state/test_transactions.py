@@ -17,7 +17,17 @@ from seqgate.log import (
 from seqgate.log.format.record_batch import parse_header
 from seqgate.log.format.records import build_end_marker, iterate_records
 from seqgate.log.recovery.load import CleanStop
-from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, delete_records, flush, open_log
+from tests.log.support import (
+    NOW_MS,
+    SMALL,
+    append_end_marker,
+    batch,
+    delete_due,
+    delete_records,
+    flush,
+    open_log,
+    read_log,
+)
 
 ROOMY = replace(SMALL, segment_bytes=100_000)
 
@@ -73,7 +83,7 @@ class TestMarkers:
         log = open_log(tmp_path / "p", ROOMY)
         send(log, 7, 2)
         offset = end(log, 7, commit=True, coordinator_epoch=3)
-        data = log.read(offset, 1000, upper_bound=log.log_end_offset).records
+        data = read_log(log, offset, 1000, upper_bound=log.log_end_offset)
         header = parse_header(data)
         assert (header.is_control, header.is_transactional, header.base_sequence) == (True, True, -1)
         assert (header.base_offset, header.record_count, header.max_timestamp) == (2, 1, NOW_MS)
@@ -213,7 +223,7 @@ class TestAbortedTransactions:
         flush(log)
         assert list(transaction_files(tmp_path / "p")) == ["00000000000000000000.txnindex"]
         delete_records(log, 2)
-        log.environment.delete_due(NOW_MS)
+        delete_due(log.environment, NOW_MS)
         assert transaction_files(tmp_path / "p") == {}
         assert log.segments.aborted_between(0, 4) == [(7, 2)]
 

@@ -19,7 +19,7 @@ from seqgate.log.format.record_batch import whole_batches
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
-from tests.log.support import append_end_marker, batch, flush
+from tests.log.support import append_end_marker, batch, flush, read_log
 
 BATCHES = 6
 
@@ -102,7 +102,7 @@ async def test_giving_up_keeps_all_others_at_their_offsets(
         log = partition.log
         offset, offsets = 0, []
         while offset < log.log_end_offset:
-            data = log.read(offset, 1 << 20, upper_bound=log.log_end_offset).records
+            data = read_log(log, offset, 1 << 20, upper_bound=log.log_end_offset)
             if not data:
                 break
             for _, header in whole_batches(data):

@@ -21,6 +21,7 @@ from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.records.held_threads import HeldMachine
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.log.support import read_log
 from tests.support.batches import Batch, BatchView, decompress, read_batches, records
 from tests.support.held_disk import HeldDisk
 from tests.support.wire import decode, encode
@@ -93,7 +94,7 @@ class Bench:
         partition = self.node.services.partitions.registry.get(TOPIC, index)
         assert partition is not None
         log = partition.log
-        return read_batches(log.read(0, 1 << 24, upper_bound=log.log_end_offset).records)[0]
+        return read_batches(read_log(log, 0, 1 << 24, upper_bound=log.log_end_offset))[0]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS, S
 from seqgate.log.files.checkpoints import decode_offsets, encode_offsets
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, open_node
-from tests.log.support import CountingStorage, plant_segments
+from tests.log.support import CountingStorage, delete_due, plant_segments
 from tests.support.wire import decode, encode
 
 SEGMENTS = 2_000
@@ -228,6 +228,6 @@ class TestRate:
             assert count(tmp_path, "flights-0.*-delete") == 1
             directory.close()
         again = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
-        again.delete_pending(NOW_MS)
+        delete_due(again.environment, NOW_MS)
         again.close()
         assert count(tmp_path, "*-delete") == 0
