@@ -5,17 +5,9 @@ The package is pure: no files, clock, tasks, randomness. Times and batches come 
 
 from __future__ import annotations
 
-from seqgate.seq_validator.entry import MAX_SEQUENCE, NO_TRANSACTION, ProducerEntry, following, last_of
-from seqgate.seq_validator.refused import LATER_BATCHES, RefusalLimit, RefusedBatches, RefusedBefore
-from seqgate.seq_validator.rule import (
-    ACCEPTED,
-    Accepted,
-    Duplicate,
-    Rejected,
-    RejectionReason,
-    Verdict,
-    judge_known,
-)
+from seqgate.seq_validator.entry import NO_TRANSACTION, ProducerEntry
+from seqgate.seq_validator.refused import RefusalLimit, RefusedBatches, RefusedBefore
+from seqgate.seq_validator.rule import ACCEPTED, Duplicate, Rejected, RejectionReason, Verdict
 from seqgate.seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
 from seqgate.seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
 from seqgate.seq_validator.snapshot import CorruptSnapshot
@@ -24,12 +16,9 @@ from seqgate.seq_validator.table import ProducerLimit, ProducerTable
 
 __all__ = [
     "ACCEPTED",
-    "LATER_BATCHES",
-    "MAX_SEQUENCE",
     "NEWEST_SNAPSHOT_VERSION",
     "NO_TRANSACTION",
     "OLDEST_SNAPSHOT_VERSION",
-    "Accepted",
     "CorruptSnapshot",
     "Duplicate",
     "ProducerEntry",
@@ -41,8 +30,5 @@ __all__ = [
     "Rejected",
     "RejectionReason",
     "Verdict",
-    "following",
-    "judge_known",
-    "last_of",
     "newer_snapshot_version",
 ]

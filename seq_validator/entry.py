@@ -21,8 +21,8 @@ class ProducerBatch(Protocol):
     """The fields of a batch header that the sequence rule reads. Any object with these fields will do.
 
     Callers never pass a batch without a producer id (below 0). `last_sequence` is inclusive and wraps: it is
-    lower than `base_sequence` when the batch itself crosses 2**31 - 1. Both sequences are -1 in a batch that a
-    coordinator writes for a producer: such a batch has a producer epoch, but no place in the producer's
+    lower than `base_sequence` when the batch itself crosses 2**31 - 1. Both sequences are -1 in a batch that
+    a coordinator writes for a producer: such a batch has a producer epoch, but no place in the producer's
     sequence. `last_offset_delta` is the last record's offset minus the first one's. `max_timestamp` is the
     largest of the records, in milliseconds.
     """

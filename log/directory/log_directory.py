@@ -227,8 +227,8 @@ class LogDirectory:
         return content
 
     def _load(self, key: tuple[str, int], stored: StoredLog, metadata: bytes) -> PartitionLog:
-        """Load a stored log. Raises OSError, IncompatibleFormat, and NeedsRecovery while the gateway serves: a
-        thread must recover a log first whose files are not as a clean stop recorded them.
+        """Load a stored log. Raises OSError, IncompatibleFormat, and NeedsRecovery while the gateway serves:
+        a thread must recover a log first whose files are not as a clean stop recorded them.
         """
         place = self._place(key, metadata)
         trusted = stored.topic_id in {None, place.topic_id}

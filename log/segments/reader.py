@@ -80,7 +80,7 @@ class SegmentList:
         self._examined: dict[int, int] = {}
         """The sizes that segments had when all of their batches were checked, by base offset."""
         self.flush_end = -1, _NOWHERE
-        """The end offset of the flush that ended last, and its position: the high watermark moves there next."""
+        """The end offset and position of the last flush: the high watermark moves there next."""
         self._high_watermark = -1
         self._high_watermark_position = _NOWHERE
 
@@ -135,8 +135,8 @@ class SegmentList:
         self._forget_segments([segment.base_offset for segment in old])
 
     def number_of(self, offset: int) -> int:
-        """Return the index of the segment that holds `offset`: the number of closed segments that end at it or
-        before. 0 for an offset before the first segment.
+        """Return the index of the segment that holds `offset`: the number of closed segments that end at it
+        or before. 0 for an offset before the first segment.
         """
         return max(0, bisect_right(self.bases, offset) - 1)
 

@@ -51,7 +51,7 @@ class LeaderEpochs:
         return self._entries[index - 1][0] if index else UNDEFINED
 
     def end_offset(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (epoch, end_offset) of the largest known epoch up to `leader_epoch`; (-1, -1) when unknown."""
+        """Return (epoch, end_offset) of the largest known epoch up to `leader_epoch`, or (-1, -1)."""
         if leader_epoch == UNDEFINED or leader_epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if leader_epoch == self.latest:

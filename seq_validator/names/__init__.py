@@ -8,12 +8,10 @@ from __future__ import annotations
 from seqgate.seq_validator.names.entry import (
     MAX_SEQUENCE_ID,
     NO_NAME_EPOCH,
-    NO_OFFSET,
     CorruptNames,
     NameAdvance,
     NamedRecord,
     NameRejectionReason,
-    NamesAccepted,
     NamesRejected,
     NameState,
 )
@@ -34,7 +32,6 @@ __all__ = [
     "MAX_SEQUENCE_ID",
     "NAMES_VERSION",
     "NO_NAME_EPOCH",
-    "NO_OFFSET",
     "NO_PRODUCER",
     "CorruptNames",
     "NameAdvance",
@@ -43,7 +40,6 @@ __all__ = [
     "NameState",
     "NameTable",
     "NamedRecord",
-    "NamesAccepted",
     "NamesRejected",
     "TopicNames",
     "WrittenName",

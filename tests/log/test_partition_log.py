@@ -5,16 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.log import (
-    CorruptRecord,
-    InvalidProducerEpoch,
-    LogConfig,
-    OffsetOutOfRange,
-    OutOfOrderSequence,
-    PartitionLog,
-    ProducerLimitReached,
-)
+from seqgate.log import CorruptRecord, InvalidProducerEpoch, LogConfig, OffsetOutOfRange, PartitionLog
 from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import OutOfOrderSequence, ProducerLimitReached
 from seqgate.log.segments.indexes import SegmentIndexes
 from seqgate.seq_validator import ProducerLimit
 from tests.log.support import (

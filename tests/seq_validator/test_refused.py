@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from seqgate.seq_validator import (
     ACCEPTED,
-    LATER_BATCHES,
-    MAX_SEQUENCE,
     ProducerTable,
     RefusalLimit,
     RefusedBatches,
@@ -20,6 +18,8 @@ from seqgate.seq_validator import (
     RejectionReason,
     Verdict,
 )
+from seqgate.seq_validator.entry import MAX_SEQUENCE
+from seqgate.seq_validator.refused import LATER_BATCHES
 from tests.seq_validator.candidate import Candidate
 
 PLACE = ("orders", 0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from seqgate.seq_validator import ACCEPTED, Duplicate, ProducerTable, judge_known
+from seqgate.seq_validator import ACCEPTED, Duplicate, ProducerTable
+from seqgate.seq_validator.rule import judge_known
 from tests.seq_validator.candidate import Candidate
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from seqgate.seq_validator import MAX_SEQUENCE, following, last_of
+from seqgate.seq_validator.entry import MAX_SEQUENCE, following, last_of
 
 
 def test_the_next_sequence_wraps_to_zero() -> None:

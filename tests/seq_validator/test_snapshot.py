@@ -5,14 +5,8 @@ import struct
 import crc32c
 import pytest
 
-from seqgate.seq_validator import (
-    ACCEPTED,
-    MAX_SEQUENCE,
-    CorruptSnapshot,
-    Duplicate,
-    ProducerTable,
-    newer_snapshot_version,
-)
+from seqgate.seq_validator import ACCEPTED, CorruptSnapshot, Duplicate, ProducerTable, newer_snapshot_version
+from seqgate.seq_validator.entry import MAX_SEQUENCE
 from tests.seq_validator.candidate import Candidate
 
 BATCHES = [Candidate((MAX_SEQUENCE - 7 + n * 3) % 2**31, 3, max_timestamp=n) for n in range(5)]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.seq_validator import ACCEPTED, MAX_SEQUENCE, Duplicate, ProducerTable, Rejected, RejectionReason
+from seqgate.seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason
+from seqgate.seq_validator.entry import MAX_SEQUENCE
 from tests.seq_validator.candidate import Candidate
 
 NOW = 1_000_000

@@ -1,4 +1,4 @@
-"""The process that compacts logs: started when there is work, given one log after another, stopped after that.
+"""The process that compacts logs: started for work, given one log after another, then stopped.
 
 Jobs go to its standard input, reports come from its standard output: a length (uint32 BE) and msgpack.
 """

@@ -1,4 +1,4 @@
-"""The machine's resources that a gateway uses: time, files, threads, processes. A simulation provides others."""
+"""The machine's resources for a gateway: time, files, threads, processes. A simulation has others."""
 
 from __future__ import annotations
 

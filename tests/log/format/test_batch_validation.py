@@ -5,16 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from seqgate.log import (
-    CorruptRecord,
-    InvalidRecord,
-    InvalidTimestamp,
-    LogConfig,
-    LogError,
-    RecordBatchTooLarge,
-    RecordTooLarge,
-    UnsupportedCompressionType,
-)
+from seqgate.log import CorruptRecord, InvalidRecord, InvalidTimestamp, LogConfig, LogError, RecordTooLarge
+from seqgate.log.errors import RecordBatchTooLarge, UnsupportedCompressionType
 from seqgate.log.format.batch_validation import check_batch
 from tests.log.support import NOW_MS
 from tests.support.batches import Batch, Record, records

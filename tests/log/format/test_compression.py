@@ -8,7 +8,8 @@ import cramjam
 import pytest
 import zstandard
 
-from seqgate.log import InvalidRecord, UnsupportedCompressionType
+from seqgate.log import InvalidRecord
+from seqgate.log.errors import UnsupportedCompressionType
 from seqgate.log.format.compression import CODEC_IDS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 
 BOMB = b"\0" * 30_000_000

@@ -19,11 +19,11 @@ from seqgate.log import (
     LocalDurability,
     LogConfig,
     LogDirectory,
-    OutOfOrderSequence,
     PartitionLog,
     Storage,
 )
 from seqgate.log.environment import LogEnvironment
+from seqgate.log.errors import OutOfOrderSequence
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.log.segments.damage import DAMAGED_BATCHES, DamageRegister

@@ -44,6 +44,6 @@ def test_held_ones_stay_undecided_until_the_damage_is_deleted() -> None:
     transactions.hold(10, until_log_start=30)
     transactions.end(20, 40, 41)
     transactions.log_start_moved(29)
-    assert (bool(transactions), transactions.first_unstable_offset(41)) == (True, 10)
+    assert (bool(transactions.held), transactions.first_unstable_offset(41)) == (True, 10)
     transactions.log_start_moved(30)
-    assert (bool(transactions), transactions.first_unstable_offset(41)) == (False, None)
+    assert (bool(transactions.held), transactions.first_unstable_offset(41)) == (False, None)

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.log import (
-    InvalidProducerEpoch,
-    InvalidRecord,
-    InvalidTxnState,
-    PartitionLog,
-    TransactionCoordinatorFenced,
-)
+from seqgate.log import InvalidProducerEpoch, InvalidRecord, PartitionLog, TransactionCoordinatorFenced
+from seqgate.log.errors import InvalidTxnState
 from seqgate.log.format.record_batch import parse_header
 from seqgate.log.format.records import build_end_marker, iterate_records
 from seqgate.log.recovery.load import CleanStop

@@ -6,14 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from seqgate.seq_validator.names import (
-    NameBudget,
-    NamedRecord,
-    NamesAccepted,
-    NamesRejected,
-    NameTable,
-    TopicNames,
-)
+from seqgate.seq_validator.names import NameBudget, NamedRecord, NamesRejected, NameTable, TopicNames
+from seqgate.seq_validator.names.entry import NamesAccepted
 
 
 def take(table: NameTable, *names: bytes, now_ms: int, transaction_of: int = -1) -> bool:

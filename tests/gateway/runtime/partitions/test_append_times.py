@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.runtime.partitions.partition import AppendTimes, Partition
-from seqgate.log import OutOfOrderSequence
+from seqgate.log.errors import OutOfOrderSequence
 
 
 class FakePartition:

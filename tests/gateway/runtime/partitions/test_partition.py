@@ -11,14 +11,8 @@ import pytest
 
 from seqgate.gateway.runtime.partitions.flusher import Flusher
 from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from seqgate.log import (
-    InvalidProducerEpoch,
-    LocalDurability,
-    LogConfig,
-    LogDirectory,
-    OutOfOrderSequence,
-    Storage,
-)
+from seqgate.log import InvalidProducerEpoch, LocalDurability, LogConfig, LogDirectory, Storage
+from seqgate.log.errors import OutOfOrderSequence
 from seqgate.log.format.records import NewRecord, build_batch
 
 

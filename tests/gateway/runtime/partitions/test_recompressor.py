@@ -9,15 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgate.gateway.runtime.partitions.recompressor import recompressed
-from seqgate.log import (
-    CorruptRecord,
-    InvalidRecord,
-    InvalidTimestamp,
-    LogConfig,
-    LogError,
-    RecordTooLarge,
-    UnsupportedCompressionType,
-)
+from seqgate.log import CorruptRecord, InvalidRecord, InvalidTimestamp, LogConfig, LogError, RecordTooLarge
+from seqgate.log.errors import UnsupportedCompressionType
 from seqgate.log.format.compression import CODEC_IDS, GZIP, LZ4, NONE, SNAPPY, ZSTD, Compression, compress
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
 from seqgate.log.format.records import NewRecord, build_batch, iterate_records
