@@ -23,6 +23,7 @@ from seqgate.gateway.handlers.answering.api import (
     Api,
     CloseConnection,
     Deferred,
+    HoldingBack,
     NotRepeated,
     Peer,
     Repeats,
@@ -241,7 +242,7 @@ class Dispatcher:
         return begun.value
 
     def _begin_in_task(self, api: Api[Any], work: Awaitable[bytes | None]) -> Deferred:
-        deferred = Deferred(holds_back=True)
+        deferred = HoldingBack()
         self._work_on(api, self._resolve(work, deferred), deferred)
         return deferred
 
@@ -270,7 +271,7 @@ class Dispatcher:
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Deferred:
         """Begin a request that a thread decodes."""
-        deferred = Deferred(holds_back=True)
+        deferred = HoldingBack()
 
         async def begin_when_read() -> None:
             request = await self._read(api, context, schema, frame, position)
@@ -388,7 +389,8 @@ class ChargedAnswer:
 
     def _later(self, begun: Deferred) -> Deferred:
         self._mute()
-        charged = Deferred(holds_back=begun.holds_back)
+        charged = Deferred()
+        charged.holds_back = begun.holds_back
         if begun.answer is not None:
             self._resolve(begun, charged)
             return charged

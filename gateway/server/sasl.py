@@ -23,7 +23,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import enabled_mechanisms
 from seqgate.gateway.config.sasl import JAAS, MAX_REAUTH_MS, USERS_FILE, parse_jaas
 from seqgate.gateway.config.setting import SettingValue
-from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, HoldingBack, Peer
 from seqgate.gateway.protocol.error_answers import error_answer, has_messages
 from seqgate.gateway.protocol.frames import (
     MalformedRequest,
@@ -262,7 +262,7 @@ class SaslDoor:
         if turns.has_time():
             with turns.measured():
                 return self._step(token, form)
-        deferred = Deferred(holds_back=True)
+        deferred = HoldingBack()
         turns.wait(self._connection.peer_host, partial(self._take_turn, token, form, deferred))
         return deferred
 
@@ -288,7 +288,7 @@ class SaslDoor:
             return self._refused(refusal, form)
 
     def _wait(self, begun: Waiting[Step], form: TokenForm) -> Deferred:
-        deferred = Deferred(holds_back=True)
+        deferred = HoldingBack()
 
         async def finish() -> None:
             try:
@@ -338,7 +338,7 @@ class SaslDoor:
         self._login.fail()
         connection, listener = self._connection, self._listener
         listener.note_failure(connection, mechanism, reason, principal)
-        last = Deferred(holds_back=True)
+        last = HoldingBack()
         timer = listener.logins.loop.call_later(listener.delay_s, last.resolve_last, answer)
         last.on_abandoned = timer.cancel
         return last

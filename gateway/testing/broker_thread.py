@@ -272,10 +272,12 @@ class FaultyRequests:
 
     def _changed(self, begun: Answer | Deferred, change: AnswerChange, effect: Effect) -> Deferred:
         """Return the answer of a request that is carried out, as the fault leaves it."""
-        changed = Deferred(holds_back=isinstance(begun, Deferred) and begun.holds_back)
+        changed = Deferred()
         if not isinstance(begun, Deferred):
             self._pass_on(begun, changed, change, effect)
-        elif begun.answer is not None:
+            return changed
+        changed.holds_back = begun.holds_back
+        if begun.answer is not None:
             self._resolved(begun, changed, change, effect)
         else:
             changed.on_abandoned = begun.abandon

@@ -14,6 +14,7 @@ from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.handlers.answering.changes import fresh_topic_id
 from seqgate.gateway.metadata.topics import NewTopic, create_topics
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
@@ -227,7 +228,7 @@ class ShiftedMachine(Machine):
         return super().boot_seconds() + self.ahead_s
 
 
-class _ShiftedClock:
+class _ShiftedClock(Clock):
     def __init__(self, machine: ShiftedMachine) -> None:
         self._machine = machine
         self._clock = Machine().clock

@@ -17,6 +17,7 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.security.principals import ANONYMOUS
 from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
@@ -36,7 +37,7 @@ API_VERSIONS = 18
 SERVED = b"\0\0\0\x06\0\0\0\0\0\0"
 
 
-class _Clock:
+class _Clock(Clock):
     def now_ms(self) -> int:
         return 1_800_000_000_000
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.config import Config
+from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogError, Storage
 from seqgate.log.compaction.cleaner import LogCleaner, Throttle
@@ -21,7 +22,7 @@ T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
 
 
-class SimulatedClock:
+class SimulatedClock(Clock):
     """Wall-clock time, which may jump while the loop's time does not."""
 
     def __init__(self, loop: SimulatedLoop) -> None:

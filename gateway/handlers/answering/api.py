@@ -49,37 +49,24 @@ class CloseConnection(Exception):
 class Deferred:
     """The frame of an answer that comes later: the second stage of a request."""
 
-    __slots__ = (
-        "abandoned",
-        "answer",
-        "failed",
-        "holds_back",
-        "on_abandoned",
-        "on_answered",
-        "on_others_may_begin",
-        "on_resolved",
-    )
-
-    def __init__(self, *, holds_back: bool = False) -> None:
-        self.abandoned = False
-        """Whether the client no longer waits for the answer."""
-        self.answer: Answer | None = None
-        self.holds_back = holds_back
-        """Whether later requests of the connection begin only after this answer (long polls), or after
-        `let_others_begin`.
-        """
-        self.on_others_may_begin: Callable[[], object] | None = None
-        """Called when later requests may begin before the answer is there."""
-        self.on_abandoned: Callable[[], object] | None = None
-        """Called when the connection has closed before the answer."""
-        self.on_answered: Callable[[], object] | None = None
-        """Called when the answer is set, before it is sent: here the time of a request ends."""
-        self.failed = False
-        """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented
-        the answer.
-        """
-        self.on_resolved: Callable[[], object] | None = None
-        """Called when the answer is set, to send it or to pass it on."""
+    # Class attributes are the initial values: an answer is made for nearly every request, and costs no call.
+    abandoned = False
+    """Whether the client no longer waits for the answer."""
+    answer: Answer | None = None
+    holds_back = False
+    """Whether later requests of the connection begin only after this answer, or after `let_others_begin`."""
+    on_others_may_begin: Callable[[], object] | None = None
+    """Called when later requests may begin before the answer is there."""
+    on_abandoned: Callable[[], object] | None = None
+    """Called when the connection has closed before the answer."""
+    on_answered: Callable[[], object] | None = None
+    """Called when the answer is set, before it is sent: here the time of a request ends."""
+    failed = False
+    """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented the
+    answer.
+    """
+    on_resolved: Callable[[], object] | None = None
+    """Called when the answer is set, to send it or to pass it on."""
 
     def resolve(self, answer: Answer) -> None:
         """Set the answer and call back whoever waits for it."""
@@ -136,6 +123,12 @@ class Deferred:
         self.on_resolved = self.on_others_may_begin = self.on_answered = None
         if self.on_abandoned is not None:
             self.on_abandoned()
+
+
+class HoldingBack(Deferred):
+    """An answer that later requests of the connection wait for (long polls, administration)."""
+
+    holds_back = True
 
 
 class Peer(Protocol):

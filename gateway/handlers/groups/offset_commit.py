@@ -43,6 +43,7 @@ from seqgate.gateway.handlers.answering.api import (
     Answer,
     Api,
     Deferred,
+    HoldingBack,
     NotRepeated,
     Peer,
     RequestContext,
@@ -63,6 +64,7 @@ from seqgate.gateway.protocol.offset_commit_codec import (
 )
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
 from seqgate.gateway.runtime.coordinators.shards import Unavailable, error_code_of
+from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Access, Operation, ResourceType
@@ -118,7 +120,7 @@ def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> An
     found = _sort(context, request, hidden)
     if not found.accepted:
         return _encoded(context, found, ErrorCode.none)
-    deferred = Deferred(holds_back=True)
+    deferred = HoldingBack()
     context.services.coordinators.groups.begin_commit(
         committer_of(context.api_version, request),
         found.records,
@@ -468,8 +470,8 @@ class CommitRepeats:
         if numbers is None or not target.is_served(services.partitions.registry.by_key):
             return NOT_REPEATED
         self.begun += 1
-        records = target.records(*numbers, services.node.clock.now_ms())
-        deferred = Deferred(holds_back=True)
+        records = target.records(*numbers, services.node.clock.now_ns() // NS_PER_MS)
+        deferred = HoldingBack()
         services.coordinators.groups.begin_commit(
             target.committer, records, partial(target.answer, deferred, correlation_id)
         )

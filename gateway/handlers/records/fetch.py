@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from seqgate.gateway.handlers.answering.api import Answer, Api, Deferred, HoldingBack, RequestContext
 from seqgate.gateway.handlers.answering.leaders import name_leaders
 from seqgate.gateway.protocol.fetch_codec import (
     REFUSED,
@@ -232,7 +232,7 @@ class _Waiting:
         self.max_bytes = max_bytes
         self.min_bytes = min_bytes
         self.deadline_s = context.node.loop.time() + request.max_wait_ms / 1000
-        self.deferred = Deferred(holds_back=True)
+        self.deferred = HoldingBack()
         self.delayed: DelayedFetch | None = None
         self.wanted: Wanted | Waiter | None = None
         self.brought_in: set[Place] = set()

@@ -70,6 +70,7 @@ from seqgate.gateway.protocol.produce_codec import (
     produce_reader,
 )
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
+from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.recompressor import Outcome
@@ -213,7 +214,7 @@ class _Appending:
 
     def steps(self) -> Iterator[None]:
         """Append the batch of one partition after the other; yield after each."""
-        now_ms = self._context.node.clock.now_ms()
+        now_ms = self._context.node.clock.now_ns() // NS_PER_MS
         for key, topic, entries in self._left:
             if not entries:
                 continue

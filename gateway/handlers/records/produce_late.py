@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.coordinator.transaction.rules import Producer
-from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred
+from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, HoldingBack
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
@@ -58,7 +58,7 @@ class Late:
 
     def __init__(self, context: ProduceContext) -> None:
         self.context = context
-        self.deferred = Deferred(holds_back=True)
+        self.deferred = HoldingBack()
         self._kept_bytes = 0
 
     def keep(self, size_bytes: int) -> bool:

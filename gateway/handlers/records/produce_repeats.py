@@ -36,6 +36,7 @@ from seqgate.gateway.handlers.records.produce_append import (
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.protocol.frames import FIXED_HEADER_BYTES, ONE_BYTE, read_unsigned_varint
 from seqgate.gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
+from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.log import Appended
@@ -250,7 +251,7 @@ class ProduceRepeats:
             partition,
             records,
             None,
-            self._clock.now_ms(),
+            self._clock.now_ns() // NS_PER_MS,
         )
         if isinstance(info, ProduceRow):
             if not acks:

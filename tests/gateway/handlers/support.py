@@ -22,6 +22,7 @@ from seqgate.gateway.runtime.composition import (
     start_coordinators,
     stop_coordinators,
 )
+from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
@@ -42,7 +43,7 @@ R = TypeVar("R")
 NOW_MS = 1_700_000_000_000
 
 
-class FixedClock:
+class FixedClock(Clock):
     """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.answering.api import Deferred, HoldingBack
 from seqgate.gateway.server.connection import Connection, ConnectionLimits, UnreadAnswers
 from seqgate.gateway.server.intake import NO_MEMORY, REQUESTS_PER_TURN, TURN_S, FrameReader, RequestMemory
 from seqgate.gateway.server.sasl import RequestLimits
@@ -167,7 +167,7 @@ async def test_who_asks_to_hear_of_the_end_is_called_once() -> None:
 
 async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_connection() -> None:
     server, connection, transport = connect()
-    server.answer = Deferred(holds_back=True)
+    server.answer = HoldingBack()
     _, data = frames(2)
     receive(connection, data)
     waiting, server.answer = server.answer, ValueError("a bug")
@@ -178,11 +178,11 @@ async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_conn
 
 async def test_a_request_may_let_others_begin_before_its_answer() -> None:
     server, connection, _ = connect()
-    first = server.answer = Deferred(holds_back=True)
+    first = server.answer = HoldingBack()
     _, data = frames(3)
     receive(connection, data)
     assert len(server.begun) == 1
-    second = server.answer = Deferred(holds_back=True)
+    second = server.answer = HoldingBack()
     first.let_others_begin()
     assert len(server.begun) == 2
     server.answer = b"third"

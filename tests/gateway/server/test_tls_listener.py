@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.config import Config, load_config
-from seqgate.gateway.runtime.loop.clock import SystemClock
+from seqgate.gateway.runtime.loop.clock import Clock, SystemClock
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.server.tls import TlsListener
 from tests.support.certificates import Authority
@@ -49,7 +49,7 @@ class Scene:
                 await asyncio.sleep(0.001)
 
 
-class _Clock:
+class _Clock(Clock):
     def __init__(self) -> None:
         self.time_ms = SystemClock().now_ms()
 
