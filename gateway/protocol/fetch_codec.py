@@ -38,6 +38,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.protocol.frames import (
     MAX_ITEMS,
     ONE_BYTE,
+    SHORT_TEXT_BYTES,
     MalformedRequest,
     TooManyItems,
     read_unsigned_varint,
@@ -45,6 +46,7 @@ from seqgate.gateway.protocol.frames import (
     text_of,
 )
 from seqgate.gateway.protocol.primitives import (
+    NO_TAGS,
     NodeEndpoint,
     compact_string,
     string,
@@ -156,7 +158,7 @@ def _flexible_pieces(
                 head = bytearray()
             head += _row_tags(row) if row.diverging_epoch or row.current_leader else b"\0"
         head.append(0)
-    head += tagged_node_endpoints(node_endpoints)
+    head += tagged_node_endpoints(node_endpoints) if node_endpoints else NO_TAGS
     pieces.append(bytes(head))
     return pieces
 
@@ -367,7 +369,9 @@ class _Cursor:
         size = _TOPIC_ID_BYTES if self.with_ids else self._text_size()
         raw = self.frame[self.position : self.position + self._checked(size)]
         self.position += size
-        return bytes(raw) if self.with_ids else text_of(raw)
+        if self.with_ids:
+            return bytes(raw)
+        return str(raw, "utf-8", "replace") if size <= SHORT_TEXT_BYTES else text_of(raw)
 
     def text(self) -> str:
         size = self._text_size()

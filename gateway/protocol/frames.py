@@ -25,8 +25,10 @@ LONGEST_TEXT_BYTES = 2**15 - 1
 
 Kafka keeps the limit in all versions.
 """
-_GROWS_AT_MOST = 3
-"""The most bytes of UTF-8 that one invalid byte becomes: those of the replacement character."""
+SHORT_TEXT_BYTES = LONGEST_TEXT_BYTES // 3
+"""A text of at most so many bytes is read with `str`, without a call of `text_of`. It is never too long: an
+invalid byte becomes at most the three bytes of the replacement character.
+"""
 
 _VARINT_SHIFTS = (0, 7, 14, 21, 28)
 FIXED_HEADER = Struct(">hhih")
@@ -54,7 +56,7 @@ def text_of(raw: bytes | memoryview) -> str:
     Raises MalformedRequest when no answer could hold the text, because it is too long.
     """
     size = len(raw)
-    if _GROWS_AT_MOST * size <= LONGEST_TEXT_BYTES:
+    if size <= SHORT_TEXT_BYTES:
         return str(raw, "utf-8", "replace")
     if size <= LONGEST_TEXT_BYTES:
         text = str(raw, "utf-8", "replace")

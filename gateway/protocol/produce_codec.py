@@ -29,6 +29,7 @@ from typing import NamedTuple
 from seqgate.gateway.protocol.frames import (
     MAX_ITEMS,
     ONE_BYTE,
+    SHORT_TEXT_BYTES,
     MalformedRequest,
     TooManyItems,
     read_unsigned_varint,
@@ -36,6 +37,7 @@ from seqgate.gateway.protocol.frames import (
     text_of,
 )
 from seqgate.gateway.protocol.primitives import (
+    NO_TAGS,
     NodeEndpoint,
     compact_string,
     nullable_string,
@@ -125,7 +127,11 @@ def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[Pr
         partitions = []
         for _ in range(partition_count):
             (index,) = _INT32.unpack_from(frame, position)
-            size, position = read_unsigned_varint(frame, position + 4)
+            position += 4
+            size = frame[position]
+            position += 1
+            if size >= ONE_BYTE:
+                size, position = read_unsigned_varint(frame, position - 1)
             records, position = _records(frame, position, size - 1)
             partitions.append(PartitionRecords(index, records))
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
@@ -194,7 +200,8 @@ def _text(frame: memoryview, position: int, size: int) -> tuple[str, int]:
         raise MalformedRequest(
             f"a text of {size} bytes ends {end - len(frame)} bytes after the end of the request"
         )
-    return text_of(frame[position:end]), end
+    raw = frame[position:end]
+    return str(raw, "utf-8", "replace") if size <= SHORT_TEXT_BYTES else text_of(raw), end
 
 
 def _records(frame: memoryview, position: int, size: int) -> tuple[memoryview | None, int]:
@@ -235,7 +242,7 @@ def encode_produce_response(
 ) -> bytes:
     """Return the whole frame of a Produce answer, size included. `node_endpoints` are for v10 on."""
     if version >= 9:
-        body = _flexible_body(topics) + tagged_node_endpoints(node_endpoints)
+        body = _flexible_body(topics) + (tagged_node_endpoints(node_endpoints) if node_endpoints else NO_TAGS)
         return _FRAME.pack(len(body) + 5, correlation_id) + b"\0" + body
     body = _legacy_body(version, topics)
     return _FRAME.pack(len(body) + 4, correlation_id) + body

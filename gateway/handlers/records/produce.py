@@ -18,14 +18,16 @@ refuses the request for all its partitions.
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
 broker without compression (KAFKA-18659; Kafka 4 answers the same way).
 
-`produce_append.py` has the append of one batch and the answer that waits, `produce_late.py` what is carried
-out later, `produce_repeats.py` the fast path, `produce_order.py` the order behind refused batches.
+`produce_append.py` has the append of one batch and the fast path, `produce_late.py` what is carried out
+later, `produce_order.py` the order behind refused batches.
 Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest,
 RequestUtils.hasTransactionalRecords.
 """
 
 from __future__ import annotations
 
+import logging
+import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -34,17 +36,20 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred
+from seqgate.gateway.handlers.answering.leaders import name_leaders
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     REFUSED,
-    PendingAnswer,
     ProduceContext,
+    ProduceRepeats,
     ProduceServices,
     TopicRows,
     Topics,
     append_batch,
     close_on_error,
-    produce_frame,
+    expired_row,
+    note_unsettled,
+    unflushed_row,
     without_transactional_id,
 )
 from seqgate.gateway.handlers.records.produce_late import (
@@ -61,14 +66,15 @@ from seqgate.gateway.handlers.records.produce_late import (
     verify,
 )
 from seqgate.gateway.handlers.records.produce_order import Refusals
-from seqgate.gateway.handlers.records.produce_repeats import ProduceRepeats
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.protocol.produce_codec import (
     PartitionRecords,
     ProduceRequest,
     ProduceRow,
+    encode_produce_response,
     produce_reader,
 )
+from seqgate.gateway.protocol.produce_codec import TopicRows as CodecTopicRows
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -76,9 +82,11 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.recompressor import Outcome
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation
-from seqgate.log import CorruptRecord
+from seqgate.log import Appended, CorruptRecord
 from seqgate.log.format.batch_validation import is_transactional_frame
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG
+
+logger = logging.getLogger(__name__)
 
 MANY_PARTITIONS: Final = 1000
 """A request with more partitions, which no known client sends, is appended in slices, so that other requests
@@ -95,6 +103,10 @@ _INVALID_TOPIC: Final = int(ErrorCode.invalid_topic_exception)
 _UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
 _UNKNOWN_TOPIC_ID: Final = int(ErrorCode.unknown_topic_id)
 _WRONG_ACKS: Final = int(ErrorCode.invalid_required_acks)
+_UNSETTLED: Final = int(ErrorCode.not_enough_replicas_after_append)
+_LED_ELSEWHERE: Final = frozenset((int(ErrorCode.not_leader_or_follower),))
+FIRST_WITH_LEADERS: Final = 10
+"""The first version whose answers name the leader that the client should ask (KIP-951)."""
 _DENIED: Final = int(ErrorCode.topic_authorization_failed)
 
 
@@ -415,6 +427,110 @@ class _Appending:
             return self.answer()
 
         return late.start("verify a transaction", work())
+
+
+# The answer, which waits until the records are persisted.
+
+
+def produce_frame(context: ProduceContext, topics: Sequence[CodecTopicRows]) -> bytes:
+    """Return the whole frame of an answer."""
+    version = context.api_version
+    if version < FIRST_WITH_LEADERS or context.node.brokers.is_alone:
+        return encode_produce_response(version, context.correlation_id, topics)
+    topics, endpoints = name_leaders(context, topics, _LED_ELSEWHERE)
+    return encode_produce_response(version, context.correlation_id, topics, endpoints)
+
+
+class PendingAnswer:
+    """An answer whose rows wait for flushes. The last flush to end resolves `deferred`."""
+
+    __slots__ = ("context", "deferred", "has_state", "timeout_ms", "topics", "waiting")
+
+    def __init__(self, context: ProduceContext, topics: Topics, timeout_ms: int) -> None:
+        """Wait for up to `timeout_ms` where the records go to a bucket."""
+        self.context = context
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.deferred = Deferred()
+        self.waiting = 1
+        """The number of flushes to wait for, plus one until `complete`."""
+        self.has_state = True
+        """Whether the state of the transactions that the rows need is durable."""
+
+    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: Appended) -> None:
+        """Delay the answer until the flush of the appended batch, whose row is at `position`."""
+        self.waiting += 1
+        decided: Callable[[bool], None] = partial(self._row_decided, rows, position, info)
+        waits = self.context.services.waits
+        if waits is not None:
+            expired = partial(self._row_expired, rows, position, info)
+            decided = waits.limited(self.timeout_ms, decided, expired)
+        partition.when_decided(info.answer_after, decided)
+
+    def wait_for_state(self, state: Partition, offset: int) -> None:
+        """Delay the answer until the state of the transaction, which lists the rows' partitions, is durable."""
+        self.waiting += 1
+        decided: Callable[[bool], None] = self._state_decided
+        waits = self.context.services.waits
+        if waits is not None:
+            decided = waits.limited(self.timeout_ms, decided, partial(self._state_decided, persisted=False))
+        state.when_decided(offset, decided)
+
+    def complete(self) -> Deferred:
+        """Return the future of the answer. No row is added after this call."""
+        self.waiting -= 1
+        if not self.waiting:
+            self._answer()
+        return self.deferred
+
+    def _row_decided(self, rows: list[ProduceRow], position: int, info: Appended, persisted: bool) -> None:
+        if not persisted:
+            self._refuse(rows, position, info, unflushed_row(rows[position].partition))
+        self.waiting -= 1
+        if not self.waiting:
+            self._answer()
+
+    def _row_expired(self, rows: list[ProduceRow], position: int, info: Appended) -> None:
+        self._refuse(rows, position, info, expired_row(rows[position].partition))
+        self.waiting -= 1
+        if not self.waiting:
+            self._answer()
+
+    def _refuse(self, rows: list[ProduceRow], position: int, info: Appended, row: ProduceRow) -> None:
+        rows[position] = row
+        key = next(key for key, found in self.topics if found is rows)
+        note_unsettled(self.context.services, self.context.peer, key, info, row)
+
+    def _state_decided(self, persisted: bool) -> None:
+        self.has_state = persisted
+        self.waiting -= 1
+        if not self.waiting:
+            self._answer()
+
+    def _answer(self) -> None:
+        if not self.has_state:
+            self._refuse_without_state()
+        context = self.context
+        try:
+            frame = produce_frame(context, self.topics)
+        except struct.error as error:
+            # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced
+            # by three
+            logger.warning("a Produce of %s can't be answered: %s", context.peer.name, error)
+            self.deferred.fail()
+            return
+        self.deferred.resolve(frame)
+
+    def _refuse_without_state(self) -> None:
+        """Refuse all rows with an error that clients retry.
+
+        Otherwise a crash could leave their batches outside of the transaction.
+        """
+        message = "the state of the transaction could not be flushed"
+        for _, rows in self.topics:
+            for position, row in enumerate(rows):
+                if not row.error_code:
+                    rows[position] = ProduceRow(row.partition, _UNSETTLED, -1, -1, -1, message)
 
 
 # The right to write to each topic.

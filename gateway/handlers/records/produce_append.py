@@ -1,4 +1,4 @@
-"""Appends the batch of one partition for a Produce: refuses it, lets its answer wait, or confirms it.
+"""Appends the batch of one partition for a Produce or refuses it, and begins requests that repeat earlier ones.
 
 A batch is checked here for what the log does not know: room on the disk, the backlog quota, the codec in the
 request's version, and its transaction. The log judges everything else. Quota and room refuse a batch with
@@ -11,37 +11,62 @@ bucket may be away for hours, so the wait for it ends when the time is up that t
 wait has ended stay in the log and become durable later; a producer that sends them again is answered with
 their offsets then.
 
-Source: Kafka's ReplicaManager.appendRecords and appendToLocalLog, AddPartitionsToTxnManager, DelayedProduce.
+The fast path takes requests that equal an earlier one except for correlation id and records.
+Nearly all requests of a producer are such repeats. The prefix of a request for one partition is the part
+before its records: client id, acks, topic, partition. A producer sends the same prefix each time, so the
+gateway decodes it once, and remembers for it the partition and the constant parts of the answer. The batch
+itself is judged by the same code as in other requests. With an authorizer, each request asks for its right
+anew, because clients with other rights may send the same prefix.
+
+After its api key, version and correlation id such a request is
+
+    v9–v13   client_id | 0 | null | acks | timeout | 2 | name or id | 2 | index ‖ compact size | records | 0 0 0
+    v5–v8    client_id | null | acks | timeout | 1 | name | 1 | index ‖ int32 size | records
+
+where ‖ marks the end of the prefix.
+
+Source: Kafka's ReplicaManager.appendRecords and appendToLocalLog, AddPartitionsToTxnManager, DelayedProduce;
+ProduceRequest.json, ProduceResponse.json.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from struct import Struct
 from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred, Peer, RequestContext
-from seqgate.gateway.handlers.answering.leaders import name_leaders
+from seqgate.gateway.handlers.answering.api import (
+    NOT_REPEATED,
+    Answer,
+    CloseConnection,
+    Deferred,
+    NotRepeated,
+    Peer,
+    RequestContext,
+)
 from seqgate.gateway.handlers.records.produce_order import Key, Refusals, note_stored, refused_before
-from seqgate.gateway.protocol.produce_codec import ProduceRow, encode_produce_response
-from seqgate.gateway.protocol.produce_codec import TopicRows as CodecTopicRows
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.protocol.frames import FIXED_HEADER_BYTES, ONE_BYTE, read_unsigned_varint
+from seqgate.gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from seqgate.gateway.quota.backlog import ProduceGate
 from seqgate.gateway.runtime.backlogs.backlog import Backlog
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart, TransactionsElsewhere
+from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.recompressor import Outcome, Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import BatchCounters, NodeServices, Services
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
+from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.log import Appended, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch
 from seqgate.log.format.batch_validation import check_frame
 from seqgate.log.format.record_batch import (
@@ -65,14 +90,12 @@ CODEC_BITS: Final = 0x07
 ZSTD: Final = 4
 _SPECIAL_BITS: Final = TRANSACTIONAL_FLAG | ZSTD
 """The attribute bits that need checks before the append. A batch without them is appended at once."""
-_BATCH_LENGTH: Final = struct.Struct(">i")
+_BATCH_LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
-_PRODUCER: Final = struct.Struct(">qh")
+_PRODUCER: Final = Struct(">qh")
 _PRODUCER_POSITION: Final = 43
 FIRST_ZSTD_VERSION: Final = 7
-FIRST_WITH_LEADERS: Final = 10
-"""The first version whose answers name the leader that the client should ask (KIP-951)."""
 FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 FIRST_PRODUCE_THAT_ADDS: Final = 12
 """First version of Produce in which a batch adds its partition to the transaction (KIP-890)."""
@@ -83,9 +106,7 @@ INVALID_PRODUCER_EPOCH: Final = int(ErrorCode.invalid_producer_epoch)
 """The error is found before the append for transactional batches only
 (UnifiedLog.maybeStartTransactionVerification).
 """
-_UNSETTLED: Final = int(ErrorCode.not_enough_replicas_after_append)
 _TIMED_OUT: Final = int(ErrorCode.request_timed_out)
-_LED_ELSEWHERE: Final = frozenset((int(ErrorCode.not_leader_or_follower),))
 _REFUSALS_BEFORE_THE_APPEND: Final = frozenset(
     int(code)
     for code in (
@@ -474,110 +495,6 @@ def close_on_error(topics: Topics) -> None:
                 )
 
 
-# The answer, which waits until the records are persisted.
-
-
-def produce_frame(context: ProduceContext, topics: Sequence[CodecTopicRows]) -> bytes:
-    """Return the whole frame of an answer."""
-    version = context.api_version
-    if version < FIRST_WITH_LEADERS or context.node.brokers.is_alone:
-        return encode_produce_response(version, context.correlation_id, topics)
-    topics, endpoints = name_leaders(context, topics, _LED_ELSEWHERE)
-    return encode_produce_response(version, context.correlation_id, topics, endpoints)
-
-
-class PendingAnswer:
-    """An answer whose rows wait for flushes. The last flush to end resolves `deferred`."""
-
-    __slots__ = ("context", "deferred", "has_state", "timeout_ms", "topics", "waiting")
-
-    def __init__(self, context: ProduceContext, topics: Topics, timeout_ms: int) -> None:
-        """Wait for up to `timeout_ms` where the records go to a bucket."""
-        self.context = context
-        self.topics = topics
-        self.timeout_ms = timeout_ms
-        self.deferred = Deferred()
-        self.waiting = 1
-        """The number of flushes to wait for, plus one until `complete`."""
-        self.has_state = True
-        """Whether the state of the transactions that the rows need is durable."""
-
-    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: Appended) -> None:
-        """Delay the answer until the flush of the appended batch, whose row is at `position`."""
-        self.waiting += 1
-        decided: Callable[[bool], None] = partial(self._row_decided, rows, position, info)
-        waits = self.context.services.waits
-        if waits is not None:
-            expired = partial(self._row_expired, rows, position, info)
-            decided = waits.limited(self.timeout_ms, decided, expired)
-        partition.when_decided(info.answer_after, decided)
-
-    def wait_for_state(self, state: Partition, offset: int) -> None:
-        """Delay the answer until the state of the transaction, which lists the rows' partitions, is durable."""
-        self.waiting += 1
-        decided: Callable[[bool], None] = self._state_decided
-        waits = self.context.services.waits
-        if waits is not None:
-            decided = waits.limited(self.timeout_ms, decided, partial(self._state_decided, persisted=False))
-        state.when_decided(offset, decided)
-
-    def complete(self) -> Deferred:
-        """Return the future of the answer. No row is added after this call."""
-        self.waiting -= 1
-        if not self.waiting:
-            self._answer()
-        return self.deferred
-
-    def _row_decided(self, rows: list[ProduceRow], position: int, info: Appended, persisted: bool) -> None:
-        if not persisted:
-            self._refuse(rows, position, info, unflushed_row(rows[position].partition))
-        self.waiting -= 1
-        if not self.waiting:
-            self._answer()
-
-    def _row_expired(self, rows: list[ProduceRow], position: int, info: Appended) -> None:
-        self._refuse(rows, position, info, expired_row(rows[position].partition))
-        self.waiting -= 1
-        if not self.waiting:
-            self._answer()
-
-    def _refuse(self, rows: list[ProduceRow], position: int, info: Appended, row: ProduceRow) -> None:
-        rows[position] = row
-        key = next(key for key, found in self.topics if found is rows)
-        note_unsettled(self.context.services, self.context.peer, key, info, row)
-
-    def _state_decided(self, persisted: bool) -> None:
-        self.has_state = persisted
-        self.waiting -= 1
-        if not self.waiting:
-            self._answer()
-
-    def _answer(self) -> None:
-        if not self.has_state:
-            self._refuse_without_state()
-        context = self.context
-        try:
-            frame = produce_frame(context, self.topics)
-        except struct.error as error:
-            # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced
-            # by three
-            logger.warning("a Produce of %s can't be answered: %s", context.peer.name, error)
-            self.deferred.fail()
-            return
-        self.deferred.resolve(frame)
-
-    def _refuse_without_state(self) -> None:
-        """Refuse all rows with an error that clients retry.
-
-        Otherwise a crash could leave their batches outside of the transaction.
-        """
-        message = "the state of the transaction could not be flushed"
-        for _, rows in self.topics:
-            for position, row in enumerate(rows):
-                if not row.error_code:
-                    rows[position] = ProduceRow(row.partition, _UNSETTLED, -1, -1, -1, message)
-
-
 def note_unsettled(services: ProduceServices, peer: Peer, key: Key, info: Appended, row: ProduceRow) -> None:
     """Note that an appended batch was refused with `row`. The log may lose it when it is reopened, so later
     batches must not be stored before it.
@@ -667,3 +584,274 @@ class _Wait:
     def expire(self) -> None:
         if self._waiting.pop(self, self) is None:
             self._expired()
+
+
+# The fast path: requests that equal an earlier one except for correlation id and records.
+
+MAX_PREFIXES: Final = 4096
+"""Prefixes remembered for each version. One more empties the table."""
+MAX_PREFIX_BYTES: Final = 512
+"""Longer prefixes are not remembered; only unusually long client ids or topic names make them."""
+_VALID_ACKS: Final = frozenset((-1, 0, 1))
+FIRST_REPEATED_VERSION: Final = 5
+"""The first version whose answers have rows with log_start_offset. Older requests are always decoded."""
+PREFIX_START: Final = 8
+_FIRST_FLEXIBLE: Final = 9
+_FIRST_WITH_IDS: Final = 13
+_PREFIX_INT32: Final = Struct(">i")
+_LEGACY_START: Final = Struct(">hhii")  # null transactional_id, acks, timeout, topic count
+_NO_TAGS_THRICE = b"\0\0\0"
+_MARKED_ROW: Final = (0x5EA96A7E00000001, 0x5EA96A7E00000002, 0x5EA96A7E00000003)
+_MARK: Final = Struct(">qqq").pack(*_MARKED_ROW)
+
+
+def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
+    """Return the end of the prefix of a request for one partition.
+
+    For any other request the result is meaningless. Raises IndexError.
+    """
+    body = FIXED_HEADER_BYTES
+    if client_id_bytes > 0:
+        body += client_id_bytes
+    if api_version >= _FIRST_WITH_IDS:
+        return body + 30
+    if api_version >= _FIRST_FLEXIBLE:
+        return body + 14 + frame[body + 9]
+    return body + 22 + (frame[body + 12] << 8 | frame[body + 13])
+
+
+def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: int) -> bool:
+    """Return True when a well-formed request has the layout that `prefix_end` assumes."""
+    body = FIXED_HEADER_BYTES + max(client_id_bytes, 0)
+    end = prefix_end(frame, api_version, client_id_bytes)
+    if end >= len(frame):
+        return False
+    if api_version < _FIRST_FLEXIBLE:
+        transactional, _, _, topic_count = _LEGACY_START.unpack_from(frame, body)
+        (partition_count,) = _PREFIX_INT32.unpack_from(frame, end - 8)
+        return bool(transactional == -1 and topic_count == partition_count == 1)
+    plain_name = api_version >= _FIRST_WITH_IDS or frame[body + 9] < ONE_BYTE
+    return plain_name and frame[body] == frame[body + 1] == 0 and frame[body + 8] == frame[end - 5] == 2
+
+
+def records_of(frame: memoryview, end: int, api_version: int) -> memoryview | None:
+    """Return the records after a prefix that ends at `end`; None when they are null, or when more than
+    records follows.
+
+    Raises MalformedRequest.
+    """
+    if api_version < _FIRST_FLEXIBLE:
+        if (
+            len(frame) - end < _PREFIX_INT32.size
+            or _PREFIX_INT32.unpack_from(frame, end)[0] != len(frame) - end - 4
+        ):
+            return None
+        return frame[end + 4 :]
+    size, start = frame[end] if end < len(frame) else ONE_BYTE, end + 1
+    if size >= ONE_BYTE:
+        size, start = read_unsigned_varint(frame, end)
+    stop = start + size - 1
+    if size == 0 or stop + 3 != len(frame) or frame[stop:] != _NO_TAGS_THRICE:
+        return None
+    return frame[start:stop]
+
+
+class RepeatedAnswer:
+    """The answer to a request with a known prefix whose batch was appended. Only four numbers change."""
+
+    __slots__ = ("_after", "_before", "_pack", "_size_bytes")
+
+    def __init__(self, api_version: int, key: str | bytes, partition: int) -> None:
+        """Pack the answer for a topic and partition. `key` is the topic name or id, as the request names the
+        topic.
+
+        Raises struct.error for a name that is too long for an answer.
+        """
+        frame = encode_produce_response(api_version, 0, [(key, [ProduceRow(partition, 0, *_MARKED_ROW)])])
+        row_at = frame.index(_MARK)
+        self._size_bytes = len(frame) - 4
+        self._before = frame[8:row_at]
+        self._after = frame[row_at + len(_MARK) :]
+        self._pack = Struct(f">ii{len(self._before)}sqqq{len(self._after)}s").pack
+
+    def encode(
+        self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
+    ) -> bytes:
+        """Return the whole frame, size included."""
+        return self._pack(
+            self._size_bytes,
+            correlation_id,
+            self._before,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
+            self._after,
+        )
+
+
+class _Target:
+    """The partition that the requests of one prefix go to, and the constant parts of their answer."""
+
+    __slots__ = (
+        "_api_version",
+        "_encode",
+        "_services",
+        "acks",
+        "client_id",
+        "key",
+        "partition",
+        "timeout_ms",
+    )
+
+    def __init__(
+        self, context: ProduceContext, request: ProduceRequest, key: str | bytes, partition: Partition
+    ) -> None:
+        self.client_id = context.client_id
+        self.key = key
+        self.partition = partition
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
+        self._services = context.services
+        self._api_version = context.api_version
+        self._encode: Callable[[int, int, int, int], bytes] | None = None
+
+    def confirm(self, correlation_id: int, info: Appended) -> Answer:
+        """Return the answer to a batch that was appended."""
+        encode = self._encode
+        if encode is None:
+            encode = self._encode = RepeatedAnswer(self._api_version, self.key, self.partition.index).encode
+        base_offset, _, log_append_time_ms, log_start_offset, _, _, _ = info
+        return encode(correlation_id, base_offset, log_append_time_ms, log_start_offset)
+
+    def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
+        """Return the answer to a batch that was refused."""
+        return encode_produce_response(self._api_version, correlation_id, [(self.key, [row])])
+
+    def answer(
+        self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended, persisted: bool
+    ) -> None:
+        """Answer a batch that was appended, after its flush."""
+        if persisted:
+            deferred.resolve(self.confirm(correlation_id, info))
+        else:
+            self._refuse_appended(deferred, peer, correlation_id, info, unflushed_row(self.partition.index))
+
+    def expire(self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended) -> None:
+        """Answer a batch that was appended, and is not durable after the request's time."""
+        self._refuse_appended(deferred, peer, correlation_id, info, expired_row(self.partition.index))
+
+    def _refuse_appended(
+        self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended, row: ProduceRow
+    ) -> None:
+        note_unsettled(self._services, peer, self.key, info, row)
+        deferred.resolve(self.refuse(correlation_id, row))
+
+
+class ProduceRepeats:
+    """Recognizes repeats of Produce requests of one version, and appends their batches without decoding the
+    requests.
+    """
+
+    def __init__(self, services: ProduceServices, api_version: int) -> None:
+        self._services = services
+        self._node = services.node
+        self._clock = services.node.clock
+        self._api_version = api_version
+        self.begun = 0
+        self._targets: dict[bytes, _Target] = {}
+        """The targets by the prefix of their requests."""
+        self._prefixes: dict[Partition, list[bytes]] = {}
+        services.partitions.when_closed.append(self._forget)
+        services.partitions.tables.extend((self._targets, self._prefixes))
+
+    def begin(
+        self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
+    ) -> Answer | Deferred | NotRepeated | None:
+        api_version = self._api_version
+        try:
+            end = prefix_end(frame, api_version, client_id_bytes)
+        except IndexError:
+            return NOT_REPEATED
+        target = self._targets.get(frame[PREFIX_START:end].tobytes())
+        if target is None:
+            return NOT_REPEATED
+        partition = target.partition
+        records = records_of(frame, end, api_version)
+        if partition.closed or records is None or partition.gate is not None:
+            return NOT_REPEATED
+        access = self._node.access
+        if access.is_on and not access.allows(
+            peer.principal, peer.peer_host, Operation.WRITE, ResourceType.TOPIC, partition.topic
+        ):
+            return NOT_REPEATED
+        compression = partition.compression
+        if compression is not None and (
+            len(records) <= ATTRIBUTES_POSITION
+            or records[ATTRIBUTES_POSITION] & CODEC_BITS != compression.codec
+        ):
+            return NOT_REPEATED
+        self.begun += 1
+        acks = target.acks
+        info = append_batch(
+            self._services,
+            api_version,
+            peer,
+            target.client_id,
+            target.key,
+            partition,
+            records,
+            None,
+            self._clock.now_ns() // NS_PER_MS,
+        )
+        if isinstance(info, ProduceRow):
+            if not acks:
+                close_on_error([(target.key, [info])])
+            return target.refuse(correlation_id, info)
+        if not acks:
+            return None
+        if not partition.is_persisted(info.answer_after):
+            deferred = Deferred()
+            decided: Callable[[bool], None] = partial(target.answer, deferred, peer, correlation_id, info)
+            waits = self._services.waits
+            if waits is not None:
+                expired = partial(target.expire, deferred, peer, correlation_id, info)
+                decided = waits.limited(target.timeout_ms, decided, expired)
+            partition.when_decided(info.answer_after, decided)
+            return deferred
+        return target.confirm(correlation_id, info)
+
+    def learn(self, frame: memoryview, context: ProduceContext, request: ProduceRequest) -> None:
+        if (
+            len(request.topics) != 1
+            or len(request.topics[0].partitions) != 1
+            or request.acks not in _VALID_ACKS
+            or context.api_version < FIRST_REPEATED_VERSION
+        ):
+            return
+        key, (entry,) = request.topics[0]
+        topic = context.services.partitions.by_key.get(key)
+        if topic is None or (
+            self._node.access.is_on and not context.could(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        ):
+            return
+        partition = topic.get(entry.partition)
+        client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)
+        if partition is None or partition.topic in INTERNAL_TOPICS:
+            return
+        if not is_for_one_partition(frame, context.api_version, client_id_bytes):
+            return
+        end = prefix_end(frame, context.api_version, client_id_bytes)
+        if end > MAX_PREFIX_BYTES:
+            return
+        if len(self._targets) >= MAX_PREFIXES:
+            self._targets.clear()
+            self._prefixes.clear()
+        prefix = frame[PREFIX_START:end].tobytes()
+        if prefix not in self._targets:
+            self._prefixes.setdefault(partition, []).append(prefix)
+        self._targets[prefix] = _Target(context, request, key, partition)
+
+    def _forget(self, partition: Partition) -> None:
+        """Drop a partition whose topic is deleted, so that its memory is freed."""
+        for prefix in self._prefixes.pop(partition, ()):
+            self._targets.pop(prefix, None)
