@@ -68,6 +68,7 @@ _ABORTED = Struct(">qq")
 _TWO_INT32 = Struct(">ii")
 _EPOCH_AND_OFFSET = Struct(">iq")
 _NONE = b"\xff\xff\xff\xff"
+FIRST_FLEXIBLE = 12
 
 
 class FetchRow(NamedTuple):
@@ -119,73 +120,41 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Piece]:
     """Return the frame of a Fetch answer, as pieces in the order of their bytes."""
-    head = bytearray(8)
-    if version >= 12:
-        head.append(0)
+    flexible = version >= FIRST_FLEXIBLE
+    count, text, one_more = (unsigned_varint, compact_string, 1) if flexible else (_INT32.pack, string, 0)
+    head = bytearray(9 if flexible else 8)
     head += _TOP_V7.pack(0, error_code, session_id) if version >= 7 else _TOP_V4.pack(0)
-    if version >= 12:
-        pieces = _flexible_pieces(head, topics, node_endpoints)
-    else:
-        pieces = _legacy_pieces(version, head, topics)
-    size = sum(map(len, pieces)) - 4
-    first = pieces[0]
-    assert isinstance(first, bytes)
-    pieces[0] = _TWO_INT32.pack(size, correlation_id) + first[_TWO_INT32.size :]
-    return pieces
-
-
-def _flexible_pieces(
-    head: bytearray, topics: Sequence[TopicRows], node_endpoints: Sequence[NodeEndpoint]
-) -> list[Piece]:
     pieces: list[Piece] = []
-    head += unsigned_varint(len(topics) + 1)
+    head += count(len(topics) + one_more)
     for topic, rows in topics:
-        head += topic if isinstance(topic, bytes) else compact_string(topic)
-        head += unsigned_varint(len(rows) + 1)
-        for row in rows:
-            head += _ROW_V5.pack(*row[:5])
-            aborted = row.aborted_transactions
-            if aborted is None:
-                head.append(0)
-            else:
-                head += unsigned_varint(len(aborted) + 1)
-                for producer_id, first_offset in aborted:
-                    head += _ABORTED.pack(producer_id, first_offset) + b"\0"
-            head += _INT32.pack(row.preferred_read_replica)
-            head += unsigned_varint(len(row.records) + 1)
-            if len(row.records):
-                pieces += (bytes(head), row.records)
-                head = bytearray()
-            head += _row_tags(row) if row.diverging_epoch or row.current_leader else b"\0"
-        head.append(0)
-    head += tagged_node_endpoints(node_endpoints) if node_endpoints else NO_TAGS
-    pieces.append(bytes(head))
-    return pieces
-
-
-def _legacy_pieces(version: int, head: bytearray, topics: Sequence[TopicRows]) -> list[Piece]:
-    pieces: list[Piece] = []
-    head += _INT32.pack(len(topics))
-    for topic, rows in topics:
-        assert isinstance(topic, str)
-        head += string(topic)
-        head += _INT32.pack(len(rows))
+        head += topic if isinstance(topic, bytes) else text(topic)
+        head += count(len(rows) + one_more)
         for row in rows:
             head += _ROW_V5.pack(*row[:5]) if version >= 5 else _ROW_V4.pack(*row[:4])
             aborted = row.aborted_transactions
             if aborted is None:
-                head += _NONE
+                head += NO_TAGS if flexible else _NONE
             else:
-                head += _INT32.pack(len(aborted))
+                head += count(len(aborted) + one_more)
                 for producer_id, first_offset in aborted:
-                    head += _ABORTED.pack(producer_id, first_offset)
+                    head += _ABORTED.pack(producer_id, first_offset) + (NO_TAGS if flexible else b"")
             if version >= 11:
                 head += _INT32.pack(row.preferred_read_replica)
-            head += _INT32.pack(len(row.records))
-            if len(row.records):
+            size = len(row.records)
+            head += count(size + one_more)
+            if size:
                 pieces += (bytes(head), row.records)
                 head = bytearray()
+            if flexible:
+                head += _row_tags(row) if row.diverging_epoch or row.current_leader else NO_TAGS
+        if flexible:
+            head += NO_TAGS
+    if flexible:
+        head += tagged_node_endpoints(node_endpoints) if node_endpoints else NO_TAGS
     pieces.append(bytes(head))
+    first = pieces[0]
+    assert isinstance(first, bytes)
+    pieces[0] = _TWO_INT32.pack(sum(map(len, pieces)) - 4, correlation_id) + first[_TWO_INT32.size :]
     return pieces
 
 
@@ -320,7 +289,7 @@ class _Cursor:
         self.frame = frame
         self.position = position
         self._items = 0
-        self.flexible = version >= 12
+        self.flexible = version >= FIRST_FLEXIBLE
         self.with_ids = version >= 13
 
     def unpack(self, layout: Struct) -> tuple[int, ...]:

@@ -53,13 +53,10 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _OFFSET: Final = Struct(">iq")
-_OFFSET_AND_EPOCH: Final = Struct(">iqi")
 _HEAD: Final = Struct(">ii")
 _ROW: Final = Struct(">ih")
-_FLEXIBLE_ROW: Final = Struct(">ihB")
 _NO_TAGS: Final = b"\0"
-_FLEXIBLE_START: Final = b"\0\0\0\0\0"
-"""The tagged fields of the header, none of them, and throttle_ms 0."""
+_NO_THROTTLE: Final = bytes(4)
 
 
 class PartitionOffset(NamedTuple):
@@ -95,13 +92,12 @@ class OffsetCommitRequest(NamedTuple):
 
 def offset_commit_reader(version: int) -> Read:
     """Return the reader of requests of one version. The reader raises MalformedRequest."""
-    read = _read_flexible if version >= FIRST_FLEXIBLE else _read_legacy
 
     def read_request(frame: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:
         # Slices of bytes are cheaper than those of a memoryview, and end at the frame's end without an error.
         raw = bytes(frame)
         try:
-            request, end = read(raw, position, version)
+            request, end = _read(raw, position, version)
         except (IndexError, struct.error):
             raise MalformedRequest(f"the request ends within a field, after {len(raw)} bytes") from None
         if end > len(raw):
@@ -113,60 +109,43 @@ def offset_commit_reader(version: int) -> Read:
     return read_request
 
 
-def _read_flexible(raw: bytes, position: int, version: int) -> tuple[OffsetCommitRequest, int]:
-    group_id, position = _compact_text(raw, position)
+def _read(raw: bytes, position: int, version: int) -> tuple[OffsetCommitRequest, int]:
+    flexible = version >= FIRST_FLEXIBLE
+    text = _compact_text if flexible else _legacy_text
+    group_id, position = text(raw, position)
     (generation_id,) = _INT32.unpack_from(raw, position)
-    member_id, position = _compact_text(raw, position + 4)
-    group_instance_id, position = _compact_text(raw, position)
-    count, position = _compact_count(raw, position)
-    items = count
+    member_id, position = text(raw, position + 4)
+    group_instance_id, retention_ms = None, -1
+    if version >= FIRST_WITH_INSTANCE_ID:
+        group_instance_id, position = text(raw, position)
+    if version <= LAST_WITH_RETENTION_TIME:
+        (retention_ms,) = _INT64.unpack_from(raw, position)
+        position += _INT64.size
+    topics, position = _read_topics(raw, position, version)
+    if flexible:
+        position = skip_tagged_fields(raw, position)
+    if group_id is None or member_id is None:
+        raise MalformedRequest(f"{'group_id' if group_id is None else 'member_id'} is null")
+    request = OffsetCommitRequest(group_id, generation_id, member_id, group_instance_id, retention_ms, topics)
+    return request, position
+
+
+def _read_topics(raw: bytes, position: int, version: int) -> tuple[list[TopicOffsets], int]:
+    flexible = version >= FIRST_FLEXIBLE
+    text, count = (_compact_text, _compact_count) if flexible else (_legacy_text, _legacy_count)
+    topic_count, position = count(raw, position)
+    items = topic_count
     if items > MAX_ITEMS:
         raise TooManyItems(items)
     topics = []
-    for _ in range(count):
+    for _ in range(topic_count):
         key: TopicKey | None
         if version >= _FIRST_WITH_TOPIC_IDS:
             key = raw[position : position + _TOPIC_ID_BYTES]
             position += _TOPIC_ID_BYTES
         else:
-            key, position = _compact_text(raw, position)
-        partition_count, position = _compact_count(raw, position)
-        items += partition_count
-        if items > MAX_ITEMS:
-            raise TooManyItems(items)
-        partitions = []
-        for _ in range(partition_count):
-            index, offset, leader_epoch = _OFFSET_AND_EPOCH.unpack_from(raw, position)
-            offset_at = position + _INT32.size
-            metadata, position = _compact_text(raw, position + _OFFSET_AND_EPOCH.size)
-            partitions.append(PartitionOffset(index, offset, leader_epoch, metadata or "", offset_at))
-            position = skip_tagged_fields(raw, position)
-        position = skip_tagged_fields(raw, position)
-        if key is None:
-            raise MalformedRequest("a topic name is null")
-        topics.append(TopicOffsets(key, partitions))
-    position = skip_tagged_fields(raw, position)
-    return _request(group_id, generation_id, member_id, group_instance_id, -1, topics), position
-
-
-def _read_legacy(raw: bytes, position: int, version: int) -> tuple[OffsetCommitRequest, int]:
-    group_id, position = _legacy_text(raw, position)
-    (generation_id,) = _INT32.unpack_from(raw, position)
-    member_id, position = _legacy_text(raw, position + 4)
-    group_instance_id, retention_ms = None, -1
-    if version >= FIRST_WITH_INSTANCE_ID:
-        group_instance_id, position = _legacy_text(raw, position)
-    if version <= LAST_WITH_RETENTION_TIME:
-        (retention_ms,) = _INT64.unpack_from(raw, position)
-        position += _INT64.size
-    count, position = _legacy_count(raw, position)
-    items = count
-    if items > MAX_ITEMS:
-        raise TooManyItems(items)
-    topics = []
-    for _ in range(count):
-        key, position = _legacy_text(raw, position)
-        partition_count, position = _legacy_count(raw, position)
+            key, position = text(raw, position)
+        partition_count, position = count(raw, position)
         items += partition_count
         if items > MAX_ITEMS:
             raise TooManyItems(items)
@@ -179,25 +158,16 @@ def _read_legacy(raw: bytes, position: int, version: int) -> tuple[OffsetCommitR
             if version >= FIRST_WITH_LEADER_EPOCH:
                 (leader_epoch,) = _INT32.unpack_from(raw, position)
                 position += _INT32.size
-            metadata, position = _legacy_text(raw, position)
+            metadata, position = text(raw, position)
             partitions.append(PartitionOffset(index, offset, leader_epoch, metadata or "", offset_at))
+            if flexible:
+                position = skip_tagged_fields(raw, position)
+        if flexible:
+            position = skip_tagged_fields(raw, position)
         if key is None:
             raise MalformedRequest("a topic name is null")
         topics.append(TopicOffsets(key, partitions))
-    return _request(group_id, generation_id, member_id, group_instance_id, retention_ms, topics), position
-
-
-def _request(
-    group_id: str | None,
-    generation_id: int,
-    member_id: str | None,
-    group_instance_id: str | None,
-    retention_ms: int,
-    topics: list[TopicOffsets],
-) -> OffsetCommitRequest:
-    if group_id is None or member_id is None:
-        raise MalformedRequest(f"{'group_id' if group_id is None else 'member_id'} is null")
-    return OffsetCommitRequest(group_id, generation_id, member_id, group_instance_id, retention_ms, topics)
+    return topics, position
 
 
 def _compact_text(raw: bytes, position: int) -> tuple[str | None, int]:
@@ -249,30 +219,21 @@ TopicErrors = tuple[TopicKey, Sequence[tuple[int, int]]]
 
 def encode_offset_commit_response(version: int, correlation_id: int, topics: Sequence[TopicErrors]) -> bytes:
     """Return the whole frame of an answer, size included. Raises struct.error for a name that is too long."""
-    if version >= FIRST_FLEXIBLE:
-        body = _flexible_body(topics)
-    else:
-        body = _legacy_body(topics, with_throttle=version >= _FIRST_WITH_THROTTLE)
+    flexible = version >= FIRST_FLEXIBLE
+    count, text, no_tags = (
+        (unsigned_varint, compact_string, _NO_TAGS) if flexible else (_INT32.pack, string, b"")
+    )
+    one_more = 1 if flexible else 0
+    pieces = [
+        no_tags,
+        _NO_THROTTLE if version >= _FIRST_WITH_THROTTLE else b"",
+        count(len(topics) + one_more),
+    ]
+    for key, rows in topics:
+        pieces += (key if isinstance(key, bytes) else text(key), count(len(rows) + one_more))
+        for index, error_code in rows:
+            pieces += (_ROW.pack(index, error_code), no_tags)
+        pieces.append(no_tags)
+    pieces.append(no_tags)
+    body = b"".join(pieces)
     return _HEAD.pack(len(body) + 4, correlation_id) + body
-
-
-def _flexible_body(topics: Sequence[TopicErrors]) -> bytes:
-    pieces = [_FLEXIBLE_START, unsigned_varint(len(topics) + 1)]
-    for key, rows in topics:
-        pieces.append(key if isinstance(key, bytes) else compact_string(key))
-        pieces.append(unsigned_varint(len(rows) + 1))
-        for index, error_code in rows:
-            pieces.append(_FLEXIBLE_ROW.pack(index, error_code, 0))
-        pieces.append(_NO_TAGS)
-    pieces.append(_NO_TAGS)
-    return b"".join(pieces)
-
-
-def _legacy_body(topics: Sequence[TopicErrors], *, with_throttle: bool) -> bytes:
-    pieces = [b"\0\0\0\0" if with_throttle else b"", _INT32.pack(len(topics))]
-    for key, rows in topics:
-        assert isinstance(key, str)
-        pieces += (string(key), _INT32.pack(len(rows)))
-        for index, error_code in rows:
-            pieces.append(_ROW.pack(index, error_code))
-    return b"".join(pieces)

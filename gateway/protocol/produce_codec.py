@@ -48,13 +48,19 @@ from seqgate.gateway.protocol.primitives import (
 from seqgate.gateway.protocol.schema import Read
 
 _INT16 = Struct(">h")
-_FRAME = Struct(">ii")
+_HEAD = Struct(">ii")
+_FLEXIBLE_HEAD = Struct(">iix")  # the header has no tagged fields
+_NO_THROTTLE = bytes(4)
 _INT32 = Struct(">i")
 _ROW_V3 = Struct(">ihqq")
 _ROW_V5 = Struct(">ihqqq")
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _INDEX_AND_SIZE = Struct(">ii")
 _TOPIC_ID_BYTES = 16
+FIRST_FLEXIBLE = 9
+_FIRST_WITH_START = 5
+_FIRST_WITH_ERRORS = 8
+_FIRST_WITH_IDS = 13
 
 
 class PartitionRecords(NamedTuple):
@@ -86,90 +92,76 @@ class ProduceRequest(NamedTuple):
 
 def produce_reader(version: int) -> Read:
     """Return the reader of requests of one version. The reader raises MalformedRequest."""
-    read = _read_flexible if version >= 9 else _read_legacy
-    with_ids = version >= 13
 
     def read_request(frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
         try:
-            return read(frame, position, with_ids)
+            return _read(frame, position, version)
         except (IndexError, struct.error):
             raise MalformedRequest(f"the request ends within a field, after {len(frame)} bytes") from None
 
     return read_request
 
 
-def _read_flexible(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:
-    size = frame[position]
-    position += 1
-    if size >= ONE_BYTE:
-        size, position = read_unsigned_varint(frame, position - 1)
+def _read(frame: memoryview, position: int, version: int) -> tuple[ProduceRequest, int]:
+    flexible = version >= FIRST_FLEXIBLE
+    if flexible:
+        size = frame[position] - 1
+        position += 1
+        if size >= ONE_BYTE - 1:
+            size, position = read_unsigned_varint(frame, position - 1)
+            size -= 1
+    else:
+        (size,) = _INT16.unpack_from(frame, position)
+        position += 2
     transactional_id = None
-    if size:
-        transactional_id, position = _text(frame, position, size - 1)
+    if size >= 0:
+        transactional_id, position = _text(frame, position, size)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
-    count, position = _count(frame, position + _ACKS_AND_TIMEOUT.size)
+    topics, position = _read_topics(frame, position + _ACKS_AND_TIMEOUT.size, version)
+    if flexible:
+        position = skip_tagged_fields(frame, position) if frame[position] else position + 1
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+
+
+def _read_topics(frame: memoryview, position: int, version: int) -> tuple[list[TopicRecords], int]:
+    flexible = version >= FIRST_FLEXIBLE
+    read_count = _count if flexible else _legacy_count
+    count, position = read_count(frame, position)
     items = count
     if items > MAX_ITEMS:
         raise TooManyItems(items)
     topics = []
     for _ in range(count):
         key: str | bytes
-        if with_ids:
+        if version >= _FIRST_WITH_IDS:
             key = bytes(frame[position : position + _TOPIC_ID_BYTES])
             position += _TOPIC_ID_BYTES
         else:
-            size, position = _count(frame, position)
+            size, position = _count(frame, position) if flexible else _legacy_size(frame, position)
             key, position = _text(frame, position, size)
-        partition_count, position = _count(frame, position)
+        partition_count, position = read_count(frame, position)
         items += partition_count
         if items > MAX_ITEMS:
             raise TooManyItems(items)
         partitions = []
         for _ in range(partition_count):
-            (index,) = _INT32.unpack_from(frame, position)
-            position += 4
-            size = frame[position]
-            position += 1
-            if size >= ONE_BYTE:
-                size, position = read_unsigned_varint(frame, position - 1)
-            records, position = _records(frame, position, size - 1)
+            if flexible:
+                (index,) = _INT32.unpack_from(frame, position)
+                size = frame[position + 4] - 1
+                position += 5
+                if size >= ONE_BYTE - 1:
+                    size, position = read_unsigned_varint(frame, position - 1)
+                    size -= 1
+                records, position = _records(frame, position, size)
+                position = skip_tagged_fields(frame, position) if frame[position] else position + 1
+            else:
+                index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
+                records, position = _records(frame, position + _INDEX_AND_SIZE.size, size)
             partitions.append(PartitionRecords(index, records))
+        if flexible:
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
-        position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         topics.append(TopicRecords(key, partitions))
-    position = skip_tagged_fields(frame, position) if frame[position] else position + 1
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
-
-
-def _read_legacy(frame: memoryview, position: int, with_ids: bool) -> tuple[ProduceRequest, int]:
-    assert not with_ids, "topic ids came with flexible versions"
-    (size,) = _INT16.unpack_from(frame, position)
-    position += 2
-    transactional_id = None
-    if size >= 0:
-        transactional_id, position = _text(frame, position, size)
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
-    count, position = _legacy_count(frame, position + _ACKS_AND_TIMEOUT.size)
-    items = count
-    if items > MAX_ITEMS:
-        raise TooManyItems(items)
-    topics = []
-    for _ in range(count):
-        (size,) = _INT16.unpack_from(frame, position)
-        if size < 0:
-            raise MalformedRequest("a topic name is null")
-        key, position = _text(frame, position + 2, size)
-        partition_count, position = _legacy_count(frame, position)
-        items += partition_count
-        if items > MAX_ITEMS:
-            raise TooManyItems(items)
-        partitions = []
-        for _ in range(partition_count):
-            index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
-            records, position = _records(frame, position + _INDEX_AND_SIZE.size, size)
-            partitions.append(PartitionRecords(index, records))
-        topics.append(TopicRecords(key, partitions))
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+    return topics, position
 
 
 def _count(frame: memoryview, position: int) -> tuple[int, int]:
@@ -184,6 +176,13 @@ def _count(frame: memoryview, position: int) -> tuple[int, int]:
     if not 0 < value <= len(frame) - position + 1:
         raise MalformedRequest(f"a length is {value - 1}, and {len(frame) - position} bytes are left")
     return value - 1, position
+
+
+def _legacy_size(frame: memoryview, position: int) -> tuple[int, int]:
+    (size,) = _INT16.unpack_from(frame, position)
+    if size < 0:
+        raise MalformedRequest("a topic name is null")
+    return size, position + 2
 
 
 def _legacy_count(frame: memoryview, position: int) -> tuple[int, int]:
@@ -241,27 +240,31 @@ def encode_produce_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """Return the whole frame of a Produce answer, size included. `node_endpoints` are for v10 on."""
-    if version >= 9:
-        body = _flexible_body(topics) + (tagged_node_endpoints(node_endpoints) if node_endpoints else NO_TAGS)
-        return _FRAME.pack(len(body) + 5, correlation_id) + b"\0" + body
-    body = _legacy_body(version, topics)
-    return _FRAME.pack(len(body) + 4, correlation_id) + body
-
-
-def _flexible_body(topics: Sequence[TopicRows]) -> bytes:
-    pieces = [unsigned_varint(len(topics) + 1)]
+    flexible = version >= FIRST_FLEXIBLE
+    count, text, one_more = (unsigned_varint, compact_string, 1) if flexible else (_INT32.pack, string, 0)
+    pieces = [b"", count(len(topics) + one_more)]
     for topic, rows in topics:
-        pieces.append(topic if isinstance(topic, bytes) else compact_string(topic))
-        pieces.append(unsigned_varint(len(rows) + 1))
+        pieces.append(topic if isinstance(topic, bytes) else text(topic))
+        pieces.append(count(len(rows) + one_more))
         for row in rows:
-            message = b"\0" if row.error_message is None else compact_string(row.error_message)
-            pieces.append(_ROW_V5.pack(*row[:5]))
-            pieces.append(_flexible_record_errors(row.record_errors) if row.record_errors else b"\1")
-            pieces.append(
-                message + (b"\0" if row.current_leader is None else _leader_tag(row.current_leader))
-            )
-        pieces.append(b"\0")
-    pieces.append(b"\0\0\0\0")
+            pieces.append(_ROW_V5.pack(*row[:5]) if version >= _FIRST_WITH_START else _ROW_V3.pack(*row[:4]))
+            if flexible:
+                message = b"\0" if row.error_message is None else compact_string(row.error_message)
+                pieces.append(_flexible_record_errors(row.record_errors) if row.record_errors else b"\1")
+                pieces.append(
+                    message + (b"\0" if row.current_leader is None else _leader_tag(row.current_leader))
+                )
+            elif version >= _FIRST_WITH_ERRORS:
+                pieces.append(_INT32.pack(len(row.record_errors)))
+                pieces += [_INT32.pack(number) + nullable_string(why) for number, why in row.record_errors]
+                pieces.append(nullable_string(row.error_message))
+        if flexible:
+            pieces.append(NO_TAGS)
+    pieces.append(_NO_THROTTLE)
+    if flexible:
+        pieces.append(tagged_node_endpoints(node_endpoints) if node_endpoints else NO_TAGS)
+    head = _FLEXIBLE_HEAD if flexible else _HEAD
+    pieces[0] = head.pack(sum(map(len, pieces)) + head.size - 4, correlation_id)
     return b"".join(pieces)
 
 
@@ -275,23 +278,3 @@ def _leader_tag(leader: tuple[int, int]) -> bytes:
 def _flexible_record_errors(record_errors: Sequence[tuple[int, str]]) -> bytes:
     rows = [_INT32.pack(number) + compact_string(text) + b"\0" for number, text in record_errors]
     return unsigned_varint(len(rows) + 1) + b"".join(rows)
-
-
-def _legacy_body(version: int, topics: Sequence[TopicRows]) -> bytes:
-    pieces = [_INT32.pack(len(topics))]
-    for topic, rows in topics:
-        assert isinstance(topic, str)
-        pieces.append(string(topic))
-        pieces.append(_INT32.pack(len(rows)))
-        for row in rows:
-            if version >= 8:
-                pieces.append(_ROW_V5.pack(*row[:5]))
-                pieces.append(_INT32.pack(len(row.record_errors)))
-                pieces += [_INT32.pack(number) + nullable_string(text) for number, text in row.record_errors]
-                pieces.append(nullable_string(row.error_message))
-            elif version >= 5:
-                pieces.append(_ROW_V5.pack(*row[:5]))
-            else:
-                pieces.append(_ROW_V3.pack(*row[:4]))
-    pieces.append(b"\0\0\0\0")
-    return b"".join(pieces)

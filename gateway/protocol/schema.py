@@ -42,18 +42,19 @@ Read = Callable[[memoryview, int], tuple[Any, int]]
 Raises MalformedRequest.
 """
 
-_NUMBERS = {
-    "int8": ">b",
-    "int16": ">h",
-    "int32": ">i",
-    "int64": ">q",
-    "uint8": ">B",
-    "uint16": ">H",
-    "uint32": ">I",
-    "uint64": ">Q",
-    "float64": ">d",
-    "error_code": ">h",
+_NUMBERS: Final = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "error_code": "h",
 }
+"""The layouts of plain numbers."""
 _LONGEST_PERIOD_MS = 10**15
 """The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every
 int64.
@@ -100,7 +101,7 @@ def _steps(plain: list[Field[Any]], flexible: bool) -> Iterator[tuple[str | tupl
     for is_number, same in groupby(plain, key=lambda field: _layout(field) is not None):
         run = list(same)
         if is_number and len(run) > 1:
-            layout = ">" + "".join(str(_layout(field))[1:] for field in run)
+            layout = ">" + "".join(str(_layout(field)) for field in run)
             yield tuple(field.name for field in run), _numbers(layout)
         else:
             for field in run:
@@ -173,9 +174,8 @@ def _is_entity(annotation: Any) -> bool:
 
 def _shape(annotation: Any) -> tuple[Any, bool, bool]:
     """Return the inner type of a field, whether the field can be null, and whether the field is an array."""
-    nullable = False
-    if type(None) in get_args(annotation):
-        nullable = True
+    nullable = type(None) in get_args(annotation)
+    if nullable:
         annotation = next(option for option in get_args(annotation) if option is not type(None))
     if get_origin(annotation) is tuple:
         return get_args(annotation)[0], nullable, True
@@ -254,7 +254,7 @@ def _primitive(field: Field[Any], flexible: bool, nullable: bool) -> Read:
         return _converted(_number(">b"), bool)
     if kafka_type in {"timedelta_i32", "timedelta_i64"}:
         return _converted(_number(">i" if kafka_type == "timedelta_i32" else ">q"), _milliseconds)
-    return _number(_NUMBERS[kafka_type])
+    return _number(">" + _NUMBERS[kafka_type])
 
 
 def _sized(name: str, read_length: Read, convert: Callable[[memoryview], Any], nullable: bool) -> Read:
@@ -299,19 +299,7 @@ Raises struct.error for a number out of its range, and TypeError for a null in a
 
 _NULL_UUID: Final = bytes(16)
 _EMPTY_TAGS: Final = b"\0"
-_WRITER_NUMBERS: Final = {
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float64": "d",
-    "error_code": "h",
-    "bool": "?",
-}
+_WRITER_NUMBERS: Final = {**_NUMBERS, "bool": "?"}
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -319,7 +307,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 def entity_writer(entity_type: Any) -> Write:
     """Return the writer of a kio class."""
     flexible: bool = entity_type.__flexible__
-    steps = _steps_writer([field for field in fields(entity_type) if "tag" not in field.metadata], flexible)
+    plain = [field for field in fields(entity_type) if "tag" not in field.metadata]
+    steps = list(_steps_writer(plain, flexible))
     write_tags = _tagged_fields(entity_type) if flexible else None
     if len(steps) == 1 and write_tags is None:
         return steps[0]
@@ -333,25 +322,18 @@ def entity_writer(entity_type: Any) -> Write:
     return write
 
 
-def _steps_writer(plain: Sequence[Field[Any]], flexible: bool) -> list[Write]:
-    """Return the writers that together write all fields of an entity. Neighbouring numbers share one writer."""
-    steps: list[Write] = []
-    numbers: list[Field[Any]] = []
-    for field in plain:
-        if _is_number(field):
-            numbers.append(field)
-            continue
-        if numbers:
-            steps.append(_numbers_writer(numbers))
-            numbers = []
-        steps.append(_of_attribute(field.name, _value_writer(field, flexible)))
-    if numbers:
-        steps.append(_numbers_writer(numbers))
-    return steps
+def _steps_writer(plain: Sequence[Field[Any]], flexible: bool) -> Iterator[Write]:
+    """Yield the writers that together write all fields of an entity. Neighbouring numbers share one writer."""
+    for is_number, same in groupby(plain, key=_is_number):
+        if is_number:
+            yield _numbers_writer(list(same))
+        else:
+            for field in same:
+                yield _of_attribute(field.name, _value_writer(field, flexible))
 
 
 def _is_number(field: Field[Any]) -> bool:
-    _, _, is_array = _shape_writer(field.type)
+    _, _, is_array = _shape(field.type)
     return not is_array and field.metadata.get("kafka_type") in _WRITER_NUMBERS
 
 
@@ -370,7 +352,7 @@ def _of_attribute(name: str, write_value: Write) -> Write:
 
 def _value_writer(field: Field[Any], flexible: bool) -> Write:
     """Return the writer of a value of the field's type, for plain and tagged fields."""
-    annotation, nullable, is_array = _shape_writer(field.type)
+    annotation, nullable, is_array = _shape(field.type)
     if _is_entity(annotation):
         write_one = entity_writer(annotation)
         if not is_array and nullable and "tag" not in field.metadata:
@@ -378,16 +360,6 @@ def _value_writer(field: Field[Any], flexible: bool) -> Write:
     else:
         write_one = _primitive_writer(str(field.metadata["kafka_type"]), flexible, nullable and not is_array)
     return _array_writer(write_one, flexible) if is_array else write_one
-
-
-def _shape_writer(annotation: Any) -> tuple[Any, bool, bool]:
-    """Return the inner type of a field, whether the field can be null, and whether the field is an array."""
-    nullable = type(None) in get_args(annotation)
-    if nullable:
-        annotation = next(option for option in get_args(annotation) if option is not type(None))
-    if get_origin(annotation) is tuple:
-        return get_args(annotation)[0], nullable, True
-    return annotation, nullable, False
 
 
 class Written(bytes):
