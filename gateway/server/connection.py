@@ -18,18 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable, Hashable
 from struct import Struct
-from typing import Final, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Answer, CloseConnection, Deferred
 from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.security.principals import ANONYMOUS, Unidentified
-from seqgate.gateway.server.dispatcher import Requests
 from seqgate.gateway.server.intake import (
     CLOSING,
     DRAINING,
@@ -39,12 +36,14 @@ from seqgate.gateway.server.intake import (
     SENDING,
     SIZE_BYTES,
     TOO_MANY,
-    Buffers,
     Intake,
 )
 from seqgate.gateway.server.record_sender import RecordSender
 from seqgate.gateway.server.sasl import Begin, RequestLimits
 from seqgate.seq_validator import RefusedBatches
+
+if TYPE_CHECKING:
+    from seqgate.gateway.server.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -82,10 +81,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self,
-        server: ConnectionOwner[Connection],
-        listener_name: str,
-        identify: Callable[[asyncio.Transport], str] | None = None,
+        self, server: Server, listener_name: str, identify: Callable[[asyncio.Transport], str] | None = None
     ) -> None:
         """`identify` returns the principal of a client that finished its TLS handshake; it raises
         Unidentified.
@@ -436,41 +432,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-# The interface of a server that its connections use.
-
-Owned_contra = TypeVar("Owned_contra", contravariant=True)
-
-
-class ConnectionOwner(Buffers, Protocol[Owned_contra]):
-    """The parts that all connections of a server share: limits, buffers, memory, and the admission of new
-    connections.
-    """
-
-    limits: ConnectionLimits
-    dispatcher: Requests
-    outbox: Outbox
-    unread: UnreadAnswers
-    cold_reads: ColdReads | None
-
-    def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
-        """Set the socket options that suit the address of the peer."""
-
-    def admit(self, connection: Owned_contra) -> float | None:
-        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a
-        limit.
-        """
-
-    def dismiss(self, connection: Owned_contra) -> None:
-        """Stop counting a connection that is gone."""
-
-
-class Reader(Protocol):
-    """A connection whose answers may stay unread."""
-
-    def abort(self, reason: str) -> None:
-        """Close at once; answers that the client has not read are lost."""
-
-
 class UnreadAnswers:
     """A budget of `limit_bytes`. A single reader may exceed it by any amount."""
 
@@ -479,12 +440,12 @@ class UnreadAnswers:
         self.total_bytes = 0
         self.dropped = 0
         """The number of readers dropped since the start."""
-        self._unread: dict[Reader, int] = {}
+        self._unread: dict[Connection, int] = {}
 
     def __len__(self) -> int:
         return len(self._unread)
 
-    def note(self, reader: Reader, unread_bytes: int) -> None:
+    def note(self, reader: Connection, unread_bytes: int) -> None:
         """Set how many bytes wait for a reader now."""
         self.total_bytes += unread_bytes - self._unread.get(reader, 0)
         self._unread[reader] = unread_bytes
@@ -494,7 +455,7 @@ class UnreadAnswers:
             self.dropped += 1
             largest.abort("it reads its answers too slowly, and others need the memory")
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: Connection) -> None:
         """Forget a connection that has read its answers, or has ended."""
         self.total_bytes -= self._unread.pop(reader, 0)
 

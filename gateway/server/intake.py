@@ -21,10 +21,14 @@ of the connection.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from seqgate.gateway.protocol.frames import MalformedRequest, size_complaint
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
+
+if TYPE_CHECKING:
+    from seqgate.gateway.server.connection import Connection
+    from seqgate.gateway.server.server import Server
 
 # the reasons why a connection begins no requests, as bits
 HELD_BACK: Final = 1
@@ -48,46 +52,15 @@ decoded.
 """
 
 
-class Buffers(Protocol):
-    """The objects that the intakes of all connections share: the event loop, the receive buffer, and the
-    memory of requests.
-    """
-
-    loop: asyncio.AbstractEventLoop
-    memory: RequestMemory
-    receive_buffer: memoryview
-    """The buffer that all sockets are read into."""
-    received: memoryview
-    """The same buffer as `receive_buffer`, but read-only."""
-
-    def count_held(self, more_bytes: int) -> None:
-        """Count bytes that a connection keeps until it may begin more requests; negative when it gives bytes
-        back.
-        """
-
-
-class Requester(Protocol):
-    """The connection as its intake sees it."""
-
-    def begin_request(self, frame: memoryview) -> None:
-        """Begin one whole request."""
-
-    def close(self, reason: str) -> None:
-        """Close after the answers already written."""
-
-    def abort(self, reason: str) -> None:
-        """Close at once."""
-
-
 class Intake:
     """The received bytes that are not requests yet, and the reasons why no request may begin."""
 
     __slots__ = (
-        "_buffers",
+        "_connection",
         "_headway",
         "_memory",
         "_muted_until_s",
-        "_requester",
+        "_server",
         "_transport",
         "_unmuting",
         "held",
@@ -97,10 +70,10 @@ class Intake:
         "stops",
     )
 
-    def __init__(self, buffers: Buffers, requester: Requester, request_max_bytes: int) -> None:
-        self._buffers = buffers
-        self._memory = buffers.memory
-        self._requester: Requester | None = requester
+    def __init__(self, server: Server, connection: Connection, request_max_bytes: int) -> None:
+        self._server = server
+        self._memory = server.memory
+        self._connection: Connection | None = connection
         self._transport: asyncio.Transport | None = None
         self.reader = FrameReader(request_max_bytes)
         self.stops = 0
@@ -140,24 +113,24 @@ class Intake:
             self._unmuting.cancel()
         self._memory.give_back(self)
         self._transport = None
-        self._requester = None  # the intake and its connection refer to each other
+        self._connection = None  # the intake and its connection refer to each other
 
     # received bytes
 
     def buffer(self) -> memoryview:
         """Return the memory that the socket is read into."""
-        buffers = self._buffers
+        server = self._server
         reader = self.reader
         if reader.between_frames or self.stops & CLOSING:
-            return buffers.receive_buffer
+            return server.receive_buffer
         try:
-            return reader.direct_buffer() or buffers.receive_buffer
+            return reader.direct_buffer() or server.receive_buffer
         except MemoryError:
             # The bytes will be dropped, but the transport needs a buffer: it can't be closed while it asks
             # for one.
             self.stops |= CLOSING
-            buffers.loop.call_soon(self._abort)
-            return buffers.receive_buffer
+            server.loop.call_soon(self._abort)
+            return server.receive_buffer
 
     def take(self, size: int) -> None:
         """Take the bytes that the socket has written to `buffer`, and begin every whole request."""
@@ -171,7 +144,7 @@ class Intake:
             else:
                 self._grow_or_wait()
             return
-        self._consume(self._buffers.received[:size])
+        self._consume(self._server.received[:size])
 
     def resume(self) -> None:
         """Begin requests again, unless a reason to wait remains."""
@@ -193,7 +166,7 @@ class Intake:
 
     def mute(self, throttle_ms: int) -> None:
         """Read nothing for this time, counted from now. A longer pause that has begun continues."""
-        loop = self._buffers.loop
+        loop = self._server.loop
         until_s = loop.time() + throttle_ms / 1000
         if self._transport is None or until_s <= self._muted_until_s:
             return
@@ -204,7 +177,7 @@ class Intake:
             self._unmuting = loop.call_at(until_s, self._unmute)
 
     def _unmute(self) -> None:
-        loop = self._buffers.loop
+        loop = self._server.loop
         if loop.time() < self._muted_until_s:
             self._unmuting = loop.call_at(self._muted_until_s, self._unmute)
             return
@@ -220,8 +193,8 @@ class Intake:
         return self.is_paused and bool(self.stops & (HELD_BACK | MUTED)) and not self.stops & CLOSING
 
     def _abort(self) -> None:
-        if self._requester is not None:
-            self._requester.abort(NO_MEMORY)
+        if self._connection is not None:
+            self._connection.abort(NO_MEMORY)
 
     # requests
 
@@ -231,8 +204,8 @@ class Intake:
         try:
             rest = self._consume_frames(view)
         except MalformedRequest as error:
-            if self._requester is not None:
-                self._requester.close(f"it can't be read: {error}")
+            if self._connection is not None:
+                self._connection.close(f"it can't be read: {error}")
             rest = len(view)
         except MemoryError:
             self._abort()
@@ -245,14 +218,14 @@ class Intake:
             self.pause()
 
     def _consume_frames(self, view: memoryview) -> int:
-        requester = self._requester
-        if requester is None:
+        connection = self._connection
+        if connection is None:
             return len(view)
         position = 0
         end = len(view)
         reader = self.reader
         left = REQUESTS_PER_TURN
-        now_s = self._buffers.loop.time
+        now_s = self._server.loop.time
         until_s = None  # reading the clock would cost too much for a single request
         while position < end and not self.stops:
             if not left or (until_s is not None and now_s() >= until_s):
@@ -274,7 +247,7 @@ class Intake:
             if end - position >= size:
                 if until_s is None and end - position > size:
                     until_s = now_s() + TURN_S
-                requester.begin_request(view[position : position + size])
+                connection.begin_request(view[position : position + size])
                 position += size
                 continue
             reader.frame_size = size
@@ -305,7 +278,7 @@ class Intake:
 
     def _hold(self, data: bytes) -> None:
         """Keep received bytes while no more requests may begin."""
-        self._buffers.count_held(len(data) - len(self.held))
+        self._server.count_held(len(data) - len(self.held))
         self.held = data
 
     def _yield_turn(self) -> None:
@@ -313,7 +286,7 @@ class Intake:
         requests.
         """
         self.stops |= OTHERS_FIRST
-        self._buffers.loop.call_soon(self._take_turn)
+        self._server.loop.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self.stops &= ~OTHERS_FIRST
@@ -333,8 +306,8 @@ class Intake:
         self.resume()
 
     def _begin_parted(self, frame: memoryview) -> None:
-        if self._requester is not None:
-            self._requester.begin_request(frame)
+        if self._connection is not None:
+            self._connection.begin_request(frame)
         self._memory.give_back(self)
 
     # a stalled request

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -57,6 +57,9 @@ from seqgate.gateway.security.sasl.login import (
 )
 from seqgate.gateway.server.dispatcher import Waiting, begin
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
+
+if TYPE_CHECKING:
+    from seqgate.gateway.server.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -176,24 +179,12 @@ _ERROR: Final = slice(8, 10)
 """The place of the error code in an answer of ApiVersions, after size and correlation id."""
 
 
-class Guarded(Peer, Protocol):
-    """The methods of a connection that its login stage calls."""
-
-    token_id: str | None
-
-    def take(self, begin: Begin, limits: RequestLimits) -> None:
-        """Begin requests with this function from now on, within these limits."""
-
-    def close(self, reason: str) -> None:
-        """Log `reason`, and close after the answers already written."""
-
-
 class SaslDoor:
     """The login stage of one connection."""
 
     __slots__ = ("_connection", "_listener", "_login", "_timeout")
 
-    def __init__(self, listener: SaslListener, connection: Guarded) -> None:
+    def __init__(self, listener: SaslListener, connection: Connection) -> None:
         self._listener = listener
         self._connection = connection
         self._login = Login(listener.offers)
