@@ -29,8 +29,13 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 from seqgate.gateway.coordinator.places import Place, by_topic
-from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint
-from seqgate.gateway.protocol.primitives import NO_TAGS, string, unsigned_varint
+from seqgate.gateway.protocol.frames import (
+    NO_TAGS,
+    MalformedRequest,
+    read_unsigned_varint,
+    string,
+    unsigned_varint,
+)
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")

@@ -17,6 +17,7 @@ Nearly every answer has the field first in its body. Of the others:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -44,8 +45,6 @@ Only controllers serve them.
 """
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TIME: Final = _EPOCH - timedelta(milliseconds=1)
-_ITSELF: Final = ""
-"""The placeholder for a row that is a plain value, such as the name of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +52,37 @@ class _Rows:
     """The rows of an answer that repeat rows of the request.
 
     `answer`: the name of the answer's array. `request`: the name of the request's array, or a function that
-    returns its rows. `copied`: the name of the request's field, by the name of the answer's. `values`: the
-    fields that have another value than their default. `last_version`: the last version of which the answer
-    has these rows.
+    returns its rows. `copied`: the name of the request's field, by the name of the answer's. `last_version`:
+    the last version of which the answer has these rows.
     """
 
     answer: str
     request: str | Callable[[Any], Iterable[Any]]
     copied: Mapping[str, str]
-    inner: _Rows | None = None
-    values: Mapping[str, Any] | None = None
-    last_version: int | None = None
+    inner: _Rows | None
+    last_version: int | None
+
+    @classmethod
+    def parsed(cls, text: str) -> _Rows:
+        """Return the rows that a text of `_ROWS` describes."""
+        outer, _, inner = text.partition(" > ")
+        found = _TEXT.fullmatch(outer)
+        assert found is not None, text
+        answer, request, fields_text, last_version = found.groups()
+        pairs = [each.partition(":") for each in fields_text.split()]
+        return cls(
+            answer,
+            _DERIVED.get(request, request),
+            {name: source if colon else name for name, colon, source in pairs},
+            cls.parsed(inner) if inner else None,
+            int(last_version) if last_version else None,
+        )
 
     def of(self, request: Any) -> Iterable[Any]:
         """Return the rows of the request; none when its version lacks them or they are null."""
         if callable(self.request):
             return self.request(request)
         return getattr(request, self.request, None) or ()
-
-
-def _same(*names: str) -> dict[str, str]:
-    return {name: name for name in names}
 
 
 def _moved_dirs(request: Any) -> list[Any]:
@@ -88,141 +97,74 @@ def _named_users(request: Any) -> list[str]:
     return sorted({row.name for row in (*request.deletions, *request.upsertions)})
 
 
-_INDEX: Final = {"partition_index": _ITSELF}
-_GROUPS: Final = _Rows("groups", "group_ids", {"group_id": _ITSELF})
-_CONFIGS: Final = _Rows("responses", "resources", _same("resource_type", "resource_name"))
-_COMMITTED: Final = _Rows(
-    "topics", "topics", _same("name", "topic_id"), _Rows("partitions", "partitions", _same("partition_index"))
-)
-_SHARE_STATE: Final = _Rows(
-    "results", "topics", _same("topic_id"), _Rows("partitions", "partitions", _same("partition"))
-)
-_NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
-_ROWS: Final[dict[str, tuple[_Rows, ...]]] = {
-    "produce": (
-        _Rows(
-            "responses",
-            "topic_data",
-            _same("name", "topic_id"),
-            _Rows("partition_responses", "partition_data", _same("index"), values={"base_offset": -1}),
-        ),
-    ),
-    "fetch": (
-        _Rows(
-            "responses",
-            "topics",
-            _same("topic"),
-            _Rows(
-                "partitions",
-                "partitions",
-                {"partition_index": "partition"},
-                values={"high_watermark": -1, "records": b""},
-            ),
-            last_version=12,
-        ),
-    ),
-    "list_offsets": (
-        _Rows("topics", "topics", _same("name"), _Rows("partitions", "partitions", _same("partition_index"))),
-    ),
-    "metadata": (_Rows("topics", _named_topics, _same("name", "topic_id")),),
-    "offset_commit": (_COMMITTED,),
-    "offset_fetch": (
-        _Rows(
-            "topics",
-            "topics",
-            _same("name"),
-            _Rows("partitions", "partition_indexes", _INDEX, values={"committed_offset": -1}),
-            last_version=1,
-        ),
-        _Rows("groups", "groups", _same("group_id")),
-    ),
-    "find_coordinator": (_Rows("coordinators", "coordinator_keys", {"key": _ITSELF}, values=_NO_NODE),),
-    "describe_groups": (_Rows("groups", "groups", {"group_id": _ITSELF}),),
-    "create_topics": (_Rows("topics", "topics", _same("name")),),
-    "delete_topics": (
-        _Rows("responses", "topic_names", {"name": _ITSELF}, last_version=5),
-        _Rows("responses", "topics", _same("name", "topic_id")),
-    ),
-    "delete_records": (
-        _Rows(
-            "topics",
-            "topics",
-            _same("name"),
-            _Rows("partitions", "partitions", _same("partition_index"), values={"low_watermark": -1}),
-        ),
-    ),
-    "offset_for_leader_epoch": (
-        _Rows("topics", "topics", _same("topic"), _Rows("partitions", "partitions", _same("partition"))),
-    ),
-    "add_partitions_to_txn": (
-        _Rows(
-            "results_by_topic_v3_and_below",
-            "v3_and_below_topics",
-            _same("name"),
-            _Rows("results_by_partition", "partitions", _INDEX),
-        ),
-    ),
-    "write_txn_markers": (
-        _Rows(
-            "markers",
-            "markers",
-            _same("producer_id"),
-            _Rows("topics", "topics", _same("name"), _Rows("partitions", "partition_indexes", _INDEX)),
-        ),
-    ),
-    "txn_offset_commit": (_COMMITTED,),
-    "create_acls": (_Rows("results", "creations", {}),),
-    "delete_acls": (_Rows("filter_results", "filters", {}),),
-    "describe_configs": (_Rows("results", "resources", _same("resource_type", "resource_name")),),
-    "alter_configs": (_CONFIGS,),
-    "alter_replica_log_dirs": (
-        _Rows("results", _moved_dirs, {"topic_name": "name"}, _Rows("partitions", "partitions", _INDEX)),
-    ),
-    "create_partitions": (_Rows("results", "topics", _same("name")),),
-    "delete_groups": (_Rows("results", "groups_names", {"group_id": _ITSELF}),),
-    "elect_leaders": (
-        _Rows(
-            "replica_election_results",
-            "topic_partitions",
-            _same("topic"),
-            _Rows("partition_result", "partitions", {"partition_id": _ITSELF}),
-        ),
-    ),
-    "incremental_alter_configs": (_CONFIGS,),
-    "alter_partition_reassignments": (
-        _Rows(
-            "responses", "topics", _same("name"), _Rows("partitions", "partitions", _same("partition_index"))
-        ),
-    ),
-    "list_partition_reassignments": (
-        _Rows("topics", "topics", _same("name"), _Rows("partitions", "partition_indexes", _INDEX)),
-    ),
-    "alter_client_quotas": (
-        _Rows("entries", "entries", {}, _Rows("entity", "entity", _same("entity_type", "entity_name"))),
-    ),
-    "describe_user_scram_credentials": (_Rows("results", "users", {}),),
-    "alter_user_scram_credentials": (_Rows("results", _named_users, {"user": _ITSELF}),),
-    "describe_producers": (
-        _Rows("topics", "topics", _same("name"), _Rows("partitions", "partition_indexes", _INDEX)),
-    ),
-    "describe_transactions": (
-        _Rows("transaction_states", "transactional_ids", {"transactional_id": _ITSELF}),
-    ),
-    "consumer_group_describe": (_GROUPS,),
-    "describe_topic_partitions": (_Rows("topics", "topics", _same("name")),),
-    "share_group_describe": (_GROUPS,),
-    "initialize_share_group_state": (_SHARE_STATE,),
-    "read_share_group_state": (_SHARE_STATE,),
-    "write_share_group_state": (_SHARE_STATE,),
-    "delete_share_group_state": (_SHARE_STATE,),
-    "read_share_group_state_summary": (_SHARE_STATE,),
-    "streams_group_describe": (_GROUPS,),
-    "describe_share_group_offsets": (_Rows("groups", "groups", _same("group_id")),),
+_DERIVED: Final[Mapping[str, Callable[[Any], Iterable[Any]]]] = {
+    "_moved_dirs": _moved_dirs,
+    "_named_topics": _named_topics,
+    "_named_users": _named_users,
 }
-"""The rows of answers, by API."""
+_TEXT: Final = re.compile(r"(\w+)=(\w+)\(([^)]*)\)(?: up to v(\d+))?")
+_GROUPS: Final = "groups=group_ids(group_id:)"
+_CONFIGS: Final = "=resources(resource_type resource_name)"
+_COMMITTED: Final = "topics=topics(name topic_id) > partitions=partitions(partition_index)"
+_SHARE_STATE: Final = "results=topics(topic_id) > partitions=partitions(partition)"
+_INDEXES: Final = "partitions=partition_indexes(partition_index:)"
+_ROWS: Final = {
+    "produce": "responses=topic_data(name topic_id) > partition_responses=partition_data(index)",
+    "fetch": "responses=topics(topic) up to v12 > partitions=partitions(partition_index:partition)",
+    "list_offsets": "topics=topics(name) > partitions=partitions(partition_index)",
+    "metadata": "topics=_named_topics(name topic_id)",
+    "offset_commit": _COMMITTED,
+    "offset_fetch": f"topics=topics(name) up to v1 > {_INDEXES}; groups=groups(group_id)",
+    "find_coordinator": "coordinators=coordinator_keys(key:)",
+    "describe_groups": "groups=groups(group_id:)",
+    "create_topics": "topics=topics(name)",
+    "delete_topics": "responses=topic_names(name:) up to v5; responses=topics(name topic_id)",
+    "delete_records": "topics=topics(name) > partitions=partitions(partition_index)",
+    "offset_for_leader_epoch": "topics=topics(topic) > partitions=partitions(partition)",
+    "add_partitions_to_txn": "results_by_topic_v3_and_below=v3_and_below_topics(name)"
+    " > results_by_partition=partitions(partition_index:)",
+    "write_txn_markers": f"markers=markers(producer_id) > topics=topics(name) > {_INDEXES}",
+    "txn_offset_commit": _COMMITTED,
+    "create_acls": "results=creations()",
+    "delete_acls": "filter_results=filters()",
+    "describe_configs": f"results{_CONFIGS}",
+    "alter_configs": f"responses{_CONFIGS}",
+    "alter_replica_log_dirs": "results=_moved_dirs(topic_name:name) > partitions=partitions(partition_index:)",
+    "create_partitions": "results=topics(name)",
+    "delete_groups": "results=groups_names(group_id:)",
+    "elect_leaders": "replica_election_results=topic_partitions(topic)"
+    " > partition_result=partitions(partition_id:)",
+    "incremental_alter_configs": f"responses{_CONFIGS}",
+    "alter_partition_reassignments": "responses=topics(name) > partitions=partitions(partition_index)",
+    "list_partition_reassignments": f"topics=topics(name) > {_INDEXES}",
+    "alter_client_quotas": "entries=entries() > entity=entity(entity_type entity_name)",
+    "describe_user_scram_credentials": "results=users()",
+    "alter_user_scram_credentials": "results=_named_users(user:)",
+    "describe_producers": f"topics=topics(name) > {_INDEXES}",
+    "describe_transactions": "transaction_states=transactional_ids(transactional_id:)",
+    "consumer_group_describe": _GROUPS,
+    "describe_topic_partitions": "topics=topics(name)",
+    "share_group_describe": _GROUPS,
+    "initialize_share_group_state": _SHARE_STATE,
+    "read_share_group_state": _SHARE_STATE,
+    "write_share_group_state": _SHARE_STATE,
+    "delete_share_group_state": _SHARE_STATE,
+    "read_share_group_state_summary": _SHARE_STATE,
+    "streams_group_describe": _GROUPS,
+    "describe_share_group_offsets": "groups=groups(group_id)",
+}
+"""The rows of answers, by API: `array of the answer=array of the request(copied fields)`, and after `>` the
+rows inside of each; `;` separates the arrays of different versions. A copied field has the same name in
+both, or is written `answer:request`; `name:` stands for rows of the request that are plain values. `_DERIVED`
+has the arrays that are computed.
+"""
 
 _VALUES: Final[dict[str, dict[str, Any]]] = {
-    "find_coordinator": _NO_NODE,
+    "produce": {"base_offset": -1},
+    "fetch": {"high_watermark": -1, "records": b""},
+    "offset_fetch": {"committed_offset": -1},
+    "find_coordinator": {"node_id": -1, "host": "", "port": -1},
+    "delete_records": {"low_watermark": -1},
     "join_group": {"protocol_name": None},
     "init_producer_id": {"producer_epoch": -1},
     "create_delegation_token": {
@@ -235,7 +177,7 @@ _VALUES: Final[dict[str, dict[str, Any]]] = {
         ("active_tasks", "standby_tasks", "warmup_tasks", "partitions_by_user_endpoint")
     ),
 }
-"""The fields of answers, by API, that have another value than their default."""
+"""The fields of answers and of their rows, by API, that have another value than their default."""
 
 _REPEATED: Final = {"fetch": {"session_id": "session_id"}}
 """The fields of answers, by API, that repeat those of the request."""
@@ -276,11 +218,12 @@ def error_answer(
     """
     if api_key == _PRODUCE and request.acks == 0:
         return b""
-    refusal = _Refusal(version, error, message, most_rows)
     name = api_key_map[api_key]
-    values = {**_VALUES.get(name, {}), **_copied(request, _REPEATED.get(name, {}))}
+    refusal = _Refusal(version, error, message, most_rows, _VALUES.get(name, {}))
+    rows = [_Rows.parsed(text) for text in _ROWS.get(name, "").split("; ") if text]
+    copied = _copied(request, _REPEATED.get(name, {}))
     try:
-        response = refusal.entity(response_type(api_key, version), request, _ROWS.get(name, ()), values)
+        response = refusal.entity(response_type(api_key, version), request, rows, copied)
     except _TooManyRowsError:
         return b""
     return encode_response(api_key, correlation_id, response)
@@ -298,8 +241,10 @@ class _Refusal:
     error: ErrorCode
     message: str
     rows_left: int
+    values: Mapping[str, Any]
 
-    def entity(self, entity_type: Any, request: Any, rows: Iterable[_Rows], values: Mapping[str, Any]) -> Any:
+    def entity(self, entity_type: Any, request: Any, rows: Iterable[_Rows], copied: Mapping[str, Any]) -> Any:
+        values = {**self.values, **copied}
         found = {each.answer: each for each in rows if self._has(each, request)}
         made: dict[str, Any] = {}
         for field in fields(entity_type):
@@ -328,8 +273,7 @@ class _Refusal:
             self.rows_left -= 1
             if self.rows_left < 0:
                 raise _TooManyRowsError
-            values = {**(rows.values or {}), **_copied(row, rows.copied)}
-            made.append(self.entity(item_type, row, inner, values))
+            made.append(self.entity(item_type, row, inner, _copied(row, rows.copied)))
         return tuple(made)
 
 

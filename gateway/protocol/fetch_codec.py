@@ -37,20 +37,18 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.protocol.frames import (
     MAX_ITEMS,
+    NO_TAGS,
     ONE_BYTE,
     SHORT_TEXT_BYTES,
     MalformedRequest,
+    NodeEndpoint,
     TooManyItems,
+    compact_string,
     read_unsigned_varint,
     skip_tagged_fields,
-    text_of,
-)
-from seqgate.gateway.protocol.primitives import (
-    NO_TAGS,
-    NodeEndpoint,
-    compact_string,
     string,
     tagged_node_endpoints,
+    text_of,
     unsigned_varint,
 )
 from seqgate.gateway.protocol.schema import Read

@@ -32,11 +32,13 @@ from seqgate.gateway.protocol.frames import (
     ONE_BYTE,
     MalformedRequest,
     TooManyItems,
+    compact_string,
     read_unsigned_varint,
     skip_tagged_fields,
+    string,
     text_of,
+    unsigned_varint,
 )
-from seqgate.gateway.protocol.primitives import compact_string, string, unsigned_varint
 from seqgate.gateway.protocol.schema import Read
 
 TopicKey = str | bytes

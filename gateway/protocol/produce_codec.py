@@ -28,21 +28,19 @@ from typing import NamedTuple
 
 from seqgate.gateway.protocol.frames import (
     MAX_ITEMS,
+    NO_TAGS,
     ONE_BYTE,
     SHORT_TEXT_BYTES,
     MalformedRequest,
-    TooManyItems,
-    read_unsigned_varint,
-    skip_tagged_fields,
-    text_of,
-)
-from seqgate.gateway.protocol.primitives import (
-    NO_TAGS,
     NodeEndpoint,
+    TooManyItems,
     compact_string,
     nullable_string,
+    read_unsigned_varint,
+    skip_tagged_fields,
     string,
     tagged_node_endpoints,
+    text_of,
     unsigned_varint,
 )
 from seqgate.gateway.protocol.schema import Read

@@ -28,13 +28,15 @@ from typing import Any, Final, get_args, get_origin
 
 from seqgate.gateway.protocol.frames import (
     MAX_ITEMS,
+    MOST_IN_ONE_BYTE,
     ONE_BYTE,
+    ONE_BYTE_VARINTS,
     MalformedRequest,
     TooManyItems,
     read_unsigned_varint,
     text_of,
+    unsigned_varint,
 )
-from seqgate.gateway.protocol.primitives import MOST_IN_ONE_BYTE, ONE_BYTE_VARINTS, unsigned_varint
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """The reader of one type: takes the frame and a position, returns the value and the next position.

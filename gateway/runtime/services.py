@@ -117,6 +117,8 @@ class PartitionServices:
     bucket_reads: BucketReads | None = field(default=None, init=False)
     """Reads uploaded records of partitions that other gateways lead; None where only leaders serve."""
     counters: BatchCounters = field(default_factory=BatchCounters, init=False)
+    fetch_max_bytes: int = field(default=0, init=False)
+    """The present value of `fetch.max.bytes`."""
 
     def let_replicas_serve(self, replicas: ReadReplicas | None, bucket_reads: BucketReads | None) -> None:
         """Let consumers read uploaded records at others than the leader; with None only leaders serve."""

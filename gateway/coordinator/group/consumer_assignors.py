@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from seqgate.gateway.coordinator.places import Place
-from seqgate.gateway.protocol.primitives import string
+from seqgate.gateway.protocol.frames import string
 
 Assignment = dict[str, frozenset[Place]]
 

@@ -36,8 +36,7 @@ from seqgate.gateway.coordinator.rows import (
 )
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.records import StreamsRecord
-from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.protocol.primitives import string
+from seqgate.gateway.protocol.frames import MalformedRequest, string
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")

@@ -35,8 +35,12 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.rows import NewerVersion
 from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition, StateBatch
-from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint, skip_tagged_fields
-from seqgate.gateway.protocol.primitives import unsigned_varint
+from seqgate.gateway.protocol.frames import (
+    MalformedRequest,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    unsigned_varint,
+)
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1

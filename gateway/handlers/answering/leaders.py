@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.metadata.records import PartitionRecord
 from seqgate.gateway.protocol.fetch_codec import FetchRow
-from seqgate.gateway.protocol.primitives import NodeEndpoint
+from seqgate.gateway.protocol.frames import NodeEndpoint
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER

@@ -100,17 +100,6 @@ async def refused_ids(
     return {topic_id for topic_id, name in known.items() if name in refused}
 
 
-def refused_ids_now(
-    context: RequestContext[Any], operation: Operation, ids: Iterable[K], topics: Mapping[K, Named]
-) -> AbstractSet[K]:
-    """Return the same as `refused_ids` without letting other requests run, for handlers that answer at once."""
-    if not context.node.access.is_on:
-        return NOTHING
-    known = {topic_id: topic.name for topic_id in ids if (topic := topics.get(topic_id)) is not None}
-    refused = refused_topics_now(context, operation, known.values())
-    return {topic_id for topic_id, name in known.items() if name in refused}
-
-
 def has_on_cluster(context: RequestContext[Any], operation: Operation) -> bool:
     """Return whether the client has a right on the cluster, where a right on the topic does as well."""
     return context.could(operation, ResourceType.CLUSTER, CLUSTER_NAME)

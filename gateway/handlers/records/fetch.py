@@ -34,6 +34,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -53,7 +54,7 @@ from seqgate.gateway.protocol.fetch_codec import (
     error_row,
     fetch_reader,
 )
-from seqgate.gateway.protocol.primitives import NodeEndpoint
+from seqgate.gateway.protocol.frames import NodeEndpoint
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.cold_reads import Wanted
 from seqgate.gateway.runtime.partitions.fetch_sessions import (
@@ -162,53 +163,29 @@ class _Read:
 
 def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer | Deferred:
     """Answer with the records that the logs have now, or wait until enough bytes have arrived."""
-    fetch_context, error = open_context(context, request)
-    if fetch_context is None:
+    fetch, error = open_fetch(context, request)
+    if fetch is None:
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
     if context.node.access.is_on:
-        fetch_context.rights = _FetchRights(context, request)
-    if request.isolation_level not in ISOLATION_LEVELS and _reads_any(context, fetch_context):
-        return _unknown_isolation(context, request)
-    limit = context.node.config.int("fetch.max.bytes")
-    max_bytes = min(request.max_bytes, limit)
+        fetch.rights = _FetchRights(context, request)
+    if request.isolation_level not in ISOLATION_LEVELS and fetch.reads_any():
+        return fetch.unknown_isolation()
+    max_bytes = min(request.max_bytes, context.services.fetch_max_bytes)
     if context.charge is not None:
         max_bytes = context.charge.most_fetched(max_bytes)
-    min_bytes = min(request.min_bytes, max_bytes)
-    max_wait_ms = request.max_wait_ms
-    if fetch_context.count > MANY_PARTITIONS:
-        return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin_in_slices()
-    read = _read_all(context, request, fetch_context, max_bytes)
-    if not _must_bring_in(read, min_bytes) and (
-        read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes
+    fetch.max_bytes = max_bytes
+    fetch.min_bytes = min(request.min_bytes, max_bytes)
+    if fetch.count > MANY_PARTITIONS:
+        return _Waiting(fetch).begin_in_slices()
+    read = fetch.read()
+    if not fetch.must_bring_in(read) and (
+        read.must_answer
+        or request.max_wait_ms <= 0
+        or not read.partitions
+        or read.record_bytes >= fetch.min_bytes
     ):
-        return _answer(context, request, fetch_context, read)
-    return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin(read)
-
-
-def _reads_any(context: RequestContext[PartitionServices], fetch_context: FetchContext) -> bool:
-    """Return whether any partition of the fetch exists and may be read."""
-    return any(_resolve(context, fetch_context, key)[1] not in REFUSED for key, _ in fetch_context.wanted())
-
-
-def _unknown_isolation(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer:
-    """Return the answer to an isolation level that the protocol does not define."""
-    error = int(ErrorCode.unknown_server_error)
-    topics: list[TopicRows] = []
-    if context.api_version < FIRST_TOPIC_ID_VERSION:
-        topics = by_topic([(key, FetchRow(key[1], error, -1, -1, -1, (), b"")) for key in request.positions])
-    session_id = request.session_id
-    return _frame(
-        encode_fetch_response(context.api_version, context.correlation_id, error, session_id, topics)
-    )
-
-
-def _must_bring_in(read: _Read, min_bytes: int) -> bool:
-    """Return whether the cached data is too little for an answer, so that data must be read from the disk
-    first.
-    """
-    return (
-        bool(read.missing or read.loading) and not read.must_answer and read.record_bytes < max(1, min_bytes)
-    )
+        return fetch.answer(read)
+    return _Waiting(fetch).begin(read)
 
 
 class _Waiting:
@@ -218,20 +195,11 @@ class _Waiting:
     first waits until old data is in the page cache, however long that takes.
     """
 
-    def __init__(
-        self,
-        context: RequestContext[PartitionServices],
-        request: FetchRequest,
-        fetch_context: FetchContext,
-        max_bytes: int,
-        min_bytes: int,
-    ) -> None:
-        self.context = context
-        self.request = request
-        self.fetch_context = fetch_context
-        self.max_bytes = max_bytes
-        self.min_bytes = min_bytes
-        self.deadline_s = context.node.loop.time() + request.max_wait_ms / 1000
+    def __init__(self, fetch: Fetch) -> None:
+        self.fetch = fetch
+        self.loop = fetch.context.node.loop
+        self.services = fetch.context.services
+        self.deadline_s = self.loop.time() + fetch.request.max_wait_ms / 1000
         self.deferred = HoldingBack()
         self.delayed: DelayedFetch | None = None
         self.wanted: Wanted | Waiter | None = None
@@ -243,7 +211,7 @@ class _Waiting:
 
     def begin(self, read: _Read) -> Deferred:
         self.deferred.on_abandoned = self._abandon
-        self._wait(read, self.request.max_wait_ms)
+        self._wait(read, self.fetch.request.max_wait_ms)
         return self.deferred
 
     def begin_in_slices(self) -> Deferred:
@@ -252,9 +220,9 @@ class _Waiting:
         return self.deferred
 
     def _wait(self, read: _Read, max_wait_ms: int) -> None:
-        if _must_bring_in(read, self.min_bytes):
+        if self.fetch.must_bring_in(read):
             if not read.missing:
-                reads = self.context.services.bucket_reads
+                reads = self.services.bucket_reads
                 assert reads is not None
                 self.wanted = reads.want(read.loading, self._look)
                 return
@@ -262,15 +230,15 @@ class _Waiting:
             # dropped them again. Then read them from the disk.
             self.waits_for_disk = self.brought_in.issuperset(read.missing)
             self.brought_in.update(read.missing)
-            self.wanted = self.context.services.cold_reads.want(read.missing, self._look)
+            self.wanted = self.services.cold_reads.want(read.missing, self._look)
             return
         self.brought_in.clear()
         self.delayed = DelayedFetch(
-            self.context.node.loop,
+            self.loop,
             read.partitions,
-            min_bytes=self.min_bytes - read.record_bytes,
+            min_bytes=self.fetch.min_bytes - read.record_bytes,
             max_wait_ms=max_wait_ms,
-            committed_only=self.request.isolation_level == READ_COMMITTED,
+            committed_only=self.fetch.request.isolation_level == READ_COMMITTED,
             complete=self._look,
         )
 
@@ -286,76 +254,44 @@ class _Waiting:
     def _look(self) -> None:
         if self.abandoned:
             return
-        if self.fetch_context.count > MANY_PARTITIONS:
-            self.reading = self.context.node.loop.create_task(self._look_in_slices())
+        if self.fetch.count > MANY_PARTITIONS:
+            self.reading = self.loop.create_task(self._look_in_slices())
             return
-        try:
-            read = _read_all(
-                self.context,
-                self.request,
-                self.fetch_context,
-                self.max_bytes,
-                waits_for_disk=self.waits_for_disk,
-            )
-            if not self._waits_on(read):
-                self.deferred.resolve(_answer(self.context, self.request, self.fetch_context, read))
-        except Exception:
-            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer.name)
-            self.deferred.fail()
+        with self._failing():
+            self._resolve(self.fetch.read(waits_for_disk=self.waits_for_disk))
 
     async def _look_in_slices(self) -> None:
         read = _Read()
-        partitions = _read_partitions(
-            self.context, self.request, self.fetch_context, self.max_bytes, read, waits=self.waits_for_disk
-        )
-        try:
-            async for _ in in_slices(partitions):
+        with self._failing():
+            async for _ in in_slices(self.fetch.read_partitions(read, waits=self.waits_for_disk)):
                 pass
-            if not self._waits_on(read):
-                self.deferred.resolve(_answer(self.context, self.request, self.fetch_context, read))
+            self._resolve(read)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Run the block; log its error and fail the answer."""
+        try:
+            yield
         except Exception:
-            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer.name)
+            context = self.fetch.context
+            logger.exception("Fetch v%d of %s failed", context.api_version, context.peer.name)
             self.deferred.fail()
+
+    def _resolve(self, read: _Read) -> None:
+        if not self._waits_on(read):
+            self.deferred.resolve(self.fetch.answer(read))
 
     def _waits_on(self, read: _Read) -> bool:
         """Return whether the data read is too little, and the fetch may still wait for more."""
-        left_ms = int((self.deadline_s - self.context.node.loop.time()) * 1000)
-        waits = _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read))
+        left_ms = int((self.deadline_s - self.loop.time()) * 1000)
+        waits = self.fetch.must_bring_in(read) or (left_ms > 0 and self._needs_more(read))
         if waits:
             self._wait(read, left_ms)
         return waits
 
     def _needs_more(self, read: _Read) -> bool:
         ended = read.must_answer or any(partition.closed for partition in read.partitions)
-        return bool(read.partitions) and not ended and read.record_bytes < self.min_bytes
-
-
-def _answer(
-    context: RequestContext[PartitionServices],
-    request: FetchRequest,
-    fetch_context: FetchContext,
-    read: _Read,
-) -> Answer:
-    charge = context.charge
-    if charge is not None and not charge.may_fetch(read.record_bytes):
-        # The client is over its quota, so the answer has no records and creates no fetch session (KIP-219).
-        session_id = fetch_context.session_id
-        return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, ()))
-    if read.missing:
-        context.services.cold_reads.bring_in_ahead(read.missing)
-    for partition, size in read.sizes:
-        partition.fetched_bytes += size
-    session_id, answered = fetch_context.answer(read.in_order(), context)
-    topics: Sequence[TopicRows] = answered
-    endpoints: Sequence[NodeEndpoint] = ()
-    if read.must_answer and context.api_version >= FIRST_WITH_LEADERS:
-        topics, endpoints = name_leaders(context, topics, LED_ELSEWHERE, to_follower=request.replica_id >= 0)
-    pieces = encode_fetch_response(
-        context.api_version, context.correlation_id, 0, session_id, topics, endpoints
-    )
-    if charge is not None:
-        charge.count_fetched_beside(sum(map(len, pieces)) - read.record_bytes)
-    return _frame(pieces)
+        return bool(read.partitions) and not ended and read.record_bytes < self.fetch.min_bytes
 
 
 def _frame(pieces: list[Piece]) -> Answer:
@@ -364,129 +300,7 @@ def _frame(pieces: list[Piece]) -> Answer:
     return b"".join(in_memory) if len(in_memory) == len(pieces) else pieces
 
 
-def _read_all(
-    context: RequestContext[PartitionServices],
-    request: FetchRequest,
-    fetch_context: FetchContext,
-    max_bytes: int,
-    *,
-    waits_for_disk: bool = False,
-) -> _Read:
-    """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74).
-
-    A partition whose data is not in the page cache gets no records, unless `waits_for_disk` is set.
-    """
-    read = _Read()
-    for _ in _read_partitions(context, request, fetch_context, max_bytes, read, waits=waits_for_disk):
-        pass
-    return read
-
-
-def _replicas(
-    context: RequestContext[PartitionServices], request: FetchRequest, read: _Read
-) -> ReplicaReads | None:
-    """Return what serves the fetch beside the leaders; None where only leaders serve."""
-    if context.services.replicas is None:
-        return None
-    from seqgate.gateway.handlers.records.fetch_replicas import replica_reads  # noqa: PLC0415 - only clusters with a selector need it
-
-    return replica_reads(context, request, read.loading)
-
-
-def _read_partitions(
-    context: RequestContext[PartitionServices],
-    request: FetchRequest,
-    fetch_context: FetchContext,
-    max_bytes: int,
-    read: _Read,
-    *,
-    waits: bool,
-) -> Iterator[None]:
-    """Read the partitions into `read`. Yield after each partition, so that the caller can serve other
-    requests in between.
-    """
-    cold_reads = context.services.cold_reads
-    storage = cold_reads.storage
-    waits = waits or not cold_reads.is_on
-    left = max_bytes
-    committed_only = request.isolation_level == READ_COMMITTED
-    is_deposed = context.services.registry.may_be_led_elsewhere
-    replicas = _replicas(context, request, read)
-    for key, wanted in fetch_context.wanted():
-        partition, error = _resolve(context, fetch_context, key)
-        if partition is None and error in REFUSED:
-            read.refuse(key, error)
-            yield
-            continue
-        if partition is not None and (request.replica_id >= 0 or is_deposed):
-            error = (
-                ErrorCode.not_leader_or_follower if is_deposed else _error_of_a_follower(partition, wanted)
-            )
-            partition = None
-        row = None
-        if replicas is not None:
-            row = replicas.row(key, partition, error, wanted, left, min_one_batch=not read.record_bytes)
-        if row is not None:
-            pass
-        elif partition is None:
-            row = error_row(key[1], error)
-        else:
-            storage.waits = waits
-            try:
-                row = _read_partition(
-                    partition,
-                    wanted,
-                    left,
-                    min_one_batch=not read.record_bytes,
-                    committed_only=committed_only,
-                )
-            except NotCached as cold:
-                if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
-                    read.missing += cold.places
-                row = _row_of(partition, b"", [] if committed_only else None, None)
-            finally:
-                storage.waits = True
-        left = max(0, left - read.add(key, row, partition))
-        yield
-
-
 # One partition of a fetch.
-
-
-def _resolve(
-    context: RequestContext[PartitionServices], fetch_context: FetchContext, key: PartitionKey
-) -> tuple[Partition | None, ErrorCode]:
-    """Return a partition that the client may read; None and the error where it can't be read."""
-    topic_key, index = key
-    if fetch_context.rights is not None and fetch_context.rights.denies(topic_key):
-        return None, ErrorCode.topic_authorization_failed
-    topic = context.services.registry.by_key.get(topic_key)
-    if topic is None:
-        if isinstance(topic_key, bytes):
-            return None, _error_of_a_deleted(context, fetch_context, key)
-        return None, ErrorCode.unknown_topic_or_partition
-    partition = topic.get(index)
-    return partition, ErrorCode.none if partition is not None else topic.error_without(index)
-
-
-def _error_of_a_deleted(
-    context: RequestContext[PartitionServices], fetch_context: FetchContext, key: PartitionKey
-) -> ErrorCode:
-    """Return the error for a topic id that no topic has.
-
-    A fetch session knows the name that the id had. It answers as for this name, and INCONSISTENT_TOPIC_ID if
-    another topic has the name now. Source: Kafka's CachedPartition.maybeResolveUnknownName,
-    KafkaApis.handleFetchRequest, ReplicaManager.readFromLog.
-    """
-    name = fetch_context.known_name(key)
-    if name is None:
-        return ErrorCode.unknown_topic_id
-    if fetch_context.rights is not None and fetch_context.rights.denies(name):
-        return ErrorCode.topic_authorization_failed
-    topic = context.services.registry.by_name.get(name)
-    if topic is None:
-        return ErrorCode.unknown_topic_or_partition
-    return topic.refusal(key[1]) or ErrorCode.inconsistent_topic_id
 
 
 def _error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCode:
@@ -619,23 +433,29 @@ FIRST_SESSION_VERSION = 7
 FIRST_TOPIC_ID_VERSION = 13
 
 
-class FetchContext:
+class Fetch:
     """A fetch without a session, or the first of one: every partition that it names is read and answered."""
 
     rights: _FetchRights | None = None
     """The rights of the client; None where it may read everything."""
+    max_bytes = min_bytes = 0
+    """The most bytes of records in the answer, and the bytes for which the fetch waits."""
 
     def __init__(
-        self, positions: dict[PartitionKey, FetchPosition], *, wants_session: bool, uses_topic_ids: bool
+        self,
+        context: RequestContext[PartitionServices],
+        request: FetchRequest,
+        *,
+        wants_session: bool = False,
     ) -> None:
-        self.positions = positions
+        self.context = context
+        self.request = request
         self.wants_session = wants_session
-        self.uses_topic_ids = uses_topic_ids
 
     @property
     def count(self) -> int:
         """Return the number of partitions to read."""
-        return len(self.positions)
+        return len(self.request.positions)
 
     @property
     def session_id(self) -> int:
@@ -644,42 +464,193 @@ class FetchContext:
 
     def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
         """Return the partitions to read, in order."""
-        return self.positions.items()
+        return self.request.positions.items()
 
     def known_name(self, key: PartitionKey) -> str | None:
         """Return the name that the fetch session has kept for a topic id; None without a session."""
         del key
         return None
 
-    def answer(
-        self, rows: Sequence[tuple[PartitionKey, FetchRow]], context: RequestContext[PartitionServices]
-    ) -> tuple[int, list[TopicRows]]:
+    def grouped(self, rows: Sequence[RowOf]) -> tuple[int, list[TopicRows]]:
         """Return the session id for the answer, and its rows by topic."""
         session_id = SESSIONLESS
         if self.wants_session:
-            room = context.services.fetch_sessions.room
+            services = self.context.services
+            room = services.fetch_sessions.room
             session = None
             if room.has(len(rows)):
-                session = context.services.fetch_sessions.create(
-                    self.uses_topic_ids, context.node.clock.now_ms()
+                session = services.fetch_sessions.create(
+                    self.context.api_version >= FIRST_TOPIC_ID_VERSION, self.context.node.clock.now_ms()
                 )
             if session is not None:
                 room.partitions += len(rows)
                 session_id = session.session_id
-                registry = context.services.registry
                 for key, row in rows:
-                    cached = SessionPartition(self.positions[key])
-                    cached.topic_name = registry.name_of(key[0])
+                    cached = SessionPartition(self.request.positions[key])
+                    cached.topic_name = services.registry.name_of(key[0])
                     _has_news(cached, row)
                     session.partitions[key] = cached
         return session_id, by_topic(rows)
 
+    def read(self, *, waits_for_disk: bool = False) -> _Read:
+        """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74).
 
-class IncrementalFetchContext(FetchContext):
+        A partition whose data is not in the page cache gets no records, unless `waits_for_disk` is set.
+        """
+        read = _Read()
+        for _ in self.read_partitions(read, waits=waits_for_disk):
+            pass
+        return read
+
+    def read_partitions(self, read: _Read, *, waits: bool) -> Iterator[None]:
+        """Read the partitions into `read`. Yield after each partition, so that the caller can serve other
+        requests in between.
+        """
+        context, request = self.context, self.request
+        cold_reads = context.services.cold_reads
+        storage = cold_reads.storage
+        waits = waits or not cold_reads.is_on
+        left = self.max_bytes
+        committed_only = request.isolation_level == READ_COMMITTED
+        is_deposed = context.services.registry.may_be_led_elsewhere
+        replicas = self._replicas(read)
+        for key, wanted in self.wanted():
+            partition, error = self._resolve(key)
+            if partition is None and error in REFUSED:
+                read.refuse(key, error)
+                yield
+                continue
+            if partition is not None and (request.replica_id >= 0 or is_deposed):
+                error = (
+                    ErrorCode.not_leader_or_follower
+                    if is_deposed
+                    else _error_of_a_follower(partition, wanted)
+                )
+                partition = None
+            row = None
+            if replicas is not None:
+                row = replicas.row(key, partition, error, wanted, left, min_one_batch=not read.record_bytes)
+            if row is not None:
+                pass
+            elif partition is None:
+                row = error_row(key[1], error)
+            else:
+                storage.waits = waits
+                try:
+                    row = _read_partition(
+                        partition,
+                        wanted,
+                        left,
+                        min_one_batch=not read.record_bytes,
+                        committed_only=committed_only,
+                    )
+                except NotCached as cold:
+                    if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
+                        read.missing += cold.places
+                    row = _row_of(partition, b"", [] if committed_only else None, None)
+                finally:
+                    storage.waits = True
+            left = max(0, left - read.add(key, row, partition))
+            yield
+
+    def must_bring_in(self, read: _Read) -> bool:
+        """Return whether the cached data is too little for an answer, so that data must be read from the disk
+        first.
+        """
+        return (
+            bool(read.missing or read.loading)
+            and not read.must_answer
+            and read.record_bytes < max(1, self.min_bytes)
+        )
+
+    def answer(self, read: _Read) -> Answer:
+        """Return the answer with the records that were read."""
+        context, charge = self.context, self.context.charge
+        if charge is not None and not charge.may_fetch(read.record_bytes):
+            # The client is over its quota, so the answer has no records and creates no fetch session
+            # (KIP-219).
+            return self._encoded(0, self.session_id, ())
+        if read.missing:
+            context.services.cold_reads.bring_in_ahead(read.missing)
+        for partition, size in read.sizes:
+            partition.fetched_bytes += size
+        session_id, answered = self.grouped(read.in_order())
+        topics: Sequence[TopicRows] = answered
+        endpoints: Sequence[NodeEndpoint] = ()
+        if read.must_answer and context.api_version >= FIRST_WITH_LEADERS:
+            to_follower = self.request.replica_id >= 0
+            topics, endpoints = name_leaders(context, topics, LED_ELSEWHERE, to_follower=to_follower)
+        pieces = encode_fetch_response(
+            context.api_version, context.correlation_id, 0, session_id, topics, endpoints
+        )
+        if charge is not None:
+            charge.count_fetched_beside(sum(map(len, pieces)) - read.record_bytes)
+        return _frame(pieces)
+
+    def reads_any(self) -> bool:
+        """Return whether any partition of the fetch exists and may be read."""
+        return any(self._resolve(key)[1] not in REFUSED for key, _ in self.wanted())
+
+    def unknown_isolation(self) -> Answer:
+        """Return the answer to an isolation level that the protocol does not define."""
+        error, topics = int(ErrorCode.unknown_server_error), []
+        if self.context.api_version < FIRST_TOPIC_ID_VERSION:
+            positions = self.request.positions
+            topics = by_topic([(key, FetchRow(key[1], error, -1, -1, -1, (), b"")) for key in positions])
+        return self._encoded(error, self.request.session_id, topics)
+
+    def _encoded(self, error: int, session_id: int, topics: Sequence[TopicRows]) -> Answer:
+        context = self.context
+        return _frame(
+            encode_fetch_response(context.api_version, context.correlation_id, error, session_id, topics)
+        )
+
+    def _replicas(self, read: _Read) -> ReplicaReads | None:
+        """Return what serves the fetch beside the leaders; None where only leaders serve."""
+        if self.context.services.replicas is None:
+            return None
+        from seqgate.gateway.handlers.records.fetch_replicas import replica_reads  # noqa: PLC0415 - only clusters with a selector need it
+
+        return replica_reads(self.context, self.request, read.loading)
+
+    def _resolve(self, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
+        """Return a partition that the client may read; None and the error where it can't be read."""
+        topic_key, index = key
+        if self.rights is not None and self.rights.denies(topic_key):
+            return None, ErrorCode.topic_authorization_failed
+        topic = self.context.services.registry.by_key.get(topic_key)
+        if topic is None:
+            if isinstance(topic_key, bytes):
+                return None, self._error_of_a_deleted(key)
+            return None, ErrorCode.unknown_topic_or_partition
+        partition = topic.get(index)
+        return partition, ErrorCode.none if partition is not None else topic.error_without(index)
+
+    def _error_of_a_deleted(self, key: PartitionKey) -> ErrorCode:
+        """Return the error for a topic id that no topic has.
+
+        A fetch session knows the name that the id had. It answers as for this name, and
+        INCONSISTENT_TOPIC_ID if another topic has the name now. Source: Kafka's
+        CachedPartition.maybeResolveUnknownName, KafkaApis.handleFetchRequest, ReplicaManager.readFromLog.
+        """
+        name = self.known_name(key)
+        if name is None:
+            return ErrorCode.unknown_topic_id
+        if self.rights is not None and self.rights.denies(name):
+            return ErrorCode.topic_authorization_failed
+        topic = self.context.services.registry.by_name.get(name)
+        if topic is None:
+            return ErrorCode.unknown_topic_or_partition
+        return topic.refusal(key[1]) or ErrorCode.inconsistent_topic_id
+
+
+class SessionFetch(Fetch):
     """A fetch in a session: all partitions of the session are read, those with news are answered."""
 
-    def __init__(self, session: FetchSession) -> None:
-        super().__init__({}, wants_session=False, uses_topic_ids=session.uses_topic_ids)
+    def __init__(
+        self, context: RequestContext[PartitionServices], request: FetchRequest, session: FetchSession
+    ) -> None:
+        super().__init__(context, request)
         self.session = session
 
     @property
@@ -697,9 +668,7 @@ class IncrementalFetchContext(FetchContext):
         cached = self.session.partitions.get(key)
         return None if cached is None else cached.topic_name
 
-    def answer(
-        self, rows: Sequence[tuple[PartitionKey, FetchRow]], context: RequestContext[PartitionServices]
-    ) -> tuple[int, list[TopicRows]]:
+    def grouped(self, rows: Sequence[RowOf]) -> tuple[int, list[TopicRows]]:
         news = []
         partitions = self.session.partitions
         for key, row in rows:
@@ -707,7 +676,7 @@ class IncrementalFetchContext(FetchContext):
             if cached is None:
                 continue
             if cached.topic_name is None:
-                cached.topic_name = context.services.registry.name_of(key[0])
+                cached.topic_name = self.context.services.registry.name_of(key[0])
             if not _has_news(cached, row):
                 continue
             news.append((key, row))
@@ -717,27 +686,24 @@ class IncrementalFetchContext(FetchContext):
         return self.session.session_id, by_topic(news)
 
 
-def open_context(
+def open_fetch(
     context: RequestContext[PartitionServices], request: FetchRequest
-) -> tuple[FetchContext | None, ErrorCode]:
-    """Return the context of a fetch request, or the error that answers the whole request."""
-    version = context.api_version
-    uses_topic_ids = version >= FIRST_TOPIC_ID_VERSION
-    if version < FIRST_SESSION_VERSION:
-        return FetchContext(request.positions, wants_session=False, uses_topic_ids=False), ErrorCode.none
+) -> tuple[Fetch | None, ErrorCode]:
+    """Return the fetch that a request asks for, or the error that answers the whole request."""
+    if context.api_version < FIRST_SESSION_VERSION:
+        return Fetch(context, request), ErrorCode.none
     cache = context.services.fetch_sessions
     if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
         if request.session_id != SESSIONLESS:
             cache.remove(request.session_id)
         wants_session = request.session_epoch == INITIAL_EPOCH
-        whole = FetchContext(request.positions, wants_session=wants_session, uses_topic_ids=uses_topic_ids)
-        return whole, ErrorCode.none
+        return Fetch(context, request, wants_session=wants_session), ErrorCode.none
     session = cache.get(request.session_id)
     if session is None:
         return None, ErrorCode.fetch_session_id_not_found
     if session.session_epoch != request.session_epoch:
         return None, ErrorCode.invalid_fetch_session_epoch
-    if session.uses_topic_ids != uses_topic_ids:
+    if session.uses_topic_ids != (context.api_version >= FIRST_TOPIC_ID_VERSION):
         return None, ErrorCode.fetch_session_topic_id_error
     if not cache.room.has(sum(key not in session.partitions for key in request.positions)):
         # a client without a session sends whole requests
@@ -750,10 +716,9 @@ def open_context(
     if not session.partitions:
         cache.remove(session.session_id)
         # A partition that the request both names and forgets is read once more.
-        whole = FetchContext(request.positions, wants_session=False, uses_topic_ids=uses_topic_ids)
-        return whole, ErrorCode.none
+        return Fetch(context, request), ErrorCode.none
     session.advance()
-    return IncrementalFetchContext(session), ErrorCode.none
+    return SessionFetch(context, request, session), ErrorCode.none
 
 
 def _update(session: FetchSession, request: FetchRequest) -> None:
@@ -778,7 +743,7 @@ def _has_news(cached: SessionPartition, row: FetchRow) -> bool:
     )
 
 
-def by_topic(rows: Sequence[tuple[PartitionKey, FetchRow]]) -> list[TopicRows]:
+def by_topic(rows: Sequence[RowOf]) -> list[TopicRows]:
     """Group consecutive rows of the same topic."""
     topics: list[tuple[str | bytes, list[FetchRow]]] = []
     for (topic_key, _), row in rows:

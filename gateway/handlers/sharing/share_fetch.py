@@ -184,7 +184,7 @@ async def _acquire_all(
     Partitions that don't exist are named in every answer.
     """
     rows: dict[Place, Row] = {}
-    left_bytes = min(request.max_bytes, context.node.config.int("fetch.max.bytes"))
+    left_bytes = min(request.max_bytes, context.services.partitions.fetch_max_bytes)
     left_records = request.max_records
     async for place in in_slices(places):
         if left_bytes <= 0 or left_records <= 0:

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
+from docs.pages import NEEDED_RIGHTS
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering.api import Api
-from seqgate.gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create

@@ -12,7 +12,7 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from seqgate.gateway.protocol.fetch_codec import FetchRow, encode_fetch_response
-from seqgate.gateway.protocol.primitives import NodeEndpoint
+from seqgate.gateway.protocol.frames import NodeEndpoint
 from tests.gateway.protocol.test_produce_codec import endpoints
 
 int64 = st.integers(-1, 2**63 - 1)

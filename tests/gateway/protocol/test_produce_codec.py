@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from seqgate.gateway.protocol.primitives import NodeEndpoint
+from seqgate.gateway.protocol.frames import NodeEndpoint
 from seqgate.gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 
 int32 = st.integers(0, 2**31 - 1)

@@ -13,7 +13,6 @@ from seqgate.gateway.handlers.admin import metadata
 from seqgate.gateway.handlers.answering.rights import (
     cluster_refusal,
     refused_ids,
-    refused_ids_now,
     refused_names,
     refused_topics,
     refused_topics_now,
@@ -48,7 +47,6 @@ async def test_nothing_is_refused_or_read_without_an_authorizer(node: Node) -> N
     assert not await refused_topics(context, Operation.READ, unread())
     assert not refused_topics_now(context, Operation.READ, unread())
     assert not await refused_ids(context, Operation.READ, unread(), {})
-    assert not refused_ids_now(context, Operation.READ, unread(), {})
     assert cluster_refusal(context, Operation.ALTER) is None
 
 
@@ -67,7 +65,6 @@ async def test_ids_are_refused_by_the_names_of_their_topics_and_unknown_ids_are_
     context = node.context(metadata.API, 13)
     ids = [b"1", b"2", b"3"]
     assert await refused_ids(context, Operation.READ, ids, TOPICS) == {b"2"}
-    assert refused_ids_now(context, Operation.READ, ids, TOPICS) == {b"2"}
 
 
 async def test_a_request_without_its_right_on_the_cluster_is_told_the_right(node: Node) -> None:

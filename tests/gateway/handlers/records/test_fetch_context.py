@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.records import fetch
-from seqgate.gateway.handlers.records.fetch import FetchContext, open_context
+from seqgate.gateway.handlers.records.fetch import Fetch, open_fetch
 from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest
 from seqgate.gateway.runtime.partitions.fetch_sessions import SESSIONLESS, SessionPartition
 from tests.gateway.handlers.support import Node, open_node
@@ -25,7 +25,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         yield opened
 
 
-def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> FetchContext:
+def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> Fetch:
     """Remove the only partition of a session in a request that names `positions`; the session must end."""
     session = node.services.partitions.fetch_sessions.create(False, node.clock.now_ms())
     assert session is not None
@@ -43,10 +43,10 @@ def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> F
         replica_id=-1,
     )
     context = node.context(fetch.API, VERSION)
-    found, error = open_context(context, request)
+    found, error = open_fetch(context, request)
     assert error is ErrorCode.none
     assert found is not None
-    assert found.answer([], context)[0] == SESSIONLESS
+    assert found.grouped([])[0] == SESSIONLESS
     assert node.services.partitions.fetch_sessions.get(session.session_id) is None
     return found
 
