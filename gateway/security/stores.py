@@ -344,13 +344,11 @@ def _der_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
 
 
 def _content(encoded: bytes) -> bytes:
-    """Return the content of the first DER element."""
     header, size = _header(encoded)
     return encoded[header : header + size]
 
 
 def _after(encoded: bytes) -> bytes:
-    """Return the bytes after the first DER element."""
     header, size = _header(encoded)
     return encoded[header + size :]
 

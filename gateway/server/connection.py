@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -430,6 +431,16 @@ class Connection(asyncio.BufferedProtocol):
         logger.warning("dropping the connection of %s: %s", self.name, reason)
         if self._transport is not None:
             self._transport.abort()
+
+
+def hung_up(numbers: Iterable[int]) -> list[int]:
+    """Return the descriptors of sockets whose clients have closed the connection, as the system reports it."""
+    if not hasattr(select, "POLLRDHUP"):
+        return []
+    asked = select.poll()
+    for number in numbers:
+        asked.register(number, select.POLLRDHUP)
+    return [number for number, _ in asked.poll(0)]
 
 
 class UnreadAnswers:

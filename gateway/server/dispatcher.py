@@ -124,7 +124,6 @@ class Dispatcher:
         return self._begin_new(frame, peer)
 
     def _begin_charged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
-        """Begin a request while there are client quotas."""
         api_key, api_version, correlation_id, client_id, _ = parse_request_header(frame)
         quotas = self._quotas
         if api_key in _EXEMPT_FROM_QUOTAS or not self._serves(api_key, api_version):
@@ -270,7 +269,6 @@ class Dispatcher:
     def _begin_large(
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Deferred:
-        """Begin a request that a thread decodes."""
         deferred = HoldingBack()
 
         async def begin_when_read() -> None:
@@ -322,7 +320,6 @@ class Dispatcher:
         return request
 
     async def _in_thread(self, charge: Charge | None, work: Callable[..., T], *arguments: Any) -> T:
-        """Carry out work in a thread, and count its time."""
 
         def timed() -> T:
             begun_s = self._quotas.seconds()

@@ -199,7 +199,6 @@ class Intake:
     # requests
 
     def _consume(self, view: memoryview) -> None:
-        """Begin every whole request and keep the rest."""
         self.is_consuming = True
         try:
             rest = self._consume_frames(view)

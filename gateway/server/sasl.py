@@ -11,11 +11,10 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -75,54 +74,23 @@ large answer.
 _size = Struct(">i").pack
 
 
-class TokenForm(Protocol):
-    """The form of a client's tokens, and so of their answers."""
-
-    def answer(self, token: bytes, lifetime_ms: int) -> bytes:
-        """Return the answer with the server's token, and with the lifetime of the session once the client is
-        logged in.
-        """
-
-    def refusal(self, reason: str) -> bytes:
-        """Return the answer of a failed login; empty for none."""
-
-
-class BareForm:
-    """Tokens without headers, after SaslHandshake v0."""
-
-    def answer(self, token: bytes, lifetime_ms: int) -> bytes:  # noqa: ARG002 - the form has no place for it
-        """Return the server's token with its size."""
-        return _size(len(token)) + token
-
-    def refusal(self, reason: str) -> bytes:  # noqa: ARG002 - the form has no place for it
-        """Return nothing: the connection closes without an answer."""
-        return b""
-
-
-class RequestForm:
-    """Tokens in SaslAuthenticate requests."""
-
-    def __init__(self, header: RequestHeader) -> None:
-        self._header = header
-
-    def answer(self, token: bytes, lifetime_ms: int) -> bytes:
-        """Return the answer with the server's token."""
-        return self._answer(ErrorCode.none, "", token, lifetime_ms)
-
-    def refusal(self, reason: str) -> bytes:
-        """Return the answer SASL_AUTHENTICATION_FAILED."""
-        return self._answer(ErrorCode.sasl_authentication_failed, reason, b"", 0)
-
-    def _answer(self, error: ErrorCode, message: str, token: bytes, lifetime_ms: int) -> bytes:
-        header = self._header
-        response = build(
-            response_module(SASL_AUTHENTICATE, header.api_version).SaslAuthenticateResponse,
-            error_code=error,
-            error_message=message,
-            auth_bytes=token,
-            session_lifetime=timedelta(milliseconds=lifetime_ms),
-        )
-        return encode_response(SASL_AUTHENTICATE, header.correlation_id, response)
+def token_answer(
+    header: RequestHeader | None, token: bytes, lifetime_ms: int = 0, refusal: str | None = None
+) -> bytes:
+    """Return the answer to a token, with the server's token, and with the lifetime of the session once the client
+    is logged in; or the refusal of a login. Without a header, after SaslHandshake v0, a token is answered bare and
+    a refusal with nothing: the connection closes.
+    """
+    if header is None:
+        return _size(len(token)) + token if refusal is None else b""
+    response = build(
+        response_module(SASL_AUTHENTICATE, header.api_version).SaslAuthenticateResponse,
+        error_code=ErrorCode.none if refusal is None else ErrorCode.sasl_authentication_failed,
+        error_message=refusal or "",
+        auth_bytes=token,
+        session_lifetime=timedelta(milliseconds=lifetime_ms),
+    )
+    return encode_response(SASL_AUTHENTICATE, header.correlation_id, response)
 
 
 def handshake_answer(header: RequestHeader, error: ErrorCode, mechanisms: Iterable[str]) -> bytes:
@@ -201,7 +169,7 @@ class SaslDoor:
         if not frame:
             raise MalformedRequest("the request is empty")
         if route is Route.BARE_TOKEN:
-            return self._token(bytes(frame), BareForm())
+            return self._token(bytes(frame), None)
         if route is Route.CLOSE:
             raise CloseConnection(self._why_closed(api_key))
         if route is Route.VERSIONS:
@@ -212,7 +180,7 @@ class SaslDoor:
         if route is Route.REFUSE:
             return self._refuse(header, frame)
         _check_version(header, AUTHENTICATE_VERSIONS)
-        return self._token(bytes(request_body(header, frame).auth_bytes), RequestForm(header))
+        return self._token(bytes(request_body(header, frame).auth_bytes), header)
 
     # the requests of a login
 
@@ -247,45 +215,45 @@ class SaslDoor:
             answer, self._login.mechanism, f"the client sent API key {header.api_key} instead of a token"
         )
 
-    def _token(self, token: bytes, form: TokenForm) -> Answer | Deferred:
+    def _token(self, token: bytes, header: RequestHeader | None) -> Answer | Deferred:
         """Begin one step of the login, now or when the login steps of other connections leave time for it."""
         turns = self._listener.turns
         if turns.has_time():
             with turns.measured():
-                return self._step(token, form)
+                return self._step(token, header)
         deferred = HoldingBack()
-        turns.wait(self._connection.peer_host, partial(self._take_turn, token, form, deferred))
+        turns.wait(self._connection.peer_host, partial(self._take_turn, token, header, deferred))
         return deferred
 
-    def _take_turn(self, token: bytes, form: TokenForm, deferred: Deferred) -> None:
+    def _take_turn(self, token: bytes, header: RequestHeader | None, deferred: Deferred) -> None:
         if deferred.abandoned:
             return
         try:
             with self._listener.turns.measured():
-                answer = self._step(token, form)
+                answer = self._step(token, header)
         except Exception:
             logger.exception("a login of %s failed", self._connection.name)
             deferred.fail()
         else:
             deferred.follow(answer)
 
-    def _step(self, token: bytes, form: TokenForm) -> Answer | Deferred:
+    def _step(self, token: bytes, header: RequestHeader | None) -> Answer | Deferred:
         try:
             begun = begin(self._login.exchange.step(token))
             if isinstance(begun, Waiting):
-                return self._wait(begun, form)
-            return self._answered(begun.value, form)
+                return self._wait(begun, header)
+            return self._answered(begun.value, header)
         except LoginRefused as refusal:
-            return self._refused(refusal, form)
+            return self._refused(refusal, header)
 
-    def _wait(self, begun: Waiting[Step], form: TokenForm) -> Deferred:
+    def _wait(self, begun: Waiting[Step], header: RequestHeader | None) -> Deferred:
         deferred = HoldingBack()
 
         async def finish() -> None:
             try:
-                deferred.follow(self._answered(await begun, form))
+                deferred.follow(self._answered(await begun, header))
             except LoginRefused as refusal:
-                deferred.follow(self._refused(refusal, form))
+                deferred.follow(self._refused(refusal, header))
             except Exception:
                 logger.exception("a login of %s failed", self._connection.name)
                 deferred.fail()
@@ -296,14 +264,14 @@ class SaslDoor:
         task.add_done_callback(logins.tasks.discard)
         return deferred
 
-    def _answered(self, step: Step, form: TokenForm) -> Answer:
+    def _answered(self, step: Step, header: RequestHeader | None) -> Answer:
         """Return the answer to a token. Raises LoginRefused."""
         lifetime_ms = 0
         if step.logged_in is not None:
             logins = self._listener.logins
             lifetime_ms = self._login.succeed(step.logged_in, logins.clock.now_ms(), logins.loop.time())
             self._let_in(step.logged_in)
-        return form.answer(step.token, lifetime_ms)
+        return token_answer(header, step.token, lifetime_ms)
 
     def _let_in(self, logged_in: LoggedIn) -> None:
         self._timeout.cancel()
@@ -318,8 +286,9 @@ class SaslDoor:
 
     # failures
 
-    def _refused(self, refusal: LoginRefused, form: TokenForm) -> Deferred:
-        return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal), refusal.principal)
+    def _refused(self, refusal: LoginRefused, header: RequestHeader | None) -> Deferred:
+        answer = token_answer(header, b"", refusal=str(refusal))
+        return self._fail(answer, self._login.mechanism, str(refusal), refusal.principal)
 
     def _fail(self, answer: bytes, mechanism: str, reason: str, principal: str | None = None) -> Deferred:
         """Fail the login.
@@ -456,49 +425,41 @@ def _whole(value: object) -> int:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One mechanism that a listener enables, and the services that it may need."""
-
-    listener_name: str
-    name: str
-    services: Services
-
-    def value(self, setting: str) -> SettingValue | None:
-        """Return the value of a setting for this mechanism of the listener; None when the setting is unset."""
-        return self.services.node.config.of_mechanism(self.listener_name, self.name, setting)
+Values = Callable[[str], SettingValue | None]
+"""The values of settings for one mechanism of a listener, by their names; None for one that is unset."""
 
 
-def _plain(wanted: Wanted) -> Mechanism:
-    from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain, UsersFile  # noqa: PLC0415
+def _plain(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - PLAIN needs settings only
+    from seqgate.gateway.security.sasl.users_file import FixedUsers, UsersFile, plain_mechanism  # noqa: PLC0415
 
-    file = wanted.value(USERS_FILE)
+    file = value(USERS_FILE)
     if file:
-        return Plain(UsersFile(str(file)))
-    users = parse_jaas(str(wanted.value(JAAS))).users
+        return plain_mechanism(UsersFile(str(file)))
+    users = parse_jaas(str(value(JAAS))).users
     if not users:
         raise LoginSettingsError(f'{JAAS} of PLAIN names no user; add user_NAME="PASSWORD"')
-    return Plain(FixedUsers(users))
+    return plain_mechanism(FixedUsers(users))
 
 
-def _scram(wanted: Wanted) -> Mechanism:
-    from seqgate.gateway.security.sasl.scram import Scram  # noqa: PLC0415
+def _scram(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - SCRAM has no settings
+    from seqgate.gateway.security.sasl.scram import scram_mechanism  # noqa: PLC0415
     from seqgate.gateway.security.sasl.scram_credential import ScramHash  # noqa: PLC0415
 
-    (hashing,) = (each for each in ScramHash if each.mechanism == wanted.name)
-    security = wanted.services.security
+    (hashing,) = (each for each in ScramHash if each.mechanism == name)
+    security = services.security
     find_credential = security.metadata_log.image.users.find
-    return Scram(hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode())
+    return scram_mechanism(
+        hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode()
+    )
 
 
-def _oauthbearer(wanted: Wanted) -> Mechanism:
+def _oauthbearer(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - it has one name
     from seqgate.gateway.security.sasl.oauthbearer import oauthbearer  # noqa: PLC0415
 
-    node = wanted.services.node
-    return oauthbearer(wanted.value, node.loop, node.clock.now_ms)
+    return oauthbearer(value, services.node.loop, services.node.clock.now_ms)
 
 
-MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {
+MAKERS: Final[Mapping[str, Callable[[Services, str, Values], Mechanism]]] = {
     "PLAIN": _plain,
     "SCRAM-SHA-256": _scram,
     "SCRAM-SHA-512": _scram,
@@ -514,11 +475,12 @@ def login_mechanisms(services: Services, listener_name: str) -> dict[str, Mechan
     LoginSettingsError.
     """
     made: dict[str, Mechanism] = {}
-    for name in enabled_mechanisms(services.node.config, listener_name):
+    config = services.node.config
+    for name in enabled_mechanisms(config, listener_name):
         make = MAKERS.get(name)
         if make is None:
             raise LoginSettingsError(
                 f"the mechanism {name} is not served yet; choose from {', '.join(MAKERS)}"
             )
-        made[name] = make(Wanted(listener_name, name, services))
+        made[name] = make(services, name, partial(config.of_mechanism, listener_name, name))
     return made

@@ -21,7 +21,6 @@ import contextlib
 import itertools
 import logging
 import os
-import select
 import socket
 import sys
 from collections import Counter
@@ -40,7 +39,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.security.certificates import RenewableListener
 from seqgate.gateway.security.principals import ANONYMOUS
-from seqgate.gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers
+from seqgate.gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers, hung_up
 from seqgate.gateway.server.dispatcher import Requests
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
 from seqgate.gateway.server.sasl import Logins, RequestLimits, SaslDoor, SaslListener
@@ -199,7 +198,6 @@ class Server:
         return door
 
     def _note_refused(self, connection: Connection, reason: str) -> None:
-        """Note a client whose certificate is missing or not accepted."""
         if self._logins is not None:
             self._logins.note_refused_certificate(connection, reason)
 
@@ -295,31 +293,26 @@ class Server:
             connection.fileno(): connection for connection in self._connections if connection.waits_unread
         }
         waiting.pop(-1, None)
-        if not waiting or not hasattr(select, "POLLRDHUP"):
-            return
-        asked = select.poll()
-        for number in waiting:
-            asked.register(number, select.POLLRDHUP)
-        for number, _ in asked.poll(0):
+        for number in hung_up(waiting) if waiting else ():
             waiting[number].abort("its client is gone")
 
     async def stop_accepting(self) -> None:
         """Close the listeners and begin no more requests."""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        for acceptor in self._acceptors.values():
-            acceptor.close()
+        self._close_listeners()
         for connection in self._connections:
             connection.drain()
 
     def abort_all(self) -> None:
         """Close the listeners and all connections at once, without the answers that are due."""
+        self._close_listeners()
+        for connection in list(self._connections):
+            connection.abort("the gateway ends at once")
+
+    def _close_listeners(self) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for acceptor in self._acceptors.values():
             acceptor.close()
-        for connection in list(self._connections):
-            connection.abort("the gateway ends at once")
 
     async def finish(self, timeout_s: float) -> None:
         """Wait until the requests in flight are answered, then close the connections."""
@@ -338,7 +331,6 @@ class Server:
 
 
 def _unguarded(connection: Connection) -> Connection:
-    """Return the connection of a listener without SASL as it is."""
     return connection
 
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import select
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from seqgate.gateway.security.stores import (
     subject_text,
 )
 from seqgate.gateway.security.tls_context import TlsSettings, build_context
-from seqgate.gateway.server.connection import Connection
+from seqgate.gateway.server.connection import Connection, hung_up
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
 
 logger = logging.getLogger(__name__)
@@ -177,7 +176,7 @@ class Handshake:
     def _take_turn(self) -> None:
         if self.resume is None or self._transport.is_closing():
             return
-        if _has_hung_up(self._transport) and self._holds_handshake():
+        if hung_up([self._transport.get_extra_info("socket").fileno()]) and self._holds_handshake():
             # the event loop does not notice, because it has read nothing from the client since
             self._transport.abort()
             return
@@ -202,19 +201,9 @@ class Handshake:
 
 
 def _is_of_certificate(error: BaseException) -> bool:
-    """Return whether a handshake failed because of the client's certificate."""
     return isinstance(error, ssl.SSLCertVerificationError) or (
         isinstance(error, ssl.SSLError) and error.reason == _NO_CERTIFICATE
     )
-
-
-def _has_hung_up(transport: asyncio.Transport) -> bool:
-    """Return whether the client has closed the connection, as the system reports it."""
-    if not hasattr(select, "POLLRDHUP"):
-        return False
-    asked = select.poll()
-    asked.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-    return bool(asked.poll(0))
 
 
 def _reason(error: BaseException) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from seqgate.gateway.security.sasl.exchange import LoginRefused
+from seqgate.gateway.security.sasl.exchange import LoginRefused, Mechanism
 from seqgate.gateway.security.sasl.oauthbearer import (
     KeysUnusable,
-    OAuthBearer,
     SignedTokens,
     UnsecuredTokens,
+    bearer_mechanism,
     parse_first_message,
     parse_key_set,
 )
@@ -63,9 +63,9 @@ class _KnownKeys:
 @contextmanager
 def opened() -> Iterator[Run]:
     keys: Any = _KnownKeys(key_set(ISSUER.jwk()))
-    signed = OAuthBearer(SignedTokens(keys, ClaimRules(skew_s=30), lambda: NOW_MS))
+    signed = bearer_mechanism(SignedTokens(keys, ClaimRules(skew_s=30), lambda: NOW_MS))
     rules = ClaimRules(needs_issue_time=False, refuses_future_issue_time=True)
-    unsecured = OAuthBearer(UnsecuredTokens(rules, lambda: NOW_MS))
+    unsecured = bearer_mechanism(UnsecuredTokens(rules, lambda: NOW_MS))
 
     def feed(data: bytes) -> None:
         choice = data[0] % 3 if data else SIGNED
@@ -85,7 +85,7 @@ def _check_keys(document: bytes) -> None:
             raise Breach(f"a key for {sorted(key.algorithms)}")
 
 
-async def _log_in(mechanism: OAuthBearer, message: bytes) -> None:
+async def _log_in(mechanism: Mechanism, message: bytes) -> None:
     login = mechanism.begin()
     step = await login.step(message)
     if step.logged_in is None:

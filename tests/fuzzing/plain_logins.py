@@ -20,7 +20,7 @@ from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.security.principals import ANONYMOUS
-from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
 from seqgate.gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.fuzzing.changes import changed
@@ -72,7 +72,7 @@ async def _send(frames: list[bytes]) -> None:
         return SERVED
 
     loop: Any = asyncio.get_running_loop()
-    plain = Plain(FixedUsers({"alice": "open sesame"}))
+    plain = plain_mechanism(FixedUsers({"alice": "open sesame"}))
     logins = Logins(loop, _Clock(), lambda _: {"PLAIN": plain}, AuditLog(loop, is_on=False))
     listener = SaslListener(
         logins,

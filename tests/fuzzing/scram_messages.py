@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from seqgate.gateway.security.sasl.exchange import LoginRefused
-from seqgate.gateway.security.sasl.scram import NoTokens, Scram
+from seqgate.gateway.security.sasl.exchange import LoginRefused, Mechanism
+from seqgate.gateway.security.sasl.scram import NoTokens, scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
@@ -28,7 +28,9 @@ SERVER_NONCE = b"server"
 
 @contextmanager
 def opened() -> Iterator[Run]:
-    scram = Scram(SHA_256, lambda _, name: KNOWN if name == "ann" else None, NoTokens(), lambda: SERVER_NONCE)
+    scram = scram_mechanism(
+        SHA_256, lambda _, name: KNOWN if name == "ann" else None, NoTokens(), lambda: SERVER_NONCE
+    )
 
     def feed(data: bytes) -> None:
         with suppress(LoginRefused):
@@ -37,7 +39,7 @@ def opened() -> Iterator[Run]:
     yield feed
 
 
-async def _log_in(scram: Scram, data: bytes) -> None:
+async def _log_in(scram: Mechanism, data: bytes) -> None:
     first, _, last = data.partition(b"\0")
     login = scram.begin()
     challenge = await login.step(first)
@@ -54,7 +56,7 @@ def _whole_login(*, gs2: bytes = b"n,,", extensions: bytes = b"") -> bytes:
     client = ScramClient(SHA_256, "ann", "pencil", gs2=gs2, extensions=extensions)
 
     async def run() -> bytes:
-        scram = Scram(SHA_256, lambda *_: KNOWN, NoTokens(), lambda: SERVER_NONCE)
+        scram = scram_mechanism(SHA_256, lambda *_: KNOWN, NoTokens(), lambda: SERVER_NONCE)
         challenge = await scram.begin().step(client.first())
         return client.first() + b"\0" + client.final(challenge.token)
 

@@ -154,7 +154,6 @@ class Authorizer:
         return is_allowed or (self._allow_everyone and not self._has_entries(resource_type, name))
 
     def _has_entries(self, resource_type: ResourceType, name: str) -> bool:
-        """Return whether an entry of anybody applies to the resource."""
         patterns = self._patterns.get(resource_type)
         return patterns is not None and any(True for _ in patterns.matching(name))
 

@@ -4,8 +4,9 @@ refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class LoginRefused(Exception):
@@ -49,11 +50,8 @@ class Exchange(Protocol):
         """Answer the client's next token. Raises LoginRefused."""
 
 
-class Mechanism(Protocol):
-    """A SASL mechanism of one listener."""
+class Mechanism(NamedTuple):
+    """A SASL mechanism of one listener: its name on the wire, such as `SCRAM-SHA-256`, and what begins a login."""
 
     name: str
-    """The name of the mechanism on the wire, such as `SCRAM-SHA-256`."""
-
-    def begin(self) -> Exchange:
-        """Begin a login."""
+    begin: Callable[[], Exchange]

@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from seqgate.gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL
 from seqgate.gateway.config.setting import SettingValue
 from seqgate.gateway.security.principals import user
-from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
 from seqgate.gateway.security.sasl.tokens import (
     ClaimRules,
     Token,
@@ -58,17 +58,9 @@ logger = logging.getLogger(__name__)
 OAUTHBEARER: Final = "OAUTHBEARER"
 
 
-class OAuthBearer:
-    """The mechanism OAUTHBEARER of a listener."""
-
-    name = OAUTHBEARER
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-
-    def begin(self) -> Exchange:
-        """Begin a login."""
-        return _Login(self._tokens)
+def bearer_mechanism(tokens: Tokens) -> Mechanism:
+    """Return the mechanism OAUTHBEARER of a listener."""
+    return Mechanism(OAUTHBEARER, partial(_Login, tokens))
 
 
 class _Login:
@@ -523,15 +515,15 @@ Values = Callable[[str], SettingValue | None]
 """The values of settings for one listener and its mechanism, by their names."""
 
 
-def oauthbearer(value: Values, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> OAuthBearer:
+def oauthbearer(value: Values, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> Mechanism:
     """Return the mechanism of a listener, and begin to read its keys."""
     if value(INSECURE_TOKENS):
         logger.warning("tokens without a signature are accepted: every client can log in as anybody")
-        return OAuthBearer(UnsecuredTokens(_unsecured_rules(value), now_ms))
+        return bearer_mechanism(UnsecuredTokens(_unsecured_rules(value), now_ms))
     url = str(value(KEYS_URL))
     keys = KeySource(loop, partial(read_keys, url), shown_url(url), _times(value))
     keys.begin()
-    return OAuthBearer(SignedTokens(keys, _signed_rules(value), now_ms))
+    return bearer_mechanism(SignedTokens(keys, _signed_rules(value), now_ms))
 
 
 def _unsecured_rules(value: Values) -> ClaimRules:

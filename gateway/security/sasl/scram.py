@@ -13,10 +13,11 @@ import hmac
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from seqgate.gateway.security.principals import user
-from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
 from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 
 FindCredential = Callable[[ScramHash, str], ScramCredential | None]
@@ -47,25 +48,11 @@ class NoTokens:
         return None
 
 
-class Scram:
-    """A SCRAM mechanism of a listener. `new_nonce` returns random printable ASCII without commas."""
-
-    def __init__(
-        self,
-        hashing: ScramHash,
-        find_credential: FindCredential,
-        tokens: FindToken,
-        new_nonce: Callable[[], bytes],
-    ) -> None:
-        self.name = hashing.mechanism
-        self._hashing = hashing
-        self._find_credential = find_credential
-        self._tokens = tokens
-        self._new_nonce = new_nonce
-
-    def begin(self) -> Exchange:
-        """Begin a login."""
-        return _Login(self._hashing, self._find_credential, self._tokens, self._new_nonce)
+def scram_mechanism(
+    hashing: ScramHash, find_credential: FindCredential, tokens: FindToken, new_nonce: Callable[[], bytes]
+) -> Mechanism:
+    """Return a SCRAM mechanism of a listener. `new_nonce` returns random printable ASCII without commas."""
+    return Mechanism(hashing.mechanism, partial(_Login, hashing, find_credential, tokens, new_nonce))
 
 
 @dataclass(frozen=True, slots=True)

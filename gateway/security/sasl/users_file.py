@@ -14,11 +14,12 @@ import logging
 import os
 import stat
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from seqgate.gateway.security.principals import LoginSettingsError, user
-from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
 
 logger = logging.getLogger(__name__)
 
@@ -150,17 +151,9 @@ class FixedUsers:
         return self._digests
 
 
-class Plain:
-    """The mechanism PLAIN of a listener."""
-
-    name = PLAIN
-
-    def __init__(self, users: PlainUsers) -> None:
-        self._users = users
-
-    def begin(self) -> Exchange:
-        """Begin a login."""
-        return _Login(self._users)
+def plain_mechanism(users: PlainUsers) -> Mechanism:
+    """Return the mechanism PLAIN of a listener."""
+    return Mechanism(PLAIN, partial(_Login, users))
 
 
 class _Login:

@@ -15,7 +15,7 @@ from seqgate.gateway.handlers.answering.api import Answer, Deferred
 from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.security.principals import ANONYMOUS
-from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
 from seqgate.gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.gateway.handlers.support import FixedClock
@@ -58,7 +58,7 @@ class Scene:
         loop = asyncio.get_running_loop()
         self.now_s = 0.0
         self.turns = HandshakeTurns(loop, SLICE_S, lambda: self.now_s)
-        plain = Plain(FixedUsers({"ann": "secret"}))
+        plain = plain_mechanism(FixedUsers({"ann": "secret"}))
         logins = Logins(loop, FixedClock(), lambda _: {"PLAIN": plain}, AuditLog(loop, is_on=False))
         limits = RequestLimits(1 << 20, RequestMemory(-1))
         config = load_config(overrides=["connection.failed.authentication.delay.ms=0"])

@@ -6,19 +6,21 @@ import base64
 
 import pytest
 
-from seqgate.gateway.security.sasl.exchange import LoginRefused
+from seqgate.gateway.security.sasl.exchange import LoginRefused, Mechanism
 from seqgate.gateway.security.sasl.login import client_login
-from seqgate.gateway.security.sasl.scram import NoTokens, Scram
+from seqgate.gateway.security.sasl.scram import NoTokens, scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
-from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
 from tests.support.scram import credential
 
 USER, PASSWORD = "a,b=c", "a, pass=word"
 
 
-def scram(hashing: ScramHash) -> Scram:
+def scram(hashing: ScramHash) -> Mechanism:
     made = credential(hashing, PASSWORD)
-    return Scram(hashing, lambda _, name: made if name == USER else None, NoTokens(), lambda: b"server")
+    return scram_mechanism(
+        hashing, lambda _, name: made if name == USER else None, NoTokens(), lambda: b"server"
+    )
 
 
 @pytest.mark.parametrize("hashing", list(ScramHash))
@@ -57,6 +59,6 @@ def test_a_wrong_first_answer_is_refused(answer: bytes, reason: str) -> None:
 
 async def test_plain_sends_one_message() -> None:
     client = client_login("PLAIN", "u", "p")
-    step = await Plain(FixedUsers({"u": "p"})).begin().step(client.first())
+    step = await plain_mechanism(FixedUsers({"u": "p"})).begin().step(client.first())
     assert step.logged_in is not None
     assert client.step(step.token) is None

@@ -18,11 +18,11 @@ from seqgate.gateway.security.sasl.login import (
     Phase,
     Route,
 )
-from seqgate.gateway.security.sasl.users_file import FixedUsers, Plain
+from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
 
 METADATA = 3
 ALICE = LoggedIn("User:alice")
-MECHANISM = Plain(FixedUsers({}))
+MECHANISM = plain_mechanism(FixedUsers({}))
 NEVER = {"PLAIN": Offer(MECHANISM), "OTHER": Offer(MECHANISM)}
 AGAIN = {"PLAIN": Offer(MECHANISM, 10_000), "OTHER": Offer(MECHANISM, 10_000)}
 

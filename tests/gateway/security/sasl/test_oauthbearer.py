@@ -13,8 +13,8 @@ import pytest
 from seqgate.gateway.config import BY_NAME, Config
 from seqgate.gateway.config.oauthbearer import token_settings_complaint
 from seqgate.gateway.config.setting import InvalidValueError, SettingValue
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from seqgate.gateway.security.sasl.oauthbearer import INVALID_TOKEN, OAuthBearer, oauthbearer
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.oauthbearer import INVALID_TOKEN, oauthbearer
 from tests.support.tokens import Issuer, first_message, key_set, unsecured_token
 
 KEYS_URL = "sasl.oauthbearer.jwks.endpoint.url"
@@ -24,13 +24,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def mechanism(**settings: SettingValue) -> OAuthBearer:
+def mechanism(**settings: SettingValue) -> Mechanism:
     """Return the mechanism of these settings; underscores stand for points."""
     config = Config({name.replace("_", "."): value for name, value in settings.items()})
     return oauthbearer(config.__getitem__, asyncio.get_running_loop(), now_ms)
 
 
-def insecure() -> OAuthBearer:
+def insecure() -> Mechanism:
     return mechanism(seqgate_allow_insecure_oauthbearer_tokens=True)
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from seqgate.gateway.security.sasl.users_file import INVALID, FixedUsers, Plain
+from seqgate.gateway.security.sasl.users_file import INVALID, FixedUsers, plain_mechanism
 
-MECHANISM = Plain(FixedUsers({"alice": "secret", "": "never", "é": "pässword"}))
+MECHANISM = plain_mechanism(FixedUsers({"alice": "secret", "": "never", "é": "pässword"}))
 
 
 @pytest.mark.parametrize("authorization_id", ["", "alice"])

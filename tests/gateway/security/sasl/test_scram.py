@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from seqgate.gateway.security.sasl.scram import MAX_MESSAGE_BYTES, NoTokens, Scram, TokenLogin
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.scram import MAX_MESSAGE_BYTES, NoTokens, TokenLogin, scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import (
     ScramCredential,
     ScramHash,
@@ -33,8 +33,8 @@ class OneToken:
         return TokenLogin(credential(hashing, "hmac"), "ann", 7_000) if token_id == "token" else None
 
 
-def mechanism(hashing: ScramHash = SHA_256) -> Scram:
-    return Scram(hashing, find, OneToken(), lambda: b"server")
+def mechanism(hashing: ScramHash = SHA_256) -> Mechanism:
+    return scram_mechanism(hashing, find, OneToken(), lambda: b"server")
 
 
 async def log_in(client: ScramClient, *, channel: bytes = b"biws", extensions: bytes = b"") -> Step:
@@ -47,7 +47,9 @@ async def log_in(client: ScramClient, *, channel: bytes = b"biws", extensions: b
 async def test_the_example_of_rfc_7677() -> None:
     hashing, salt = SHA_256, base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     known = credential_of(hashing, salt_password(hashing, b"pencil", salt, 4096), salt, 4096)
-    login = Scram(hashing, lambda *_: known, NoTokens(), lambda: b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0").begin()
+    login = scram_mechanism(
+        hashing, lambda *_: known, NoTokens(), lambda: b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    ).begin()
     first = await login.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first.token == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
