@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -27,6 +27,13 @@ class ApiError:
 
     error_code: ErrorCode
     message: str | None = None
+
+
+def told(error: ApiError | None, otherwise: str | None = None) -> dict[str, Any]:
+    """Return the fields of an answer that tell an outcome; without an error the message is `otherwise`."""
+    if error is None:
+        return {"error_code": ErrorCode.none, "error_message": otherwise}
+    return {"error_code": error.error_code, "error_message": error.message}
 
 
 UNKNOWN_TOPIC_MESSAGE = "This server does not host this topic-partition."

@@ -27,6 +27,7 @@ from typing import Any, Final, get_args, get_origin
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 
+from seqgate.gateway.protocol.frames import read_unsigned_varint
 from seqgate.gateway.protocol.messages import (
     API_VERSIONS,
     ZERO_DURATION,
@@ -278,7 +279,6 @@ class _Refusal:
 
 
 def _copied(row: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a row of the answer that repeat fields of the request's row."""
     if not is_dataclass(row):
         return dict.fromkeys(names, row)
     return {name: getattr(row, source) for name, source in names.items() if hasattr(row, source)}
@@ -289,7 +289,6 @@ def _item_type(annotation: Any) -> Any:
 
 
 def _fitting(field: Field[Any], value: Any) -> Any:
-    """Return the value, or the zero of a field that can't be null."""
     return value if value is not None or type(None) in get_args(field.type) else _zero(field)
 
 
@@ -368,11 +367,5 @@ def _position_in_api_versions(head: bytes, *, flexible: bool) -> int:
     if not flexible:
         count = int.from_bytes(head[position : position + 4], "big")
         return position + 4 + count * _ROW_BYTES
-    count = shift = 0
-    while True:
-        byte = head[position]
-        position += 1
-        count |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return position + (count - 1) * (_ROW_BYTES + 1)
+    count, position = read_unsigned_varint(head, position)
+    return position + (count - 1) * (_ROW_BYTES + 1)

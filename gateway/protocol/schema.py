@@ -140,7 +140,6 @@ def _read_tagged_fields(
 
 
 def _numbers(layout: str) -> Read:
-    """Return the reader of several numbers that follow one another, as a tuple."""
     numbers = Struct(layout)
     unpack, size = numbers.unpack_from, numbers.size
 
@@ -353,7 +352,6 @@ def _of_attribute(name: str, write_value: Write) -> Write:
 
 
 def _value_writer(field: Field[Any], flexible: bool) -> Write:
-    """Return the writer of a value of the field's type, for plain and tagged fields."""
     annotation, nullable, is_array = _shape(field.type)
     if _is_entity(annotation):
         write_one = entity_writer(annotation)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.handlers.answering.changes import fresh_topic_id
+from seqgate.gateway.handlers.answering.changes import fresh_id
 from seqgate.gateway.metadata.topics import NewTopic, create_topics
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.clock import Clock
@@ -43,7 +43,7 @@ class Inside:
             lambda image: create_topics(
                 image,
                 [new],
-                fresh_ids=[fresh_topic_id()],
+                fresh_ids=[fresh_id()],
                 config=services.node.config,
                 node_id=services.node.node_id,
             )

@@ -32,7 +32,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import is_reassigned, reassign
 from seqgate.gateway.metadata.records import MetadataRecord
@@ -102,8 +102,7 @@ async def _topic(
             build(
                 module.ReassignablePartitionResponse,
                 partition_index=partition.partition_index,
-                error_code=outcome.error_code,
-                error_message=outcome.message,
+                **told(outcome),
             )
         )
     return build(module.ReassignableTopicResponse, name=topic.name, partitions=tuple(rows))
@@ -120,12 +119,7 @@ async def handle_list_partition_reassignments(context: RequestContext[TopicServi
         topics = [_unanswered(module, topic) async for topic in in_slices(request.topics or ())]
     else:
         topics = await _ongoing(context, module, request.topics)
-    return build(
-        module.ListPartitionReassignmentsResponse,
-        error_code=error.error_code,
-        error_message=error.message,
-        topics=tuple(topics),
-    )
+    return build(module.ListPartitionReassignmentsResponse, **told(error), topics=tuple(topics))
 
 
 async def _ongoing(context: RequestContext[TopicServices], module: ModuleType, asked: Any) -> list[Any]:

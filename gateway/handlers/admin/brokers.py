@@ -32,7 +32,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import led_by
 from seqgate.gateway.metadata.membership import drain_broker, unregister_broker
@@ -101,7 +101,6 @@ async def _drain(context: RequestContext[TopicServices], broker_id: int) -> Erro
 
 
 def _answer(module: ModuleType, error: ErrorCode) -> Any:
-    """Return the answer that refuses a request."""
     return build(
         module.BrokerHeartbeatResponse,
         error_code=error,
@@ -122,7 +121,7 @@ async def handle_unregister_broker(context: RequestContext[TopicServices], reque
     elif error is None:
         error = await change_metadata(context, lambda image: unregister_broker(image, broker))
     error = error or ApiError(ErrorCode.none)
-    return build(module.UnregisterBrokerResponse, error_code=error.error_code, error_message=error.message)
+    return build(module.UnregisterBrokerResponse, **told(error))
 
 
 UNREGISTER_BROKER_API = Api(64, "UnregisterBroker", 0, 0, api.topics, handle=handle_unregister_broker)

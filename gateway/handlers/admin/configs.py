@@ -44,7 +44,7 @@ KafkaApis.handleListConfigResources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final
@@ -65,7 +65,7 @@ from seqgate.gateway.metadata.configs import (
     alter_configs,
     proposed_values,
 )
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
@@ -91,48 +91,41 @@ from seqgate.gateway.runtime.services import NodeServices, TopicServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.gateway.security.certificates import RenewableListener, StoreError
 
-_NO_TOPIC: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
-_NO_GROUP: Final = ApiError(ErrorCode.group_authorization_failed, "Group authorization failed.")
-_NO_CLUSTER: Final = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-_ON_THE_CLUSTER: Final = {BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE}
+_NO_CLUSTER: Final = (
+    ResourceType.CLUSTER,
+    ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
+)
+_REFUSALS: Final = {
+    TOPIC_RESOURCE: (
+        ResourceType.TOPIC,
+        ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed."),
+    ),
+    GROUP_RESOURCE: (
+        ResourceType.GROUP,
+        ApiError(ErrorCode.group_authorization_failed, "Group authorization failed."),
+    ),
+    BROKER_RESOURCE: _NO_CLUSTER,
+    BROKER_LOGGER_RESOURCE: _NO_CLUSTER,
+    CLIENT_METRICS_RESOURCE: _NO_CLUSTER,
+}
+"""The resource on which a client needs the right, and the error without it, by the type of what is configured."""
 
 
-def description_refusal(context: RequestContext[Any], resource_type: int, name: str) -> ApiError | None:
-    """Return the error if the client may not describe the configurations of the resource."""
-    return _refusal(context, Operation.DESCRIBE_CONFIGS, resource_type, name)
-
-
-def alteration_refusal(context: RequestContext[Any], resource_type: int, name: str) -> ApiError | None:
-    """Return the error if the client may not alter the configurations of the resource."""
-    return _refusal(context, Operation.ALTER_CONFIGS, resource_type, name)
-
-
-def _refusal(
+def config_refusal(
     context: RequestContext[Any], operation: Operation, resource_type: int, name: str
 ) -> ApiError | None:
-    """Return the error of the resource; None also for a resource type that is no configurable one."""
-    if resource_type == TOPIC_RESOURCE:
-        return None if context.may(operation, ResourceType.TOPIC, name) else _NO_TOPIC
-    if resource_type == GROUP_RESOURCE:
-        return None if context.may(operation, ResourceType.GROUP, name) else _NO_GROUP
-    if resource_type in _ON_THE_CLUSTER:
-        return None if context.may(operation, ResourceType.CLUSTER, CLUSTER_NAME) else _NO_CLUSTER
-    return None
-
-
-_KNOWN_KINDS: Final = {
-    TOPIC_RESOURCE,
-    BROKER_RESOURCE,
-    GROUP_RESOURCE,
-    BROKER_LOGGER_RESOURCE,
-    CLIENT_METRICS_RESOURCE,
-}
+    """Return the error if the client lacks the right; None also for a type that is no configurable one."""
+    if resource_type not in _REFUSALS:
+        return None
+    asked, error = _REFUSALS[resource_type]
+    may = context.may(operation, asked, CLUSTER_NAME if asked is ResourceType.CLUSTER else name)
+    return None if may else error
 
 
 async def handle_describe_configs(context: RequestContext[TopicServices], request: Any) -> Any:
     """Describe each resource, or return its error."""
     module = context.response_module
-    unknown = [resource for resource in request.resources if resource.resource_type not in _KNOWN_KINDS]
+    unknown = [resource for resource in request.resources if resource.resource_type not in _REFUSALS]
     refusal = None
     if unknown:
         text = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
@@ -140,14 +133,15 @@ async def handle_describe_configs(context: RequestContext[TopicServices], reques
     documented = context.api_version >= 3 and request.include_documentation
 
     def answer(resource: Any) -> Any:
-        denied = description_refusal(context, resource.resource_type, resource.resource_name)
+        denied = config_refusal(
+            context, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
+        )
         found = refusal or denied or _describe(context, resource)
         error = found if isinstance(found, ApiError) else None
         entries = () if isinstance(found, ApiError) else found
         return build(
             module.DescribeConfigsResult,
-            error_code=error.error_code if error else ErrorCode.none,
-            error_message=error.message if error else "",
+            **told(error, ""),
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=tuple(
@@ -160,79 +154,51 @@ async def handle_describe_configs(context: RequestContext[TopicServices], reques
 
 
 def _describe(context: RequestContext[TopicServices], resource: Any) -> Iterable[DescribedConfig] | ApiError:
-    names = set(resource.configuration_keys) if resource.configuration_keys else None
-    if resource.resource_type == TOPIC_RESOURCE:
-        return _describe_topic(context, resource.resource_name, names)
-    if resource.resource_type == BROKER_RESOURCE:
-        return _describe_broker(context, resource.resource_name, names)
-    if resource.resource_type == GROUP_RESOURCE:
-        return _describe_group(context, resource.resource_name, names)
-    if resource.resource_type == CLIENT_METRICS_RESOURCE:
-        return _describe_client_metrics(context, resource.resource_name, names)
-    return _describe_loggers(context, resource.resource_name, names)
+    kind, name = resource.resource_type, resource.resource_name
+    wanted = set(resource.configuration_keys) if resource.configuration_keys else None
+    node, image = context.node, context.services.metadata_log.image
+    complaint = _complaint(context, kind, name)
+    if complaint is not None:
+        return complaint
+    if kind == TOPIC_RESOURCE:
+        return describe_topic(node.config, image.topic_configs(name), wanted)
+    if kind == GROUP_RESOURCE:
+        return describe_group(node.config, image.configs(GROUP_RESOURCE, name), wanted)
+    if kind == CLIENT_METRICS_RESOURCE:
+        return describe_client_metrics(image.configs(CLIENT_METRICS_RESOURCE, name), wanted)
+    if kind == BROKER_LOGGER_RESOURCE:
+        return describe_loggers(log_output.levels(), wanted)
+    if not name:
+        return describe_all_brokers(image.configs(BROKER_RESOURCE, ALL_BROKERS), wanted)
+    return describe_broker(node.config, wanted)
 
 
-def _describe_topic(
-    context: RequestContext[TopicServices], topic: str, names: set[str] | None
-) -> Iterable[DescribedConfig] | ApiError:
-    complaint = name_complaint(topic)
-    if complaint:
-        return ApiError(ErrorCode.invalid_topic_exception, complaint)
-    image = context.services.metadata_log.image
-    if topic not in image.topics_by_name:
-        return ApiError(ErrorCode.unknown_topic_or_partition, "")
-    return describe_topic(context.node.config, image.topic_configs(topic), names)
+_NAMELESS: Final = {
+    GROUP_RESOURCE: "Group name must not be empty",
+    CLIENT_METRICS_RESOURCE: "Client metrics subscription name must not be empty",
+    BROKER_LOGGER_RESOURCE: "Broker id must not be empty",
+}
 
 
-def _describe_group(
-    context: RequestContext[TopicServices], group_id: str, names: set[str] | None
-) -> Iterable[DescribedConfig] | ApiError:
-    if not group_id:
-        return ApiError(ErrorCode.invalid_request, "Group name must not be empty")
-    values = context.services.metadata_log.image.configs(GROUP_RESOURCE, group_id)
-    return describe_group(context.node.config, values, names)
-
-
-def _describe_client_metrics(
-    context: RequestContext[TopicServices], subscription: str, names: set[str] | None
-) -> Iterable[DescribedConfig] | ApiError:
-    if not subscription:
-        return ApiError(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
-    values = context.services.metadata_log.image.configs(CLIENT_METRICS_RESOURCE, subscription)
-    return describe_client_metrics(values, names)
-
-
-def _describe_broker(
-    context: RequestContext[TopicServices], broker: str, names: set[str] | None
-) -> Iterable[DescribedConfig] | ApiError:
-    node = context.node
-    if not broker:
-        altered = context.services.metadata_log.image.configs(BROKER_RESOURCE, ALL_BROKERS)
-        return describe_all_brokers(altered, names)
-    asked = node_id_of(broker)
-    if asked is None:
-        text = f"Broker id must be an integer, but it is: {broker}"
-        return ApiError(ErrorCode.invalid_request, text)
-    if asked != node.node_id:
-        text = f"Unexpected broker id, expected {node.node_id} or empty string, but received {broker}"
-        return ApiError(ErrorCode.invalid_request, text)
-    return describe_broker(node.config, names)
-
-
-def _describe_loggers(
-    context: RequestContext[TopicServices], broker: str, names: set[str] | None
-) -> Iterable[DescribedConfig] | ApiError:
-    node_id = context.node.node_id
-    if not broker:
-        return ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
-    asked = node_id_of(broker)
-    if asked is None:
-        text = f"Broker id must be an integer, but it is: {broker}"
-        return ApiError(ErrorCode.invalid_request, text)
-    if asked != node_id:
-        text = f"Unexpected broker id, expected {node_id} but received {broker}"
-        return ApiError(ErrorCode.invalid_request, text)
-    return describe_loggers(log_output.levels(), names)
+def _complaint(context: RequestContext[TopicServices], kind: int, name: str) -> ApiError | None:
+    """Return why there is no resource of this name to describe."""
+    if kind == TOPIC_RESOURCE:
+        complaint = name_complaint(name)
+        if complaint:
+            return ApiError(ErrorCode.invalid_topic_exception, complaint)
+        is_known = name in context.services.metadata_log.image.topics_by_name
+        return None if is_known else ApiError(ErrorCode.unknown_topic_or_partition, "")
+    text, node_id = None, context.node.node_id
+    if not name:
+        text = _NAMELESS.get(kind)
+    elif kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
+        asked = node_id_of(name)
+        if asked is None:
+            text = f"Broker id must be an integer, but it is: {name}"
+        elif asked != node_id:
+            or_empty = " or empty string," if kind == BROKER_RESOURCE else ""
+            text = f"Unexpected broker id, expected {node_id}{or_empty} but received {name}"
+    return None if text is None else ApiError(ErrorCode.invalid_request, text)
 
 
 def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:
@@ -278,7 +244,9 @@ async def handle_alter_configs(context: RequestContext[TopicServices], request: 
             resource.resource_name,
             [ConfigChange(config.name, config.value) for config in resource.configs],
             replace=True,
-            denied=alteration_refusal(context, resource.resource_type, resource.resource_name),
+            denied=config_refusal(
+                context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
+            ),
         )
         for resource in request.resources
     ]
@@ -296,8 +264,7 @@ async def answer_alterations(
         responses=tuple(
             build(
                 module.AlterConfigsResourceResponse,
-                error_code=error.error_code if error else ErrorCode.none,
-                error_message=error.message if error else None,
+                **told(error),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
@@ -396,7 +363,9 @@ async def handle_incremental_alter_configs(context: RequestContext[TopicServices
             resource.resource_type,
             resource.resource_name,
             [ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs],
-            denied=alteration_refusal(context, resource.resource_type, resource.resource_name),
+            denied=config_refusal(
+                context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
+            ),
         )
         for resource in request.resources
     ]
@@ -493,29 +462,23 @@ ALTER_CONFIGS_API = Api(33, "AlterConfigs", 0, 2, api.topics, handle=handle_alte
 FIRST_WITH_TYPES: Final = 1
 
 
-def _groups(context: RequestContext[TopicServices]) -> Collection[str]:
-    return context.services.metadata_log.image.configured(GROUP_RESOURCE)
+_LISTED: Final = (
+    GROUP_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+)
+"""The types of resources, in the order of the answer."""
 
 
-def _brokers(context: RequestContext[TopicServices]) -> Collection[str]:
-    return (str(context.node.node_id),)
-
-
-def _topics(context: RequestContext[TopicServices]) -> Collection[str]:
-    return context.services.metadata_log.image.topics_by_name
-
-
-def _client_metrics(context: RequestContext[TopicServices]) -> Collection[str]:
-    return context.services.metadata_log.image.configured(CLIENT_METRICS_RESOURCE)
-
-
-_NAMES: Final[Mapping[int, Callable[[RequestContext[TopicServices]], Collection[str]]]] = {
-    GROUP_RESOURCE: _groups,
-    CLIENT_METRICS_RESOURCE: _client_metrics,
-    BROKER_LOGGER_RESOURCE: _brokers,
-    BROKER_RESOURCE: _brokers,
-    TOPIC_RESOURCE: _topics,
-}
+def _names(context: RequestContext[TopicServices], resource_type: int) -> Collection[str]:
+    image = context.services.metadata_log.image
+    if resource_type == TOPIC_RESOURCE:
+        return image.topics_by_name
+    if resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
+        return (str(context.node.node_id),)
+    return image.configured(resource_type)
 
 
 async def handle_list_config_resources(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -527,16 +490,16 @@ async def handle_list_config_resources(context: RequestContext[TopicServices], r
     if context.api_version < FIRST_WITH_TYPES:
         asked = {CLIENT_METRICS_RESOURCE}
     else:
-        asked = set(request.resource_types) or set(_NAMES)
-    if asked - set(_NAMES):
+        asked = set(request.resource_types) or set(_LISTED)
+    if asked - set(_LISTED):
         return build(
             module.ListConfigResourcesResponse, error_code=ErrorCode.unsupported_version, config_resources=()
         )
     resources = tuple(
         build(module.ConfigResource, resource_name=name, resource_type=resource_type)
-        for resource_type, names in _NAMES.items()
+        for resource_type in _LISTED
         if resource_type in asked
-        for name in names(context)
+        for name in _names(context, resource_type)
     )
     return build(module.ListConfigResourcesResponse, error_code=ErrorCode.none, config_resources=resources)
 

@@ -21,13 +21,13 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, told
 from seqgate.gateway.metadata.image import METADATA_TOPIC
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
-_NOT_HOSTED: Final = "This server does not host this topic-partition."
+_NOT_HOSTED: Final = ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -45,7 +45,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
             module.TopicData,
             topic_name=name,
             partitions=tuple(
-                _metadata_partition(context, module) if is_known else _unknown_partition(module, index)
+                _metadata_partition(context, module) if is_known else _partition(module, index, _NOT_HOSTED)
                 for index in indexes
             ),
         )
@@ -64,8 +64,7 @@ def _answer(
 ) -> Any:
     return build(
         module.DescribeQuorumResponse,
-        error_code=error.error_code,
-        error_message=error.message,
+        **told(error),
         topics=topics,
         **({"nodes": nodes} if context.api_version >= 2 else {}),
     )
@@ -86,29 +85,25 @@ def _metadata_partition(context: RequestContext[TopicServices], module: ModuleTy
         )
         for node_id in node.brokers.live_ids
     )
-    return build(
-        module.PartitionData,
-        partition_index=0,
-        error_code=ErrorCode.none,
-        error_message="",
-        leader_id=node.brokers.controller_id,
-        leader_epoch=0,
-        high_watermark=end_offset,
-        current_voters=voters,
-        observers=(),
-    )
+    return _partition(module, 0, None, node.brokers.controller_id, end_offset, voters)
 
 
-def _unknown_partition(module: ModuleType, index: int) -> Any:
+def _partition(
+    module: ModuleType,
+    index: int,
+    error: ApiError | None,
+    leader_id: int = 0,
+    end_offset: int = 0,
+    voters: tuple[Any, ...] = (),
+) -> Any:
     return build(
         module.PartitionData,
         partition_index=index,
-        error_code=ErrorCode.unknown_topic_or_partition,
-        error_message=_NOT_HOSTED,
-        leader_id=0,
+        **told(error, ""),
+        leader_id=leader_id,
         leader_epoch=0,
-        high_watermark=0,
-        current_voters=(),
+        high_watermark=end_offset,
+        current_voters=voters,
         observers=(),
     )
 

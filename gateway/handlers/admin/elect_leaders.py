@@ -28,7 +28,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.leaders import partition_state
 from seqgate.gateway.handlers.answering.limits import TimeLimit, places_to_answer
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import order_move
 from seqgate.gateway.metadata.records import MetadataRecord
@@ -131,12 +131,7 @@ def _outcome(context: RequestContext[Services], name: str, index: int, kind: int
 
 
 def _row(module: ModuleType, index: int, outcome: ApiError) -> Any:
-    return build(
-        module.PartitionResult,
-        partition_id=index,
-        error_code=outcome.error_code,
-        error_message=outcome.message,
-    )
+    return build(module.PartitionResult, partition_id=index, **told(outcome))
 
 
 # Elections of preferred leaders in a cluster: each leader is ordered to hand over, and the request waits

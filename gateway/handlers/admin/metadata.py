@@ -30,7 +30,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
+from seqgate.gateway.handlers.answering.changes import fresh_id, log_change, partitions_text
 from seqgate.gateway.handlers.answering.leaders import PartitionState, partition_state
 from seqgate.gateway.handlers.answering.rights import (
     NOT_ASKED,
@@ -224,7 +224,7 @@ def _create_soon(context: RequestContext[Services], name: str) -> None:
     node = context.node
     if name in INTERNAL_TOPICS | {METADATA_TOPIC}:
         return
-    topic_id = fresh_topic_id()
+    topic_id = fresh_id()
 
     def decide(image: MetadataImage) -> Decision[list[TopicResult]]:
         return create_topics(

@@ -35,14 +35,9 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import (
-    change_metadata,
-    fresh_topic_id,
-    log_change,
-    partitions_text,
-)
+from seqgate.gateway.handlers.answering.changes import change_metadata, fresh_id, log_change, partitions_text
 from seqgate.gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
-from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.described import describe_topic
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.topics import (
@@ -71,7 +66,7 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
     node = context.node
     denied = await _denied(context, request.topics)
     undescribed = await _undescribed(context, request.topics)
-    topics = [(_new_topic(topic), fresh_topic_id()) for topic in request.topics if topic.name not in denied]
+    topics = [(_new_topic(topic), fresh_id()) for topic in request.topics if topic.name not in denied]
     decide = charge_mutations(
         context,
         topics,
@@ -118,7 +113,6 @@ async def _denied(context: RequestContext[TopicServices], topics: Sequence[Any])
 
 
 async def _undescribed(context: RequestContext[TopicServices], topics: Sequence[Any]) -> AbstractSet[str]:
-    """Return the names of the topics whose configuration the client may not see."""
     if context.api_version < FIRST_WITH_CONFIGS:
         return NOTHING
     return await unseen_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in topics))
@@ -140,22 +134,16 @@ def _result(
     result: TopicResult,
     undescribed: AbstractSet[str],
 ) -> Any:
-    told: dict[str, Any] = {"topic_id": None, "configs": ()}
+    shown: dict[str, Any] = {"topic_id": None, "configs": ()}
     if result.error is None:
-        told["topic_id"] = result.topic_id
+        shown["topic_id"] = result.topic_id
         if result.name in undescribed:
-            told["topic_config_error_code"] = int(ErrorCode.topic_authorization_failed)
+            shown["topic_config_error_code"] = int(ErrorCode.topic_authorization_failed)
         else:
-            told["num_partitions"] = result.num_partitions
-            told["replication_factor"] = result.replication_factor
-            told["configs"] = _effective_configs(context, module, result)
-    return build(
-        module.CreatableTopicResult,
-        name=result.name,
-        error_code=ErrorCode.none if result.error is None else result.error.error_code,
-        error_message=None if result.error is None else result.error.message,
-        **told,
-    )
+            shown["num_partitions"] = result.num_partitions
+            shown["replication_factor"] = result.replication_factor
+            shown["configs"] = _effective_configs(context, module, result)
+    return build(module.CreatableTopicResult, name=result.name, **told(result.error), **shown)
 
 
 def _effective_configs(
@@ -216,12 +204,7 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
     return build(
         module.CreatePartitionsResponse,
         results=tuple(
-            build(
-                module.CreatePartitionsTopicResult,
-                name=result.name,
-                error_code=result.error.error_code if result.error else ErrorCode.none,
-                error_message=result.error.message if result.error else None,
-            )
+            build(module.CreatePartitionsTopicResult, name=result.name, **told(result.error))
             for result in results
         ),
     )
@@ -275,11 +258,7 @@ async def handle_delete_topics(context: RequestContext[TopicServices], request: 
         module.DeleteTopicsResponse,
         responses=tuple(
             build(
-                module.DeletableTopicResult,
-                name=result.name,
-                topic_id=result.topic_id,
-                error_code=result.error.error_code if result.error else ErrorCode.none,
-                error_message=result.error.message if result.error else None,
+                module.DeletableTopicResult, name=result.name, topic_id=result.topic_id, **told(result.error)
             )
             for result in results
         ),

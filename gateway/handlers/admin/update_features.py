@@ -20,7 +20,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.api_versions import FEATURES
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.protocol.messages import build, response_module
 from seqgate.gateway.runtime.services import NodeServices
 from seqgate.gateway.security.acls.access import Operation
@@ -47,12 +47,7 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
             )
             for update in accepted
         )
-    return build(
-        module.UpdateFeaturesResponse,
-        error_code=error.error_code if error else ErrorCode.none,
-        error_message=error.message if error else None,
-        **results,
-    )
+    return build(module.UpdateFeaturesResponse, **told(error), **results)
 
 
 def _error(version: int, request: Any) -> ApiError | None:

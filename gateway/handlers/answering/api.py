@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -336,35 +337,12 @@ class Api(Generic[R]):
 
 # The services that a handler may use: each row of the API table names one of these functions.
 
-
-def node(services: Services) -> NodeServices:
-    """Return the services of the node itself."""
-    return services.node
-
-
-def partitions(services: Services) -> PartitionServices:
-    """Return the services of partitions."""
-    return services.partitions
-
-
-def topics(services: Services) -> TopicServices:
-    """Return the services of topics' metadata."""
-    return services.topics
-
-
-def coordinators(services: Services) -> CoordinatorServices:
-    """Return the coordinators."""
-    return services.coordinators
-
-
-def security(services: Services) -> SecurityServices:
-    """Return the services of delegation tokens."""
-    return services.security
-
-
-def telemetry(services: Services) -> Telemetry:
-    """Return the telemetry of clients."""
-    return services.telemetry
+node: Callable[[Services], NodeServices] = attrgetter("node")
+partitions: Callable[[Services], PartitionServices] = attrgetter("partitions")
+topics: Callable[[Services], TopicServices] = attrgetter("topics")
+coordinators: Callable[[Services], CoordinatorServices] = attrgetter("coordinators")
+security: Callable[[Services], SecurityServices] = attrgetter("security")
+telemetry: Callable[[Services], Telemetry] = attrgetter("telemetry")
 
 
 def everything(services: Services) -> Services:

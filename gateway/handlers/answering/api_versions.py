@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -35,9 +35,8 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def api_versions(apis: Sequence[Api[Any]]) -> Api[TopicServices]:
     """Return the handler that advertises `apis` and itself."""
-    own = _Row(API_KEY, None, MIN_VERSION, MAX_VERSION)
     served = [api for api in apis if api.package is None or is_installed(api.package)]
-    rows = sorted([*map(_row, served), own])
+    rows = sorted([*map(_row, served), (API_KEY, MIN_VERSION, MAX_VERSION)])
     for_gateways = {api.key for api in apis if api.is_between_gateways}
     return Api(
         key=API_KEY,
@@ -45,21 +44,17 @@ def api_versions(apis: Sequence[Api[Any]]) -> Api[TopicServices]:
         min_version=MIN_VERSION,
         max_version=MAX_VERSION,
         reaches=reach.topics,
-        begin=_begin([row for row in rows if row.key not in for_gateways], rows),
+        begin=_begin([row for row in rows if row[0] not in for_gateways], rows),
     )
 
 
-class _Row(NamedTuple):
-    """An API with its versions; `advertised` is the lowest one for clients, where that is another."""
-
-    key: int
-    advertised: int | None
-    minimum: int
-    maximum: int
+_Row = tuple[int, int, int]
+"""An API with its lowest version for clients and its highest."""
 
 
 def _row(api: Api[Any]) -> _Row:
-    return _Row(api.key, api.advertised_min_version, api.min_version, api.max_version)
+    advertised = api.advertised_min_version
+    return api.key, api.min_version if advertised is None else advertised, api.max_version
 
 
 def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[TopicServices]:
@@ -74,12 +69,8 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
             )
         served = alone if context.node.brokers.is_alone else among_others
         rows = tuple(
-            module.ApiVersion(
-                api_key=row.key,
-                min_version=row.minimum if row.advertised is None else row.advertised,
-                max_version=row.maximum,
-            )
-            for row in served
+            module.ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+            for key, lowest, highest in served
             if error is ErrorCode.none
         )
         features = _features(context, module) if error is ErrorCode.none else {}

@@ -98,21 +98,9 @@ async def change_metadata(
     return answer
 
 
-# Makes the ids of new topics and of clients that push metrics.
-
-
-def fresh_topic_id() -> uuid.UUID:
-    """Return a random topic id."""
-    return _fresh_id()
-
-
-def fresh_client_instance_id() -> uuid.UUID:
-    """Return a random id for a client that pushes metrics."""
-    return _fresh_id()
-
-
-def _fresh_id() -> uuid.UUID:
-    """Return a random id whose text does not begin with '-', which tools take for an option.
+def fresh_id() -> uuid.UUID:
+    """Return a random id for a topic, or for a client that pushes metrics. Its text does not begin with '-', which
+    tools take for an option.
 
     Kafka's Uuid.randomUuid does the same.
     """

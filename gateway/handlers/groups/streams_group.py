@@ -49,7 +49,7 @@ from seqgate.gateway.coordinator.streams.topology import (
 )
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import fresh_topic_id, log_change, partitions_text
+from seqgate.gateway.handlers.answering.changes import fresh_id, log_change, partitions_text
 from seqgate.gateway.handlers.answering.described_group import (
     NO_TIME,
     GroupDescription,
@@ -435,7 +435,7 @@ def _decide(
         if topic.name not in image.topics_by_name
     ]
     return create_topics(
-        image, topics, fresh_ids=[fresh_topic_id() for _ in topics], config=node.config, node_id=node.node_id
+        image, topics, fresh_ids=[fresh_id() for _ in topics], config=node.config, node_id=node.node_id
     )
 
 

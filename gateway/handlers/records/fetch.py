@@ -99,18 +99,6 @@ RowOf = tuple[PartitionKey, FetchRow]
 class _Read:
     """The result of one pass over all requested partitions."""
 
-    __slots__ = (
-        "loading",
-        "missing",
-        "must_answer",
-        "partitions",
-        "record_bytes",
-        "refused",
-        "rows",
-        "sizes",
-        "unknown_ids",
-    )
-
     def __init__(self) -> None:
         self.rows: list[RowOf] = []
         self.unknown_ids: list[RowOf] = []
@@ -379,7 +367,6 @@ def _row_of(
     aborted_transactions: list[tuple[int, int]] | None,
     diverging: tuple[int, int] | None,
 ) -> FetchRow:
-    """Return the row of a partition that was read."""
     log = partition.log
     return FetchRow(
         partition.index,

@@ -44,8 +44,6 @@ _NO_BOUNDS: Final = Bounds(-1, -1, -1)
 class ReplicaReads:
     """The decisions and reads of one pass over the partitions of a fetch."""
 
-    __slots__ = ("_committed_only", "_context", "_loading", "_reader", "_reads", "_replicas")
-
     def __init__(
         self,
         context: RequestContext[PartitionServices],

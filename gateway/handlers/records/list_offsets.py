@@ -90,7 +90,6 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
 
 
 async def _refused(module: ModuleType, topic: Any, found: _Found) -> Any:
-    """Return the answer for a topic with the same error beside all its partitions."""
     rows = [_row(module, entry.partition_index, found) async for entry in in_slices(topic.partitions)]
     return build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows))
 

@@ -41,7 +41,6 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
 
 
 async def _denied(context: RequestContext[PartitionServices], request: Any) -> AbstractSet[str]:
-    """Return the names of the topics that are refused, because they may not be described."""
     if has_on_cluster(context, Operation.CLUSTER_ACTION):
         return NOTHING
     return await refused_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))

@@ -199,30 +199,31 @@ def append_batch(
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     begins_at_zero = False
     gate = partition.gate
-    if gate is not None or services.disk_room.is_short:
-        refusal = _refuse_for_room(services, partition, gate, records, now_ms)
-        if refusal is not None:
-            return _final_refusal(services, peer, client_id, key, partition, records, refusal)
-    if attributes & _SPECIAL_BITS:
-        refusal = _refuse_special(
-            services, api_version, partition, records, attributes, transactional_id, took_part
-        )
-        if refusal is not None:
-            return _final_refusal(services, peer, client_id, key, partition, records, refusal)
-        begins_at_zero = bool(attributes & TRANSACTIONAL_FLAG) and api_version >= FIRST_PRODUCE_THAT_ADDS
-    before = None
-    if peer.refused is not None or partition.strict_until_ms:
-        before = refused_before(peer, key, partition, now_ms)
     try:
+        if gate is not None or services.disk_room.is_short:
+            _check_room(services, partition, gate, records, now_ms)
+        if attributes & _SPECIAL_BITS:
+            _check_attributes(api_version, partition, attributes, transactional_id)
+            if attributes & TRANSACTIONAL_FLAG:
+                _take_part(services, api_version, partition, records, transactional_id, took_part)
+                begins_at_zero = api_version >= FIRST_PRODUCE_THAT_ADDS
+        before = None
+        if peer.refused is not None or partition.strict_until_ms:
+            before = refused_before(peer, key, partition, now_ms)
         stored = records if outcome is None else _recompressed(outcome)
         info = services.append(partition, stored, now_ms, begins_at_zero=begins_at_zero, before=before)
     except LogError as error:
         row = _row_of_error(services, partition, attributes, error)
         return _final_refusal(services, peer, client_id, key, partition, records, row)
+    except _Refused as refusal:
+        return _final_refusal(services, peer, client_id, key, partition, records, refusal.row)
     if info.is_duplicate:
         # batches that the log drops by their producer names have no offsets; the log counts them itself
         if info.has_offsets:
-            _note_duplicate(services, partition, stored, now_ms, info)
+            services.counters.duplicates += 1
+            services.counters.verdicts.duplicate(
+                partition.topic, partition.index, stored, now_ms, info.base_offset
+            )
     elif gate is not None:
         gate.count_append(len(stored))
     if peer.refused is not None:
@@ -230,11 +231,12 @@ def append_batch(
     return info
 
 
-def _note_duplicate(
-    services: ProduceServices, partition: Partition, records: memoryview, now_ms: int, info: Appended
-) -> None:
-    services.counters.duplicates += 1
-    services.counters.verdicts.duplicate(partition.topic, partition.index, records, now_ms, info.base_offset)
+class _Refused(Exception):
+    """The batch is refused before the log has judged it. The row has no log_start_offset."""
+
+    def __init__(self, partition: Partition, code: int | ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.row = refused_row(partition, int(code), message, appended=False)
 
 
 def _recompressed(outcome: Outcome) -> memoryview:
@@ -256,61 +258,44 @@ def _row_of_error(
         is_verified_first or code in _REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
     )
     row = refused_row(partition, code, str(error), appended=appended)
-    return row._replace(record_errors=_record_errors(error))
+    return row._replace(
+        record_errors=error.record_errors if isinstance(error, InvalidRecord | InvalidTimestamp) else ()
+    )
 
 
-def _record_errors(error: LogError) -> tuple[tuple[int, str], ...]:
-    """Return the errors of single records for which the log refused a batch."""
-    return error.record_errors if isinstance(error, InvalidRecord | InvalidTimestamp) else ()
-
-
-def _refuse_for_room(
+def _check_room(
     services: ProduceServices,
     partition: Partition,
     gate: ProduceGate | None,
     records: memoryview,
     now_ms: int,
-) -> ProduceRow | None:
-    """Return the row of a batch that quota, disk space or a slow bucket refuses at present; None if the batch
-    may be appended. A duplicate is answered as always.
+) -> None:
+    """Check that neither quota nor disk space nor a slow bucket refuses a batch at present. A duplicate is
+    answered as always. Raises _Refused.
     """
     room = services.disk_room
     is_closed = gate is not None and gate.is_closed
     if not (is_closed or room.is_short) or len(records) < HEADER_BYTES:
-        return None
+        return
     if partition.log.is_repeated(parse_header(records), now_ms):
-        return None
+        return
     if gate is not None and is_closed:
-        return refused_row(partition, REFUSED, gate.refuse(), appended=False)
+        raise _Refused(partition, REFUSED, gate.refuse())
     room.refused_batches += 1
     if room.is_disk_short:
         message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
-        return refused_row(partition, STORAGE_ERROR, message, appended=False)
-    return refused_row(partition, REFUSED, _BUCKET_BEHIND, appended=False)
+        raise _Refused(partition, STORAGE_ERROR, message)
+    raise _Refused(partition, REFUSED, _BUCKET_BEHIND)
 
 
-def _refuse_special(
-    services: ProduceServices,
-    api_version: int,
-    partition: Partition,
-    records: memoryview,
-    attributes: int,
-    transactional_id: str | None,
-    took_part: TookPart | None,
-) -> ProduceRow | None:
-    """Return the row of a batch that its codec or its transaction refuses; add the partition to the
-    transaction otherwise.
-    """
-    is_transactional = attributes & TRANSACTIONAL_FLAG
-    if is_transactional and transactional_id is None:
-        code, message = without_transactional_id(partition.index)
-        return refused_row(partition, int(code), message, appended=False)
+def _check_attributes(
+    api_version: int, partition: Partition, attributes: int, transactional_id: str | None
+) -> None:
+    if attributes & TRANSACTIONAL_FLAG and transactional_id is None:
+        raise _Refused(partition, *without_transactional_id(partition.index))
     if attributes & CODEC_BITS == ZSTD and api_version < FIRST_ZSTD_VERSION:
         message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{api_version}"
-        return refused_row(partition, int(ErrorCode.unsupported_compression_type), message, appended=False)
-    if is_transactional and transactional_id is not None:
-        return _take_part(services, api_version, partition, records, transactional_id, took_part)
-    return None
+        raise _Refused(partition, ErrorCode.unsupported_compression_type, message)
 
 
 def _take_part(
@@ -318,49 +303,34 @@ def _take_part(
     api_version: int,
     partition: Partition,
     records: memoryview,
-    transactional_id: str,
+    transactional_id: str | None,
     took_part: TookPart | None,
-) -> ProduceRow | None:
-    """Add the partition to the batch's transaction; return the refusing row if that fails."""
+) -> None:
+    """Check that the partition belongs to the batch's transaction, or add the partition (version 2). Raises
+    _Refused.
+    """
     if len(records) < HEADER_BYTES or partition.log.offline:
-        return None  # The log refuses this batch later, so the transaction is not asked.
+        return  # The log refuses this batch later, so the transaction is not asked.
     producer = producer_of(records)
     if producer.producer_id < 0:
-        return None  # Without a producer the batch is in no transaction (ProducerStateManager knows nothing of it).
-    row = _refuse_before_taking_part(services, partition, records, producer)
-    if row is not None:
-        return row
+        return  # Without a producer the batch is in no transaction (ProducerStateManager knows nothing of it).
+    _check_before_taking_part(services, partition, records, producer)
     if not transactional_id:
-        return refused_row(partition, int(ErrorCode.invalid_request), _NO_TRANSACTIONAL_ID, appended=False)
+        raise _Refused(partition, ErrorCode.invalid_request, _NO_TRANSACTIONAL_ID)
     try:
-        _check_transaction(services, api_version, partition, producer, transactional_id, took_part)
+        if took_part is not None:
+            took_part.check()
+        elif services.elsewhere.coordinator_of(transactional_id) is None or needs_answer(
+            services, partition, producer, api_version
+        ):
+            place = partition.topic, partition.index
+            services.transactions.verify_or_add(
+                transactional_id, producer, place, client_version(api_version)
+            )
     except (TransactionRefused, Unavailable) as error:
         code = produce_error_code(error, api_version)
         message = f"the transaction of {transactional_id} can't be written to: {error}"
-        return refused_row(partition, int(code), message, appended=False)
-    return None
-
-
-def _check_transaction(
-    services: ProduceServices,
-    api_version: int,
-    partition: Partition,
-    producer: Producer,
-    transactional_id: str,
-    took_part: TookPart | None,
-) -> None:
-    """Check that the partition belongs to the transaction, or add it (version 2). Raises TransactionRefused,
-    Unavailable.
-    """
-    if took_part is not None:
-        took_part.check()
-        return
-    if services.elsewhere.coordinator_of(transactional_id) is not None and not needs_answer(
-        services, partition, producer, api_version
-    ):
-        return
-    place = partition.topic, partition.index
-    services.transactions.verify_or_add(transactional_id, producer, place, client_version(api_version))
+        raise _Refused(partition, code, message) from None
 
 
 def producer_of(records: memoryview) -> Producer:
@@ -384,27 +354,27 @@ def needs_answer(
     return not services.elsewhere.is_open_in(partition, producer)
 
 
-def _refuse_before_taking_part(
+def _check_before_taking_part(
     services: ProduceServices, partition: Partition, records: memoryview, producer: Producer
-) -> ProduceRow | None:
-    """Return the row of a batch for which the transaction is not asked, so that the partition does not join
-    it.
+) -> None:
+    """Check what refuses a batch before the transaction is asked, so that the partition does not join it. Raises
+    _Refused.
 
     Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.maybeStartTransactionVerification.
     """
     try:
         check_one_batch(records)
     except LogError as error:
-        return refused_row(partition, error.kafka_error_code, str(error), appended=False)
+        raise _Refused(partition, error.kafka_error_code, str(error)) from None
     known = partition.log.producers.get(producer.producer_id)
     if known is None or producer.producer_epoch >= known.producer_epoch:
-        return None
+        return
     services.counters.rejections += 1
     message = (
         f"producer {producer.producer_id} sent producer epoch {producer.producer_epoch}; "
         f"the partition knows the newer producer epoch {known.producer_epoch}"
     )
-    return refused_row(partition, INVALID_PRODUCER_EPOCH, message, appended=False)
+    raise _Refused(partition, INVALID_PRODUCER_EPOCH, message)
 
 
 def check_one_batch(records: memoryview) -> None:

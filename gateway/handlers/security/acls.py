@@ -47,7 +47,7 @@ from seqgate.gateway.handlers.answering.changes import change_metadata, log_chan
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata import acls
 from seqgate.gateway.metadata.acls import Found, create_acls, delete_acls
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
@@ -92,14 +92,7 @@ async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiE
     return build(
         module.CreateAclsResponse,
         results=tuple(
-            [
-                build(
-                    module.AclCreationResult,
-                    error_code=ErrorCode.none if result is None else result.error_code,
-                    error_message="" if result is None else result.message,
-                )
-                async for result in in_slices(results)
-            ]
+            [build(module.AclCreationResult, **told(result, "")) async for result in in_slices(results)]
         ),
     )
 
@@ -164,8 +157,7 @@ def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
     deleted = () if isinstance(result, ApiError) else result
     return build(
         module.DeleteAclsFilterResult,
-        error_code=error.error_code,
-        error_message=error.message,
+        **told(error),
         matching_acls=tuple(
             build(
                 module.DeleteAclsMatchingAcl,
@@ -174,14 +166,21 @@ def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
                 resource_type=entry.resource_type,
                 resource_name=entry.name,
                 pattern_type=entry.pattern_type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
+                **_verdict(entry),
             )
             for entry in deleted
         ),
     )
+
+
+def _verdict(entry: AclEntry) -> dict[str, Any]:
+    """Return the fields of an entry beside those of its resource pattern."""
+    return {
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": entry.operation,
+        "permission_type": entry.permission,
+    }
 
 
 DELETE_ACLS_API = Api(31, "DeleteAcls", 1, 3, api.topics, handle=handle_delete_acls, is_long=True)
@@ -198,8 +197,7 @@ async def handle_describe_acls(context: RequestContext[TopicServices], request: 
     patterns = await _found_describe(context, filter_of_row(request) if error is None else error)
     return build(
         module.DescribeAclsResponse,
-        error_code=ErrorCode.none if error is None else error.error_code,
-        error_message="" if error is None else error.message,
+        **told(error, ""),
         resources=tuple([resource async for resource in in_slices(_resources(module, patterns))]),
     )
 
@@ -207,7 +205,6 @@ async def handle_describe_acls(context: RequestContext[TopicServices], request: 
 async def _found_describe(
     context: RequestContext[TopicServices], wanted: AclFilter | ApiError
 ) -> dict[_Pattern, list[AclEntry]]:
-    """Return the entries that the filter finds, by their patterns."""
     patterns: dict[_Pattern, list[AclEntry]] = {}
     if isinstance(wanted, ApiError):
         return patterns
@@ -227,16 +224,7 @@ def _resources(module: Any, patterns: dict[_Pattern, list[AclEntry]]) -> Iterato
             resource_type=resource_type,
             resource_name=name,
             pattern_type=pattern_type,
-            acls=tuple(
-                build(
-                    module.AclDescription,
-                    principal=entry.principal,
-                    host=entry.host,
-                    operation=entry.operation,
-                    permission_type=entry.permission,
-                )
-                for entry in entries
-            ),
+            acls=tuple(build(module.AclDescription, **_verdict(entry)) for entry in entries),
         )
 
 
@@ -288,18 +276,18 @@ def entry_of_row(row: Any) -> AclEntry | ApiError:
         return _invalid("Invalid empty resource name")
     if ":" not in row.principal:
         return _invalid(f"The principal {row.principal!r} must have the form User:NAME")
-    resource_type = _known(ResourceType, row.resource_type)
-    pattern_type = _known(PatternType, row.resource_pattern_type)
-    operation = _known(Operation, row.operation)
-    permission = _known(Permission, row.permission_type)
-    if resource_type is None:
-        return _invalid(f"Invalid resource type {row.resource_type}")
-    if pattern_type is None:
-        return _invalid(f"Invalid pattern type {row.resource_pattern_type}")
-    if operation is None:
-        return _invalid(f"Invalid operation {row.operation}")
-    if permission is None:
-        return _invalid(f"Invalid permission type {row.permission_type}")
+    codes: list[Any] = []
+    for kind, code, what in (
+        (ResourceType, row.resource_type, "resource type"),
+        (PatternType, row.resource_pattern_type, "pattern type"),
+        (Operation, row.operation, "operation"),
+        (Permission, row.permission_type, "permission type"),
+    ):
+        known = _known(kind, code)
+        if known is None:
+            return _invalid(f"Invalid {what} {code}")
+        codes.append(known)
+    resource_type, pattern_type, operation, permission = codes
     return AclEntry(
         resource_type, row.resource_name, pattern_type, row.principal, row.host, operation, permission
     )

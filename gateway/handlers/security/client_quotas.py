@@ -31,7 +31,7 @@ from seqgate.gateway.metadata.client_quotas import (
     parts_as_answered,
     shown,
 )
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.records import QuotaEntity
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
@@ -60,12 +60,7 @@ async def handle_alter_client_quotas(context: RequestContext[TopicServices], req
 
 
 def _row(module: Any, parts: Iterable[tuple[str, str | None]], error: ApiError | None) -> Any:
-    return build(
-        module.EntryData,
-        error_code=error.error_code if error else ErrorCode.none,
-        error_message=error.message if error else None,
-        entity=_entity(module, parts),
-    )
+    return build(module.EntryData, **told(error), entity=_entity(module, parts))
 
 
 def _entity(module: Any, parts: Iterable[tuple[str, str | None]]) -> tuple[Any, ...]:
@@ -75,7 +70,6 @@ def _entity(module: Any, parts: Iterable[tuple[str, str | None]]) -> tuple[Any, 
 async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[QuotaAlteration], *, validate_only: bool
 ) -> Mapping[QuotaEntity, ApiError | None] | ApiError:
-    """Carry the changes out; return an error for each entity, or one for the whole request."""
     if not context.may_cluster(Operation.ALTER_CONFIGS):
         return ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
@@ -122,12 +116,7 @@ async def handle_describe_client_quotas(context: RequestContext[TopicServices], 
             )
             for entity, values in found
         )
-    return build(
-        module.DescribeClientQuotasResponse,
-        error_code=error.error_code,
-        error_message=error.message,
-        entries=entries,
-    )
+    return build(module.DescribeClientQuotasResponse, **told(error), entries=entries)
 
 
 DESCRIBE_CLIENT_QUOTAS_API = Api(

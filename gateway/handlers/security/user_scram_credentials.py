@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.users import Deletion, Upsertion, alter_users, describe_users
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
@@ -41,12 +41,7 @@ async def handle_alter_user_scram_credentials(context: RequestContext[TopicServi
     return build(
         module.AlterUserScramCredentialsResponse,
         results=tuple(
-            build(
-                module.AlterUserScramCredentialsResult,
-                user=name,
-                error_code=error.error_code if error else ErrorCode.none,
-                error_message=error.message if error else None,
-            )
+            build(module.AlterUserScramCredentialsResult, user=name, **told(error))
             for name, error in outcomes.items()
         ),
     )
@@ -84,12 +79,7 @@ async def handle_describe_user_scram_credentials(context: RequestContext[TopicSe
     else:
         error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         results = tuple(_result(module, "", error) for _ in names)
-    return build(
-        module.DescribeUserScramCredentialsResponse,
-        error_code=error.error_code,
-        error_message=error.message,
-        results=results,
-    )
+    return build(module.DescribeUserScramCredentialsResponse, **told(error), results=results)
 
 
 def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> Any:
@@ -98,8 +88,7 @@ def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential]
     return build(
         module.DescribeUserScramCredentialsResult,
         user=name,
-        error_code=error.error_code,
-        error_message=error.message,
+        **told(error),
         credential_infos=tuple(
             build(module.CredentialInfo, mechanism=hashing.value, iterations=credential.iterations)
             for hashing, credential in sorted(credentials.items())

@@ -34,7 +34,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import fresh_client_instance_id
+from seqgate.gateway.handlers.answering.changes import fresh_id
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.telemetry.telemetry import Push, Telemetry
 from seqgate.gateway.telemetry.subscriptions import ClientDescription
@@ -49,7 +49,7 @@ ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry], request: Any) -> Any:
     """Return the client's subscription."""
     response = context.response_module.GetTelemetrySubscriptionsResponse
-    client_instance_id = request.client_instance_id or fresh_client_instance_id()
+    client_instance_id = request.client_instance_id or fresh_id()
     choice = context.services.subscription(client_of(context, client_instance_id))
     if isinstance(choice, ErrorCode):
         return build(

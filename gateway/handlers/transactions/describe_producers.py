@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit, places_to_answer
-from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, told
 from seqgate.gateway.metadata.image import name_complaint
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -67,11 +67,7 @@ async def _partition(
             error = ApiError(ErrorCode.request_timed_out)
             producers.clear()
     return build(
-        module.PartitionResponse,
-        partition_index=index,
-        error_code=error.error_code if error else ErrorCode.none,
-        error_message=error.message if error else None,
-        active_producers=tuple(producers),
+        module.PartitionResponse, partition_index=index, **told(error), active_producers=tuple(producers)
     )
 
 

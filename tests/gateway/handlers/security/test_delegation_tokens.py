@@ -20,7 +20,7 @@ from seqgate.gateway.metadata.tokens import MAX_RENEWERS
 from seqgate.gateway.runtime.topics import delegation_tokens
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused
-from seqgate.gateway.security.sasl.scram import Scram
+from seqgate.gateway.security.sasl.scram import scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.rights import Rights
@@ -235,7 +235,7 @@ async def test_tokens_of_others_need_rights(tmp_path: Path) -> None:
 
 async def log_in(node: Node, token_id: str, password: bytes, hashing: ScramHash) -> LoggedIn | None:
     tokens = node.services.security.tokens
-    login = Scram(hashing, lambda *_: None, tokens, lambda: b"server").begin()
+    login = scram_mechanism(hashing, lambda *_: None, tokens, lambda: b"server").begin()
     client = ScramClient(
         hashing, token_id, base64.b64encode(password).decode(), extensions=b",tokenauth=true"
     )
