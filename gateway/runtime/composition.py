@@ -53,7 +53,6 @@ from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
 from seqgate.gateway.runtime.topics.acl_access import open_access
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
-from seqgate.gateway.runtime.topics.follow_settings import follow_fetches
 from seqgate.gateway.runtime.topics.metadata_log import (
     ImageWaiters,
     MetadataJournal,
@@ -225,7 +224,7 @@ async def compose(
     )
     if flusher.unwritten is not None:
         flusher.unwritten.when_changed.append(services.upkeep.disk_room.bucket_lags)
-    follow_fetches(config, services.partitions)
+    services.partitions.follow(config)
     return services
 
 

@@ -120,6 +120,15 @@ class PartitionServices:
     fetch_max_bytes: int = field(default=0, init=False)
     """The present value of `fetch.max.bytes`."""
 
+    def follow(self, config: Config) -> None:
+        """Follow the limits of fetches: `fetch.max.bytes` and `seqgate.fetch.session.max.partitions`."""
+
+        def take() -> None:
+            self.fetch_max_bytes = config.int("fetch.max.bytes")
+            self.fetch_sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")
+
+        config.follow(take)
+
     def let_replicas_serve(self, replicas: ReadReplicas | None, bucket_reads: BucketReads | None) -> None:
         """Let consumers read uploaded records at others than the leader; with None only leaders serve."""
         self.replicas, self.bucket_reads = replicas, bucket_reads

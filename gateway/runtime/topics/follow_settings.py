@@ -6,7 +6,6 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.machine import split_file_handles
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.unwritten import PutLimits
-from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.log import Storage
 from seqgate.pid_allocator import ProducerIdAllocator
 from seqgate.seq_validator import ProducerLimit
@@ -70,13 +69,3 @@ def follow_producer_ids(config: Config, producer_ids: ProducerIdAllocator) -> No
         producer_ids.prefetch_at = config.double("seqgate.producer.id.prefetch.ratio")
 
     config.follow(apply)
-
-
-def follow_fetches(config: Config, partitions: PartitionServices) -> None:
-    """Follow the limits of fetches: `fetch.max.bytes` and `seqgate.fetch.session.max.partitions`."""
-
-    def take() -> None:
-        partitions.fetch_max_bytes = config.int("fetch.max.bytes")
-        partitions.fetch_sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")
-
-    config.follow(take)
