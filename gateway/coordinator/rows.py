@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
+from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.protocol.frames import (
     NO_TAGS,
@@ -452,6 +453,16 @@ def place(topic_id: uuid.UUID, index: int) -> Place:
 
 PLACES: Final = partitions_of(UUID, place)
 PLACES_WITH_EPOCHS: Final = epochs_of(UUID, place)
+
+
+RECORD_OVERHEAD_BYTES: Final = 30
+"""An upper bound of the bytes that a record takes in a batch, without its key and value."""
+
+
+def size_of(encode: Callable[[Any], tuple[bytes, bytes | None]], records: Iterable[Any]) -> int:
+    """Return roughly how many bytes a batch of these records takes."""
+    encoded = (encode(record.record if isinstance(record, Pending) else record) for record in records)
+    return sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in encoded)
 
 
 class Row:

@@ -63,7 +63,7 @@ async def stopped(root: Path) -> None:
         services.coordinators.shares,
     ):
         await coordinator.ensure_topic()
-        assert services.partitions.registry.get(coordinator.shards.topic.name, 0) is not None
+        assert services.partitions.registry.get(coordinator.shards.topic, 0) is not None
     await before.stop()
     plant = record("__consumer_offsets", struct.pack(">hh", 2, 1) + b"h", b"")
     plant(root)

@@ -30,8 +30,7 @@ from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.transactions.live import pending_in_group
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
 from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
-from seqgate.gateway.coordinator.group.name_groups import is_name_group
-from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.offsets import Committer, is_name_group
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import ShareGroup

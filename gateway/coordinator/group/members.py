@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
-from seqgate.gateway.coordinator.group import classic_members, name_groups
+from seqgate.gateway.coordinator.group import classic_members, migration
 from seqgate.gateway.coordinator.group import classic_rebalance as rebalance
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from seqgate.gateway.coordinator.group.classic_rebalance import Join
@@ -206,15 +206,15 @@ class Members:
         if not group.is_simple:
             effects.records.append(GroupMetadataRecord(group.group_id, None))
         if not is_empty:
-            converted = name_groups.upgraded(group, stored.topics, effects.now_ms)
-            effects.records += name_groups.creation_records(converted)
+            converted = migration.upgraded(group, stored.topics, effects.now_ms)
+            effects.records += migration.creation_records(converted)
             stored.consumers.groups[request.group_id] = converted
         try:
             reply = stored.consumers.heartbeat(request, stored.topics, effects)
         except HeartbeatRefused:
             stored.consumers.groups.pop(request.group_id, None)
             raise
-        name_groups.have_all_join_again(group, effects)
+        migration.have_all_join_again(group, effects)
         del stored.groups[request.group_id]
         return reply
 
@@ -285,16 +285,16 @@ class Members:
             rebalance.prepare_rebalance(converted, self._stored.limits, effects, reason)
 
     def _may_upgrade(self, group: ClassicGroup) -> bool:
-        return name_groups.may_upgrade(group, self._stored.consumers.limits_of(group.group_id))
+        return migration.may_upgrade(group, self._stored.consumers.limits_of(group.group_id))
 
     def _may_downgrade(self, group: ConsumerGroup) -> bool:
-        return name_groups.may_downgrade(
+        return migration.may_downgrade(
             group, self._stored.consumers.limits_of(group.group_id), self._stored.limits.max_size
         )
 
     def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
         stored = self._stored
-        converted = name_groups.downgraded(group, stored.topics, effects.now_ms)
+        converted = migration.downgraded(group, stored.topics, effects.now_ms)
         stored.consumers.delete(group.group_id, effects)
         stored.groups[group.group_id] = converted
         effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))

@@ -25,16 +25,42 @@ the offsets of the records in the log; this module keeps the order in which the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
-from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Topics
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, encode
+from seqgate.gateway.coordinator.places import Place, TopicPartition
+from seqgate.gateway.coordinator.rows import size_of
+
+if TYPE_CHECKING:
+    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+
+NAME_GROUP_PREFIX: Final = "seqgate-name:"
+"""The start of the group ids that stand for producer names, so that every client can ask for a name's last
+sequence id: the committed offset of `seqgate-name:<name>` is the last persisted one. This works on topics with
+`message.deduplication.enable`. No client can join such a group or commit to it. A client can't ask for a name
+that is not UTF-8 in this way.
+"""
+
+
+def is_name_group(group_id: str) -> bool:
+    """Return whether a group id stands for a producer name; no real group has such an id."""
+    return group_id.startswith(NAME_GROUP_PREFIX)
+
+
+def producer_name(group_id: str) -> bytes | None:
+    """Return the producer name that a group id stands for; None for the id of a real group."""
+    if not is_name_group(group_id):
+        return None
+    return group_id[len(NAME_GROUP_PREFIX) :].encode("utf-8", "surrogatepass")
+
 
 OffsetRecord = OffsetCommitRecord | Pending | TransactionEnd
 """The records about offsets."""
@@ -330,3 +356,165 @@ def check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise GroupError(ErrorCode.rebalance_in_progress)
     member.restart_session(now_ms)
+
+
+class Target(NamedTuple):
+    """The new offset of a group in a partition; `leader_epoch` is that of the record before the offset, or
+    -1.
+    """
+
+    place: TopicPartition
+    offset: int
+    leader_epoch: int
+
+
+class OffsetCommits:
+    """The commits of offsets to all groups of one partition."""
+
+    def __init__(self, stored: StoredGroups) -> None:
+        self._stored = stored
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return whether a member of a consumer or streams group may fetch offsets: an error code.
+
+        A client without a member id may always fetch.
+        """
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.none
+        group = self._stored.assigned(group_id)
+        return ErrorCode.none if group is None else group.check_fetch(member_id or "", member_epoch)
+
+    def check_in_transaction(
+        self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
+    ) -> ErrorCode:
+        """Return whether a TxnOffsetCommit may commit these offsets: an error code.
+
+        The request need not name the member for which the producer commits.
+        """
+        if committer.group_id in self._stored.shares.groups:
+            return ErrorCode.group_id_not_found
+        if committer.is_anonymous and self._stored.knows(committer.group_id):
+            return ErrorCode.none
+        error = self.check(committer, records, now_ms)
+        if error is ErrorCode.rebalance_in_progress:
+            return ErrorCode.none  # members may commit what they read before the rebalance
+        if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
+            return ErrorCode.illegal_generation
+        return error
+
+    def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
+        """Return whether a request may commit these offsets: an error code. A commit restarts its member's
+        session.
+        """
+        stored = self._stored
+        consumer_group = stored.consumers.groups.get(committer.group_id)
+        if consumer_group is not None:
+            places = (_place_of(record, stored.topics) for record in records)
+            return consumer_group.check_commit(
+                committer.member_id,
+                committer.generation_id,
+                places,
+                has_member_epoch=committer.has_member_epoch,
+            )
+        streams_group = stored.streams.groups.get(committer.group_id)
+        if streams_group is not None:
+            return streams_group.check_commit(
+                committer.member_id,
+                committer.generation_id,
+                ((record.topic, record.partition) for record in records),
+                has_member_epoch=committer.has_member_epoch,
+            )
+        group = stored.groups.get(committer.group_id)
+        if group is None:
+            if committer.generation_id >= 0 or committer.group_id in stored.shares.groups:
+                return ErrorCode.group_id_not_found
+            if stored.is_full:
+                return ErrorCode.group_max_size_reached
+            return ErrorCode.none
+        try:
+            check_commit(group, committer, now_ms)
+        except GroupError as error:
+            return error.error_code
+        return ErrorCode.none
+
+    def check_room(
+        self, records: Sequence[OffsetCommitRecord], max_bytes: int, largest_bytes: int
+    ) -> ErrorCode:
+        """Return whether these offsets fit into a batch of `max_bytes`, and into the limit of offsets: an
+        error code. A record has at most `largest_bytes`. An offset that replaces another one always fits.
+        """
+        too_much = ErrorCode.invalid_commit_offset_size
+        if len(records) * largest_bytes > max_bytes and size_of(encode, records) > max_bytes:
+            return too_much
+        stored = self._stored
+        offsets = stored.offsets
+        if offsets.count + len(records) <= stored.max_offsets:
+            return ErrorCode.none
+        more = sum((record.topic, record.partition) not in offsets.of(record.group_id) for record in records)
+        return too_much if more and offsets.count + more > stored.max_offsets else ErrorCode.none
+
+    def commit(self, records: Iterable[OffsetCommitRecord], effects: Effects) -> None:
+        """Commit the offsets, which the caller has checked."""
+        for record in records:
+            self._stored.replay_offset(record, effects.now_ms)
+            effects.records.append(record)
+
+    def delete(
+        self, group_id: str, places: Sequence[TopicPartition], effects: Effects
+    ) -> ErrorCode | list[ErrorCode]:
+        """Handle an OffsetDelete; return an error for the whole request, or one for each partition."""
+        stored = self._stored
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        group = stored.groups.get(group_id)
+        assigned = stored.assigned(group_id)
+        if assigned is not None:
+            is_subscribed = assigned.subscribes_to
+        elif group is None:
+            return ErrorCode.group_id_not_found
+        elif group.state is not GroupState.EMPTY and not group.is_of_consumers:
+            return ErrorCode.non_empty_group
+        else:
+            is_subscribed = group.is_subscribed_to
+        known = set(stored.offsets.places(group_id))
+        errors = []
+        for topic, partition in places:
+            if is_subscribed(topic):
+                errors.append(ErrorCode.group_subscribed_to_topic)
+                continue
+            errors.append(ErrorCode.none)
+            if (topic, partition) in known:
+                known.discard((topic, partition))
+                self.commit([OffsetCommitRecord(group_id, topic, partition, None)], effects)
+        return errors
+
+    def forget(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:
+        """Delete the offsets of these places, even if a member subscribes to the topic."""
+        self.commit((OffsetCommitRecord(group_id, *place, None) for place in places), effects)
+
+    def move_forward(
+        self, group_id: str, targets: Sequence[Target], effects: Effects
+    ) -> dict[TopicPartition, int]:
+        """Commit the targets ahead of the group's present offsets; return the former offsets of the places
+        that moved, for message TTL and for evicted backlogs.
+
+        A place without a committed offset is left alone. So is a place in which an open transaction has an
+        offset: a commit now would supersede it. Metadata and commit time stay, so that the offset expires
+        when it would have expired before. A member that reads behind the new offset continues there. Its next
+        commit counts, as any commit does.
+        """
+        moved: dict[TopicPartition, int] = {}
+        offsets = self._stored.offsets
+        for place, offset, leader_epoch in targets:
+            value = offsets.of(group_id).get(place)
+            if value is None or value.offset >= offset or offsets.pending.is_held(group_id, place):
+                continue
+            moved[place] = value.offset
+            value = value._replace(offset=offset, leader_epoch=leader_epoch)
+            self.commit([OffsetCommitRecord(group_id, *place, value)], effects)
+        return moved
+
+
+def _place_of(record: OffsetCommitRecord, topics: Topics) -> Place | None:
+    topic = topics.describe(record.topic)
+    return None if topic is None else (topic[0], record.partition)

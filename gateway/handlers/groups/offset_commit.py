@@ -33,9 +33,8 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.offsets import Committer, Target
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from seqgate.gateway.coordinator.group.shard import Target, move_forward
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import (
@@ -379,7 +378,7 @@ class _Target:
         """Whether all partitions exist."""
         for key, last_index in self._last_indexes:
             topic = topics.get(key)
-            if topic is None or not topic.has(last_index):
+            if topic is None or topic.count <= last_index:
                 return False
         return True
 
@@ -583,7 +582,7 @@ async def _move(
     ]
     try:
         before = await context.services.coordinators.groups.run(
-            group_id, lambda shard, effects: move_forward(shard, group_id, targets, effects)
+            group_id, lambda shard, effects: shard.commits.move_forward(group_id, targets, effects)
         )
     except Unavailable as error:
         code = error.error_code

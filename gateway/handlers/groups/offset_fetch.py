@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX, is_name_group, producer_name
+from seqgate.gateway.coordinator.group.offsets import NAME_GROUP_PREFIX, is_name_group, producer_name
 from seqgate.gateway.coordinator.group.records import CommittedOffset
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition

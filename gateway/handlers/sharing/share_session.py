@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.name_groups import is_name_group
+from seqgate.gateway.coordinator.group.offsets import is_name_group
 from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES, SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import (

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.name_groups import is_name_group
+from seqgate.gateway.coordinator.group.offsets import is_name_group
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering import api

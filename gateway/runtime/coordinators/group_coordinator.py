@@ -46,8 +46,7 @@ from seqgate.gateway.coordinator.group.events import (
     SyncReply,
     Who,
 )
-from seqgate.gateway.coordinator.group.name_groups import is_name_group
-from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.offsets import NAME_GROUP_PREFIX, Committer
 from seqgate.gateway.coordinator.group.records import OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
@@ -62,7 +61,6 @@ from seqgate.gateway.runtime.coordinators.shards import (
     CoordinatorShards,
     LoadedShard,
     Operation,
-    StateTopic,
     Unavailable,
     settle,
 )
@@ -116,13 +114,11 @@ class GroupCoordinator:
         self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
         self._topics = RegisteredTopics(partitions)
         self.shards = CoordinatorShards(
-            StateTopic(
-                OFFSETS_TOPIC,
-                num_partitions=config.int("offsets.topic.num.partitions"),
-                segment_bytes=config.int("offsets.topic.segment.bytes"),
-                codec=group_records,
-            ),
+            OFFSETS_TOPIC,
+            "offsets.topic",
+            group_records,
             self._fresh_shard,
+            config,
             clock,
             partitions,
             internal_topics,
@@ -188,7 +184,7 @@ class GroupCoordinator:
         """Return the shard that holds a group. Raises Unavailable, also for an id that represents a producer
         name.
         """
-        if is_name_group(group_id):
+        if group_id.startswith(NAME_GROUP_PREFIX):
             raise Unavailable(ErrorCode.invalid_group_id)
         return self.shards.of(group_id)
 
@@ -259,7 +255,7 @@ class GroupCoordinator:
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
         """Commit offsets durably; return one error for all of them. Raises Unavailable."""
         loaded = self._loaded(committer.group_id)
-        return await self.shards.run(loaded, self._commit(loaded, committer, records))
+        return await self.shards.run(loaded, partial(self._commit, loaded, committer, records))
 
     def begin_commit(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], answered: Answered
@@ -272,19 +268,23 @@ class GroupCoordinator:
         except Unavailable as error:
             answered(None, error)
         else:
-            self.shards.ask(loaded, self._commit(loaded, committer, records), answered)
+            self.shards.ask(loaded, partial(self._commit, loaded, committer, records), answered)
 
     def _commit(
-        self, loaded: LoadedShard[GroupShard], committer: Committer, records: Sequence[OffsetCommitRecord]
-    ) -> Operation[GroupShard, ErrorCode]:
-        def judge(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
-            error = shard.commits.check(committer, records, now_ms)
-            if error is ErrorCode.none:
-                error = self._check_room(loaded, records)
-            # the constructor of a NamedTuple takes three times as long, and this line runs for every commit
-            return _new_tuple(Change, (error, records if error is ErrorCode.none else (), False, (), None))
-
-        return judge
+        self,
+        loaded: LoadedShard[GroupShard],
+        committer: Committer,
+        records: Sequence[OffsetCommitRecord],
+        shard: GroupShard,
+        now_ms: int,
+    ) -> Change[ErrorCode]:
+        commits = shard.commits
+        error = commits.check(committer, records, now_ms)
+        if error is ErrorCode.none:
+            max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+            error = commits.check_room(records, max_bytes, self._largest_offset_bytes)
+        # the constructor of a NamedTuple takes three times as long, and this line runs for every commit
+        return _new_tuple(Change, (error, records if error is ErrorCode.none else (), False, (), None))
 
     async def commit_in_transaction(
         self,
@@ -309,7 +309,9 @@ class GroupCoordinator:
             if written is not None:
                 taken_part.append(written)
             error = shard.commits.check_in_transaction(committer, records, now_ms)
-            error = self._check_room(loaded, records) if error is ErrorCode.none else error
+            if error is ErrorCode.none:
+                max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+                error = shard.commits.check_room(records, max_bytes, self._largest_offset_bytes)
             if error is not ErrorCode.none:
                 return Change(error)
             return Change(error, [Pending(*producer, record) for record in records])
@@ -322,16 +324,6 @@ class GroupCoordinator:
             if not await partition.persisted(last_offset):
                 raise Unavailable(ErrorCode.not_coordinator)
         return error
-
-    def _check_room(
-        self, loaded: LoadedShard[GroupShard], records: Sequence[OffsetCommitRecord]
-    ) -> ErrorCode:
-        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-        if len(records) * self._largest_offset_bytes > max_bytes and loaded.size_of(records) > max_bytes:
-            return ErrorCode.invalid_commit_offset_size
-        if not loaded.shard.commits.has_room_for(records):
-            return ErrorCode.invalid_commit_offset_size
-        return ErrorCode.none
 
     def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
         """Replay a marker that was appended: the pending offsets of its producer count from now on, or

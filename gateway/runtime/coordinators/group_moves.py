@@ -4,7 +4,7 @@ Moves a group's offsets forward at the gateway that coordinates the group, on be
 partitions.
 
 The leader sends OffsetCommit with a member id that no member has. The coordinator answers it for a client
-with CLUSTER_ACTION on the cluster: it moves each offset forward as `move_forward` does, never back. A place
+with CLUSTER_ACTION on the cluster: it moves each offset forward as `OffsetCommits.move_forward` does, never back. A place
 that did not move has UNSTABLE_OFFSET_COMMIT.
 """
 
@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.events import Effects
-from seqgate.gateway.coordinator.group.shard import GroupShard, Target, move_forward
+from seqgate.gateway.coordinator.group.offsets import Target
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
@@ -82,10 +81,9 @@ class GroupMoves:
                     self._moved(partition, move, records, readers)
 
     async def _commit(self, group_id: str, targets: list[Target]) -> dict[TopicPartition, int]:
-        def operation(shard: GroupShard, effects: Effects) -> dict[TopicPartition, int]:
-            return move_forward(shard, group_id, targets, effects)
-
-        return await self._groups.run(group_id, operation)
+        return await self._groups.run(
+            group_id, lambda shard, effects: shard.commits.move_forward(group_id, targets, effects)
+        )
 
     async def _move_share_group(self, partition: Partition, move: Move, readers: Readers) -> None:
         key = SharePartitionKey(move.reader.group, partition.topic_id, partition.index)

@@ -37,15 +37,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd, Waiter
-from seqgate.gateway.coordinator.rows import newer_version_in
+from seqgate.gateway.coordinator.rows import RECORD_OVERHEAD_BYTES, newer_version_in, size_of
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition, remove
@@ -116,16 +116,6 @@ class Codec(Protocol):
     def decode(self, key: bytes, value: bytes | None) -> Any | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class StateTopic:
-    """The internal topic that stores the state of a coordinator, with the settings for its creation."""
-
-    name: str
-    num_partitions: int
-    segment_bytes: int
-    codec: Codec
-
-
 class Applied(NamedTuple, Generic[A]):
     """The answer of an operation, and the last offset that must be durable before the answer leaves."""
 
@@ -142,8 +132,11 @@ class CoordinatorShards(Generic[S]):
 
     def __init__(
         self,
-        topic: StateTopic,
+        topic: str,
+        settings: str,
+        codec: Codec,
         fresh_state: Callable[[], S],
+        config: Config,
         clock: Clock,
         partitions: Partitions,
         internal_topics: InternalTopics,
@@ -152,7 +145,13 @@ class CoordinatorShards(Generic[S]):
         on_load: Callable[[LoadedShard[S]], None] = lambda _: None,
         on_lost: Callable[[LoadedShard[S]], None] = lambda _: None,
     ) -> None:
+        """`settings` is the prefix of the settings `….num.partitions` and `….segment.bytes` of the internal
+        topic; `codec` is the format of the topic's records.
+        """
         self.topic = topic
+        self._num_partitions = config.int(f"{settings}.num.partitions")
+        self._segment_bytes = config.int(f"{settings}.segment.bytes")
+        self._codec = codec
         self._fresh_state = fresh_state
         self._clock = clock
         self._partitions = partitions
@@ -173,10 +172,9 @@ class CoordinatorShards(Generic[S]):
 
     async def ensure_topic(self) -> None:
         """Create the topic unless it is there. Raises Unavailable."""
-        topic = self.topic
         try:
             await self._internal_topics.ensure(
-                topic.name, num_partitions=topic.num_partitions, segment_bytes=topic.segment_bytes
+                self.topic, num_partitions=self._num_partitions, segment_bytes=self._segment_bytes
             )
         except LogError as error:
             raise Unavailable from error
@@ -185,11 +183,11 @@ class CoordinatorShards(Generic[S]):
         """Return the node id of the gateway that holds the state of a group or a transactional id; -1 while
         there is none.
         """
-        return self._internal_topics.leader_for(self.topic.name, owner)
+        return self._internal_topics.leader_for(self.topic, owner)
 
     def is_elsewhere(self, owner: str) -> bool:
         """Return whether another gateway holds the state of a group or a transactional id."""
-        return self._internal_topics.is_elsewhere(self.topic.name, owner)
+        return self._internal_topics.is_elsewhere(self.topic, owner)
 
     # --- loading
 
@@ -199,7 +197,7 @@ class CoordinatorShards(Generic[S]):
         """
         if self._partitions.may_be_led_elsewhere:
             raise Unavailable(ErrorCode.not_coordinator)
-        index = self._internal_topics.index_for(self.topic.name, owner)
+        index = self._internal_topics.index_for(self.topic, owner)
         if index is None:
             raise Unavailable
         return self.at(index)
@@ -213,7 +211,7 @@ class CoordinatorShards(Generic[S]):
             self.lose(loaded)
         if self._is_stopped:
             raise Unavailable
-        name = self.topic.name
+        name = self.topic
         partition = self._partitions.get(name, index)
         if (
             partition is None
@@ -233,7 +231,7 @@ class CoordinatorShards(Generic[S]):
 
     def _load(self, partition: Partition) -> LoadedShard[S]:
         """Load a shard from its log. Raises LogError, IncompatibleFormat."""
-        loaded = LoadedShard(partition, self._fresh_state(), self.topic.codec)
+        loaded = LoadedShard(partition, self._fresh_state(), self._codec)
         loaded.load(self._clock.now_ms())
         self._loaded[partition.index] = loaded
         self._on_load(loaded)
@@ -241,7 +239,7 @@ class CoordinatorShards(Generic[S]):
 
     def _partition_ready(self, topic: str, index: int) -> None:
         """Load a partition that this gateway begins to lead: members and transactions in it have timeouts."""
-        if topic == self.topic.name:
+        if topic == self.topic:
             with contextlib.suppress(Unavailable):  # the reason was logged already
                 self.at(index)
 
@@ -251,7 +249,7 @@ class CoordinatorShards(Generic[S]):
             try:
                 self._load(partition)
             except LogError as error:
-                logger.error("%s-%d can't be loaded: %s", self.topic.name, partition.index, error)  # noqa: TRY400
+                logger.error("%s-%d can't be loaded: %s", self.topic, partition.index, error)  # noqa: TRY400
 
     def load_stored(self) -> None:
         """Load every partition that holds records. If one can't be loaded, its next operation tries again."""
@@ -261,7 +259,7 @@ class CoordinatorShards(Generic[S]):
 
     def _stored(self) -> Iterator[Partition]:
         """Return the partitions that hold records."""
-        topic = self._partitions.by_name.get(self.topic.name)
+        topic = self._partitions.by_name.get(self.topic)
         for partition in topic.with_records() if topic is not None else ():
             if partition.log.log_end_offset > partition.log.log_start_offset:
                 yield partition
@@ -276,7 +274,7 @@ class CoordinatorShards(Generic[S]):
 
     def _partition_closed(self, partition: Partition) -> None:
         """Drop the shard of a partition that another gateway leads now, or whose topic was deleted."""
-        loaded = self._loaded.get(partition.index) if partition.topic == self.topic.name else None
+        loaded = self._loaded.get(partition.index) if partition.topic == self.topic else None
         if loaded is not None and loaded.partition is partition:
             del self._loaded[partition.index]
             self.lose(loaded)
@@ -327,7 +325,7 @@ class CoordinatorShards(Generic[S]):
         the errors of `operation`.
         """
         mine = _Asked(operation, None)
-        last_offset = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
+        last_offset, _ = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
         if mine.error is not None:
             raise mine.error
         assert mine.change is not None
@@ -335,19 +333,21 @@ class CoordinatorShards(Generic[S]):
 
     async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:
         """Wait until the log is durable up to an offset. Raises Unavailable if that fails."""
-        partition = loaded.partition
-        if not partition.is_persisted(last_offset):
+        if not loaded.partition.is_persisted(last_offset):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.when_persisted(loaded, last_offset, lambda error: settle(done, None, error))
+            self.when_persisted(loaded, last_offset, partial(settle, done, None))
             await done
 
     def when_persisted(
         self, loaded: LoadedShard[S], last_offset: int, callback: Callable[[Unavailable | None], None]
-    ) -> None:
+    ) -> bool:
         """Call back once it is decided whether the log becomes durable up to an offset; with an error if it
-        does not.
+        does not. Return whether that was not decided yet.
         """
         partition = loaded.partition
+        if partition.is_persisted(last_offset):
+            callback(None)
+            return False
 
         def decided(is_persisted: bool) -> None:
             if is_persisted:
@@ -356,10 +356,8 @@ class CoordinatorShards(Generic[S]):
                 self.lose(loaded)
                 callback(Unavailable(ErrorCode.not_coordinator))
 
-        if partition.is_persisted(last_offset):
-            callback(None)
-        else:
-            partition.when_decided(last_offset, decided)
+        partition.when_decided(last_offset, decided)
+        return True
 
     def _refuse(self, loaded: LoadedShard[S]) -> None:
         """Answer all requests that wait for a round of this shard with NOT_COORDINATOR."""
@@ -399,17 +397,17 @@ class CoordinatorShards(Generic[S]):
                 self._flusher.after_next_round[self._flush_finished] = None
                 continue
             asked = self._asked.pop(loaded, ())
-            if asked and not loaded.partition.is_persisted(self._run_round(loaded, asked)):
+            if asked and self._run_round(loaded, asked)[1]:
                 room -= 1
 
-    def _run_round(self, loaded: LoadedShard[S], asked: Sequence[_Asked]) -> int:
+    def _run_round(self, loaded: LoadedShard[S], asked: Sequence[_Asked]) -> tuple[int, bool]:
         """Carry out operations, write their batch, and answer when the batch is durable; return the last
-        offset.
+        offset, and whether the answers wait.
         """
         last_offset = -1
         if not loaded.is_current:
             self._fail(loaded, asked, Unavailable(ErrorCode.not_coordinator))
-            return last_offset
+            return last_offset, False
         try:
             now_ms = self._clock.now_ms()
             for one in asked:
@@ -429,11 +427,8 @@ class CoordinatorShards(Generic[S]):
             logger.exception("an unexpected error ended a round of operations")
             self._fail(loaded, asked, self._unwritten(loaded, error))
         else:
-            if loaded.partition.is_persisted(last_offset):
-                _answer(asked, None)
-            else:
-                self.when_persisted(loaded, last_offset, lambda error: _answer(asked, error))
-        return last_offset
+            return last_offset, self.when_persisted(loaded, last_offset, partial(_answer, asked))
+        return last_offset, False
 
     def _carry_out(self, loaded: LoadedShard[S], one: _Asked, now_ms: int) -> None:
         """Judge, append and fold in one operation. Raises Unavailable; LogError, ValueError and MemoryError
@@ -486,7 +481,7 @@ class CoordinatorShards(Generic[S]):
         try:
             await loaded.rewrite(self._clock)
         except LogError as error:
-            logger.error("%s-%d can't be rewritten: %s", self.topic.name, loaded.partition.index, error)  # noqa: TRY400 - needs no traceback
+            logger.error("%s-%d can't be rewritten: %s", self.topic, loaded.partition.index, error)  # noqa: TRY400 - needs no traceback
 
 
 class _Asked:
@@ -614,7 +609,9 @@ class LoadedShard(Generic[S]):
                 self.shard.replay(record, now_ms)
             count += header.record_count
         self._end_offset = log.log_end_offset
-        self.needed_bytes = sum(self.size_of(self.shard.records_of(key)) for key in self.shard.stored_keys())
+        self.needed_bytes = sum(
+            size_of(self._codec.encode, self.shard.records_of(key)) for key in self.shard.stored_keys()
+        )
         if count:
             logger.info(
                 "%s-%d: %d records loaded, %d bytes of them needed",
@@ -634,10 +631,6 @@ class LoadedShard(Generic[S]):
         self._batch.write()
         before, self._end_offset = self._end_offset, self.partition.log.log_end_offset
         return self._end_offset > before
-
-    def size_of(self, records: Iterable[Any]) -> int:
-        """Estimate how many bytes a batch of these records takes."""
-        return size_of(self._codec.encode, records)
 
     # --- rewriting
 
@@ -730,8 +723,6 @@ Encode = Callable[[Any], tuple[bytes, bytes | None]]
 """Encodes the key and the value of a record. Raises ValueError if a string of the record is too long."""
 
 _new_tuple = tuple.__new__
-RECORD_OVERHEAD_BYTES: Final = 30
-"""An upper bound of the bytes that a record takes in a batch, without its key and value."""
 BATCH_OVERHEAD_BYTES: Final = 1024
 """An upper bound of the bytes that a batch takes, without its records."""
 
@@ -796,7 +787,7 @@ class OpenBatch:
             key, value = encode(record)
             # the constructor of a NamedTuple takes three times as long, and this line runs for every record
             gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
-            size_bytes += _size(key, value)
+            size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
         max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
         if self._size_bytes + size_bytes > max_bytes:
             self.write(producer)
@@ -810,23 +801,13 @@ class OpenBatch:
         self, records: Sequence[Record], max_bytes: int, producer: tuple[int, int] | None
     ) -> None:
         for record in records:
-            size_bytes = _size(record.key, record.value)
+            size_bytes = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
             if self._size_bytes + size_bytes > max_bytes:
                 self.write(producer)
             self._records.append(record)
             self._size_bytes += size_bytes
         if self._size_bytes > max_bytes:
             self.write(producer)
-
-
-def size_of(encode: Encode, records: Iterable[Any]) -> int:
-    """Return roughly how many bytes a batch of these records takes."""
-    plain = (record.record if isinstance(record, Pending) else record for record in records)
-    return sum(_size(*encode(record)) for record in plain)
-
-
-def _size(key: bytes | None, value: bytes | None) -> int:
-    return len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES
 
 
 def _producer_of(record: Any) -> tuple[int, int] | None:

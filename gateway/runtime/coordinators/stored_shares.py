@@ -26,12 +26,7 @@ from seqgate.gateway.coordinator.share.records import (
 )
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
-from seqgate.gateway.runtime.coordinators.shards import (
-    CoordinatorShards,
-    LoadedShard,
-    StateTopic,
-    Unavailable,
-)
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, LoadedShard, Unavailable
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -61,13 +56,11 @@ class StoredShares:
         self._partitions = partitions
         self._wake = wake
         self.shards = CoordinatorShards(
-            StateTopic(
-                SHARE_STATE_TOPIC,
-                num_partitions=config.int("share.coordinator.state.topic.num.partitions"),
-                segment_bytes=config.int("share.coordinator.state.topic.segment.bytes"),
-                codec=share_records,
-            ),
+            SHARE_STATE_TOPIC,
+            "share.coordinator.state.topic",
+            share_records,
             ShareStates,
+            config,
             clock,
             partitions,
             internal_topics,

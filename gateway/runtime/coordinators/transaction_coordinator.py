@@ -52,7 +52,6 @@ from seqgate.gateway.runtime.coordinators.shards import (
     CoordinatorShards,
     LoadedShard,
     Operation,
-    StateTopic,
     Unavailable,
     settle,
 )
@@ -102,13 +101,11 @@ class TransactionCoordinator:
         self._open_at_start: list[OpenInPartition] | None = None
         """The open transactions of all partitions, collected once for all shards that the start loads."""
         self.shards = CoordinatorShards(
-            StateTopic(
-                TRANSACTION_STATE_TOPIC,
-                num_partitions=config.int("transaction.state.log.num.partitions"),
-                segment_bytes=config.int("transaction.state.log.segment.bytes"),
-                codec=transaction_records,
-            ),
+            TRANSACTION_STATE_TOPIC,
+            "transaction.state.log",
+            transaction_records,
             TransactionShard,
+            config,
             clock,
             partitions,
             internal_topics,
@@ -602,7 +599,7 @@ class TransactionState:
 
     def of(self, transactional_id: str) -> LoadedShard[TransactionShard]:
         """Return the shard of a transactional id. Raises Unavailable."""
-        if self._internal_topics.index_for(self._shards.topic.name, transactional_id) is None:
+        if self._internal_topics.index_for(self._shards.topic, transactional_id) is None:
             # clients then look for the coordinator, which creates the topic
             raise Unavailable(ErrorCode.not_coordinator)
         return self._shards.of(transactional_id)

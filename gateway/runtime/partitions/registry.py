@@ -42,7 +42,16 @@ StrictUntil = Callable[[], int]
 class TopicPartitions:
     """The partitions of one topic, dense by index. Each is opened by the first request for it."""
 
-    __slots__ = ("_partitions", "_source", "_strict_until", "failed", "name", "topic_id", "topic_id_bytes")
+    __slots__ = (
+        "_partitions",
+        "_source",
+        "_strict_until",
+        "count",
+        "failed",
+        "name",
+        "topic_id",
+        "topic_id_bytes",
+    )
 
     def __init__(
         self, name: str, topic_id: uuid.UUID, source: PartitionSource, strict_until: StrictUntil
@@ -53,16 +62,14 @@ class TopicPartitions:
         self._source = source
         self._strict_until = strict_until
         self._partitions: list[Partition | None] = []
+        self.count = 0
+        """The number of partitions of the topic, open or not."""
         self.failed: set[int] = set()
         """Indexes of the partitions that could not be opened at the last attempt."""
 
-    @property
-    def count(self) -> int:
-        """Return the number of partitions of the topic, open or not."""
-        return len(self._partitions)
-
     def grow(self, count: int) -> None:
         self._partitions += [None] * (count - len(self._partitions))
+        self.count = len(self._partitions)
 
     def has(self, index: int) -> bool:
         """Whether the topic has this partition; opens nothing."""

@@ -14,7 +14,7 @@ from kio.static.constants import EntityType
 
 from seqgate.gateway.admin.groups.messages import DeleteGroupsRequest, DescribeGroupRequest
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.coordinator.group.name_groups import is_name_group, producer_name
+from seqgate.gateway.coordinator.group.offsets import is_name_group, producer_name
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.protocol.messages import request_schema, written
 from tests.gateway.admin.answers import answer

@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
-from seqgate.gateway.coordinator.group import consumer_group, shard
+from seqgate.gateway.coordinator.group import consumer_group, offsets
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerMember
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -20,11 +20,11 @@ from tests.simulation.planted.fault import Change, fault, fault_in
 def _never_waiting(topic: str) -> Any:
     when_persisted = CoordinatorShards.when_persisted
 
-    def at_once(self: CoordinatorShards[Any], loaded: Any, last_offset: int, callback: Any) -> None:
-        if loaded.partition.topic == topic:
-            callback(None)
-        else:
-            when_persisted(self, loaded, last_offset, callback)
+    def at_once(self: CoordinatorShards[Any], loaded: Any, last_offset: int, callback: Any) -> bool:
+        if loaded.partition.topic != topic:
+            return when_persisted(self, loaded, last_offset, callback)
+        callback(None)
+        return False
 
     return at_once
 
@@ -142,7 +142,7 @@ def offsets_of_transactions_lost() -> list[Change]:
 @fault_in("members")
 def generation_not_checked() -> list[Change]:
     """a former member of a group may still commit offsets"""
-    return [(shard, "check_commit", lambda *_: None)]
+    return [(offsets, "check_commit", lambda *_: None)]
 
 
 @fault_in("members")

@@ -8,9 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
-from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.offsets import Committer, OffsetCommits
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from seqgate.gateway.coordinator.group.shard import OffsetCommits
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from tests.gateway.coordinator.group.consumer_scene import GROUP, Client, ConsumerScene, settle, snapshot
 

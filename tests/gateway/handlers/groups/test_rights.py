@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from seqgate.gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX
+from seqgate.gateway.coordinator.group.offsets import NAME_GROUP_PREFIX
 from seqgate.gateway.handlers.groups import offset_commit
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
