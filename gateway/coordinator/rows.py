@@ -1,7 +1,7 @@
 """Describes the records of coordinators as rows: a table of fields is the encoder and the decoder of a
 record.
 
-    MEMBER = Row(10, ShareMemberRecord, structure(ShareMemberValue, Field("rack_id", NULLABLE_STRING), …))
+    MEMBER = Row(10, structure(ShareMemberValue, Field("rack_id", NULLABLE_STRING), …), names=2)
 
 Kafka has two encodings of a value; a row is written in one of them and read from both:
 
@@ -43,8 +43,6 @@ _INT32: Final = Struct(">i")
 _UUID_BYTES: Final = 16
 _ONE_BYTE: Final = 0x80
 """Smaller varints have one byte."""
-GROUP_KEY: Final = ("group_id",)
-MEMBER_KEY: Final = ("group_id", "member_id")
 
 
 class NewerVersion(ValueError):
@@ -466,63 +464,97 @@ def size_of(encode: Callable[[Any], tuple[bytes, bytes | None]], records: Iterab
 
 
 class Row:
-    """One kind of record in a topic: its kind of key, its class and its value.
+    """One kind of record in a topic: its kind of key, and its value, which is None for a deletion.
 
-    The class is a NamedTuple: the names of the `key` first, then the value; a value of None deletes. Several
-    fields are a value that lies in the record itself. Values are written in version `written`; versions up to
-    `newest` are read, and those from `first_compact` on have the compact encoding.
+    The key has as many `names`. Values are written in version `written`; versions up to `newest` are read, and
+    those from `first_compact` on have the compact encoding. The row of a group that has epochs is stored in an
+    `attribute` of the group or of its members, which is `empty` after a deletion.
     """
 
     def __init__(
         self,
         kind: int,
-        record: Callable[..., Any],
-        value: Type | Sequence[Field | Tag],
+        value: Type,
+        attribute: str = "",
         *,
-        key: Sequence[str] = MEMBER_KEY,
+        names: int = 1,
+        empty: Any = None,
         written: int = 0,
         newest: int = 0,
         first_compact: int = 0,
     ) -> None:
         self.kind = kind
-        self.record = record
-        self._names = len(key)
-        self._is_alone = isinstance(value, Type)
-        self._value = value if isinstance(value, Type) else structure(several, *value)
+        self.attribute = attribute
+        self.empty = empty
+        self._names = names
+        self._value = value
         self._written = written
         self._newest = newest
         self._first_compact = first_compact
 
-    def deletes(self, record: Sequence[Any]) -> bool:
-        """Return whether a record of this kind deletes what the key stands for."""
-        return record[self._names] is None
+    def of(self, *names_and_value: Any) -> RowRecord:
+        """Return the record of a group, or of a member of a group."""
+        *names, value = names_and_value
+        return RowRecord(self, tuple(names), value)
 
-    def key_of(self, record: Sequence[Any]) -> bytes:
-        """Encode the key of a record. Raises struct.error for a name that is too long."""
-        return _INT16.pack(self.kind) + b"".join(map(string, record[: self._names]))
+    def key_of(self, names: Sequence[str]) -> bytes:
+        """Encode a key. Raises struct.error for a name that is too long."""
+        return _INT16.pack(self.kind) + b"".join(map(string, names))
 
-    def encode(self, record: Sequence[Any]) -> tuple[bytes, bytes | None]:
-        """Return the record's (key, value) for the log. Raises struct.error for a text that is too long."""
-        key, value = self.key_of(record), record[self._names]
+    def encode(self, names: Sequence[str], value: Any) -> tuple[bytes, bytes | None]:
+        """Return the (key, value) for the log. Raises struct.error for a text that is too long."""
+        key = self.key_of(names)
         if value is None:
             return key, None
         out = Writer(is_compact=self._written >= self._first_compact)
         out.append(_INT16.pack(self._written))
-        self._value.write(out, value if self._is_alone else record)
+        self._value.write(out, value)
         return key, out.written()
 
-    def decode(self, key: Reader, value: bytes | None) -> Any:
-        """Return the record of a key, behind its kind, and a value. Raises ValueError."""
+    def decode(self, key: Reader, value: bytes | None) -> tuple[list[str], Any]:
+        """Return the names of a key, behind its kind, and the value. Raises ValueError."""
         try:
             names = [key.string() for _ in range(self._names)]
             if value is None:
-                return self.record(*names, None)
+                return names, None
             reader = Reader(value)
             reader.begin(self._newest, self._first_compact)
-            found = self._value.read(reader)
-            return self.record(*names, found) if self._is_alone else self.record(*names, *found)
+            return names, self._value.read(reader)
         except (struct.error, MalformedRequest, ValueError) as error:
             raise ValueError(f"a record of kind {self.kind} can't be read: {error}") from error
+
+
+class RowRecord(NamedTuple):
+    """What a row has for a group, or for one of its members, from this record on; a value of None deletes it."""
+
+    row: Row
+    names: tuple[str, ...]
+    """The group id, and then the member id if the row is one of members."""
+    value: Any
+
+    @property
+    def group_id(self) -> str:
+        """The group of the record."""
+        return self.names[0]
+
+
+class AssignmentEpoch(NamedTuple):
+    """The group epoch for which the targets of a group were made, and when; 0 in a record of an earlier
+    release.
+    """
+
+    epoch: int
+    timestamp_ms: int = 0
+
+
+ASSIGNMENT_EPOCH: Final = structure(
+    AssignmentEpoch, Field("epoch", INT32), Tag(0, "timestamp_ms", INT64, absent=0)
+)
+
+
+def itself(value: Any) -> Any:
+    """Return the value: it is the only field of a structure."""
+    return value
 
 
 class Grouped(Protocol):
@@ -536,34 +568,34 @@ class Grouped(Protocol):
 
 class GroupRows:
     """The records of one kind of group: those of the group, of which the first deletes the group, and those
-    of each member, of which the first deletes the member.
+    of each member: its description, which deletes the member, its target, and what it has now.
     """
 
-    def __init__(self, of_group: Sequence[Row], of_members: Sequence[Row]) -> None:
-        self._of_group = of_group
-        self._of_members = of_members
-        self.by_class = {row.record: row for row in self}
-        self.group, self.member = of_group[0], of_members[0]
+    def __init__(self, of_group: Sequence[Row], member: Row, target: Row, current: Row) -> None:
+        self.of_group = of_group
+        self.group, self.member, self.target = of_group[0], member, target
+        self._of_members = member, target, current
+        self.by_kind = {row.kind: row for row in self}
 
     def __iter__(self) -> Iterator[Row]:
-        yield from self._of_group
+        yield from self.of_group
         yield from self._of_members
 
-    def removal_records(self, group_id: str, member_id: str) -> list[Any]:
+    def removal_records(self, group_id: str, member_id: str) -> list[RowRecord]:
         """Return the records that delete a member from the log."""
-        return [row.record(group_id, member_id, None) for row in reversed(self._of_members)]
+        return [row.of(group_id, member_id, None) for row in reversed(self._of_members)]
 
-    def deletion_records(self, group: Grouped) -> list[Any]:
+    def deletion_records(self, group: Grouped) -> list[RowRecord]:
         """Return the records that delete a group and its members from the log."""
         members = [
             record
             for member_id in group.members
             for record in self.removal_records(group.group_id, member_id)
         ]
-        return [*members, *(row.record(group.group_id, None) for row in reversed(self._of_group))]
+        return [*members, *(row.of(group.group_id, None) for row in reversed(self.of_group))]
 
     def stored_keys(self, group: Grouped) -> list[tuple[int, str]]:
         """Return (kind of key, member id) of every record of a group that the log must hold."""
-        of_group = [(row.kind, "") for row in self._of_group]
+        of_group = [(row.kind, "") for row in self.of_group]
         members = [(row.kind, member_id) for member_id in group.members for row in self._of_members]
         return [*of_group[:-1], *members, of_group[-1]]

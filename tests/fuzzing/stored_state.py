@@ -15,18 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
+from seqgate.gateway.coordinator.group import consumer_group
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
-from seqgate.gateway.coordinator.group.consumer_group import (
-    AssignmentEpochRecord,
-    CurrentRecord,
-    CurrentValue,
-    GroupEpochRecord,
-    MemberRecord,
-    MemberState,
-    MemberValue,
-    TargetRecord,
-)
+from seqgate.gateway.coordinator.group.consumer_group import CurrentValue, MemberState, MemberValue
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.records import (
     CommittedOffset,
@@ -37,6 +29,7 @@ from seqgate.gateway.coordinator.group.records import (
 )
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.rows import AssignmentEpoch
 from seqgate.gateway.coordinator.share import records as share_records
 from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
@@ -185,11 +178,11 @@ def _group_records() -> list[Any]:
         GroupMetadataRecord("classic", GroupMetadata("consumer", 3, "range", "m", NOW_MS, (member,))),
         OffsetCommitRecord("classic", "plain", 0, CommittedOffset(5, 1, "meta", NOW_MS, -1)),
         OffsetCommitRecord("classic", "plain", 0, None),
-        GroupEpochRecord("consumer", 4),
-        MemberRecord("consumer", "m", value),
-        AssignmentEpochRecord("consumer", 4, 1_700_000_000_000),
-        TargetRecord("consumer", "m", places),
-        CurrentRecord("consumer", "m", current),
+        consumer_group.GROUP_EPOCH.of("consumer", 4),
+        consumer_group.MEMBER.of("consumer", "m", value),
+        consumer_group.ASSIGNMENT.of("consumer", AssignmentEpoch(4, 1_700_000_000_000)),
+        consumer_group.TARGET.of("consumer", "m", places),
+        consumer_group.CURRENT.of("consumer", "m", current),
     ]
 
 

@@ -138,7 +138,7 @@ class _LiveGroups:
         streams = None
         if isinstance(found, StreamsGroup):
             epoch = None if found.topology is None else found.topology.epoch
-            streams = messages.StreamsState(found.assignment.assignment_epoch, epoch)
+            streams = messages.StreamsState(found.assignment_epoch, epoch)
         return messages.GroupDescription(
             found.group_id,
             found.state_text,
@@ -340,7 +340,9 @@ def members_of(group: Group, services: Services) -> list[messages.GroupMember]:
     session_timeout_ms = services.node.config.int(f"group.{group.type}.session.timeout.ms")
     if isinstance(group, ShareGroup):
         return [
-            _member(member, member.value, session_timeout_ms, _assignment(member.assigned, partitions))
+            _member(
+                member, member.value, session_timeout_ms, _assignment(member.current.assigned, partitions)
+            )
             for member in group.members.values()
         ]
     if isinstance(group, StreamsGroup):

@@ -38,17 +38,15 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
     read_subscription,
 )
 from seqgate.gateway.coordinator.group.consumer_group import (
+    MEMBER,
     NOWHERE,
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
-    ConsumerRecord,
-    MemberRecord,
     MemberState,
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
-    Topics,
     reconcile,
     remove,
     renew_target,
@@ -65,14 +63,15 @@ from seqgate.gateway.coordinator.group.events import (
     client_says,
     who,
 )
-from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.places import Place, Topics, places_of
+from seqgate.gateway.coordinator.rows import RowRecord
 
 # --- joining a group
 
 
 def join(
     group: ConsumerGroup, request: Join, topics: Topics, limits: ConsumerLimits, now_ms: int
-) -> tuple[JoinReply, list[ConsumerRecord]]:
+) -> tuple[JoinReply, list[RowRecord]]:
     """Handle a JoinGroup of a classic member to a consumer group. Raises GroupError."""
     instance_id = request.group_instance_id
     member_id = request.member_id or request.fresh_member_id
@@ -86,7 +85,7 @@ def join(
     subscription = read_subscription(request.protocols[0][1])
     if subscription is None:
         raise GroupError(ErrorCode.inconsistent_group_protocol)
-    records: list[ConsumerRecord] = []
+    records: list[RowRecord] = []
     size = len(group.members)
     member = _member(group, request, member_id, records)
     is_new = len(group.members) > size
@@ -118,9 +117,7 @@ def _supports(group: ConsumerGroup, request: Join) -> bool:
     return request.protocol_type == CONSUMER_PROTOCOL and bool(candidates)
 
 
-def _member(
-    group: ConsumerGroup, request: Join, member_id: str, records: list[ConsumerRecord]
-) -> ConsumerMember:
+def _member(group: ConsumerGroup, request: Join, member_id: str, records: list[RowRecord]) -> ConsumerMember:
     """Return the joining member, and create an unknown one.
 
     A static member replaces the former member of its instance id. Raises GroupError.
@@ -145,12 +142,12 @@ def _update_member(
     member: ConsumerMember,
     request: Join,
     subscription: Subscription,
-    records: list[ConsumerRecord],
+    records: list[RowRecord],
     *,
     is_new: bool,
 ) -> bool:
     """Store what the request says about the member; return whether the group's subscriptions changed."""
-    before = member.value()
+    before = member.value
     member.client_id, member.client_host = request.client_id, request.client_host
     member.rack_id = subscription.rack_id or member.rack_id
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -158,19 +155,13 @@ def _update_member(
     member.subscribed_regex = None
     member.classic = ClassicMember(request.session_timeout_ms, request.protocols)
     member.revocation_deadline_ms = NEVER
-    after = member.value()
+    after = member.value
     if after != before or is_new:
-        records.append(MemberRecord(group.group_id, member.member_id, after))
+        records.append(MEMBER.of(group.group_id, member.member_id, after))
     return is_new or (after.subscribed_names, after.subscribed_regex) != (
         before.subscribed_names,
         before.subscribed_regex,
     )
-
-
-def places_of(partitions: Iterable[tuple[str, int]], topics: Topics) -> frozenset[Place]:
-    """Return the partitions by topic id; partitions of topics that no longer exist are left out."""
-    found = ((topics.describe(name), partition) for name, partition in partitions)
-    return frozenset((topic[0], partition) for topic, partition in found if topic is not None)
 
 
 # Requests of members of the group.
@@ -271,7 +262,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 def leave_classic_members(
     group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]]
-) -> tuple[list[ErrorCode], list[ConsumerRecord]]:
+) -> tuple[list[ErrorCode], list[RowRecord]]:
     """Handle a LeaveGroup: remove each (member_id, group_instance_id). An administrator may leave the member
     id empty.
 

@@ -23,7 +23,7 @@ import enum
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import re2
 from kio.schema.errors import ErrorCode
@@ -31,32 +31,30 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_assignors import ASSIGNORS, EVERYTHING, Sight, Subscriber
 from seqgate.gateway.coordinator.group.consumer_group import (
-    JOINING,
-    LEAVING,
-    LEAVING_FOR_A_WHILE,
+    ASSIGNMENT,
+    CURRENT,
+    GROUP_EPOCH,
+    MEMBER,
     NOWHERE,
     ROWS,
-    AssignmentEpochRecord,
+    TARGET,
     ConsumerGroup,
     ConsumerMember,
-    ConsumerRecord,
-    CurrentRecord,
-    GroupEpochRecord,
-    MemberRecord,
     MemberState,
-    TargetRecord,
 )
-from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, LEAVING_FOR_A_WHILE
+from seqgate.gateway.coordinator.places import Place, Topics
+from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
 
 # --- one heartbeat
 
 
 def heartbeat(
     group: ConsumerGroup, request: Heartbeat, topics: Topics, limits: ConsumerLimits, now_ms: int
-) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
+) -> tuple[HeartbeatReply, list[RowRecord]]:
     """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     _check_regexes(group, request)
-    records: list[ConsumerRecord] = []
+    records: list[RowRecord] = []
     size = len(group.members)
     member = _member(group, request, limits, records)
     is_new = len(group.members) > size
@@ -83,7 +81,7 @@ def _check_regexes(group: ConsumerGroup, request: Heartbeat) -> None:
 
 
 def _member(
-    group: ConsumerGroup, request: Heartbeat, limits: ConsumerLimits, records: list[ConsumerRecord]
+    group: ConsumerGroup, request: Heartbeat, limits: ConsumerLimits, records: list[RowRecord]
 ) -> ConsumerMember:
     """Return the member that sent the heartbeat, and create it when it joins. Raises HeartbeatRefused."""
     instance_id = request.instance_id
@@ -152,14 +150,14 @@ def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
 
 
 def replace_static(
-    group: ConsumerGroup, static: ConsumerMember, member_id: str, records: list[ConsumerRecord]
+    group: ConsumerGroup, static: ConsumerMember, member_id: str, records: list[RowRecord]
 ) -> ConsumerMember:
     """Move a static member that returned to its new member id; the member keeps its partitions and target."""
     records += ROWS.removal_records(group.group_id, static.member_id)
     target = group.targets.get(static.member_id, NOWHERE)
     assigned = static.assigned
     epochs = {place: static.assignment_epochs[place] for place in assigned}
-    value = static.value()
+    value = static.value
     group.forget(static.member_id)
     member = group.members[member_id] = ConsumerMember(
         member_id,
@@ -176,8 +174,8 @@ def replace_static(
     )
     group.static_members[value.instance_id or ""] = member_id
     group.targets[member_id] = target
-    records.append(MemberRecord(group.group_id, member.member_id, member.value()))
-    records.append(TargetRecord(group.group_id, member.member_id, target))
+    records.append(MEMBER.of(group.group_id, member.member_id, member.value))
+    records.append(TARGET.of(group.group_id, member.member_id, target))
     return member
 
 
@@ -185,12 +183,12 @@ def _update_member(
     group: ConsumerGroup,
     member: ConsumerMember,
     request: Heartbeat,
-    records: list[ConsumerRecord],
+    records: list[RowRecord],
     *,
     is_new: bool,
 ) -> bool:
     """Store what the request says about the member; return whether the group's subscriptions changed."""
-    before = member.value()
+    before = member.value
     if request.instance_id is not None:
         group.name_instance(member, request.instance_id)
     member.classic, member.join_deadline_ms, member.sync_deadline_ms = None, NEVER, NEVER
@@ -205,9 +203,9 @@ def _update_member(
         member.subscribed_names = tuple(sorted(set(request.subscribed_names)))
     if request.subscribed_regex is not None:
         member.subscribed_regex = request.subscribed_regex or None
-    after = member.value()
+    after = member.value
     if after != before or is_new:
-        records.append(MemberRecord(group.group_id, member.member_id, after))
+        records.append(MEMBER.of(group.group_id, member.member_id, after))
     return (after.subscribed_names, after.subscribed_regex) != (
         before.subscribed_names,
         before.subscribed_regex,
@@ -222,7 +220,7 @@ def reconcile(
     member: ConsumerMember,
     owned: frozenset[Place] | None,
     now_ms: int,
-    records: list[ConsumerRecord],
+    records: list[RowRecord],
     subscribed: frozenset[uuid.UUID] | None = None,
 ) -> None:
     """Move a member one step towards its target.
@@ -230,19 +228,19 @@ def reconcile(
     `subscribed` are the member's topics, given when its subscription may be newer than its target. The member
     gets and keeps no partition of another topic.
     """
-    before = member.current()
+    before = member.current
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if owned is not None and not owned & member.pending_revocation:
             _step(group, member, owned, subscribed)
         elif subscribed is not None:
             _revoke_unsubscribed(member, owned, subscribed)
-    elif not group.is_reconciled(member):
+    elif not member.is_reconciled_to(group.assignment_epoch):
         _step(group, member, owned, subscribed)
     elif subscribed is not None:
         _revoke_unsubscribed(member, owned, subscribed)
-    if member.current() == before:
+    if member.current == before:
         return
-    records.append(CurrentRecord(group.group_id, member.member_id, member.current()))
+    records.append(CURRENT.of(group.group_id, member.member_id, member.current))
     member.set_revocation_deadline(now_ms)
 
 
@@ -312,7 +310,7 @@ def _set_epoch(member: ConsumerMember, member_epoch: int) -> None:
 # --- leaving
 
 
-def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
+def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, list[RowRecord]]:
     """Handle a heartbeat of a member that leaves, for good or for a while. Raises HeartbeatRefused."""
     member = group.members.get(request.member_id)
     if request.instance_id is not None:
@@ -333,32 +331,27 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
         member.state = MemberState.STABLE
         member.revocation_deadline_ms = NEVER
         member.member_epoch = LEAVING_FOR_A_WHILE
-        return reply, [CurrentRecord(group.group_id, member.member_id, member.current())]
+        return reply, [CURRENT.of(group.group_id, member.member_id, member.current)]
     assert request.member_epoch == LEAVING
     return reply, remove(group, [member])
 
 
-def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[ConsumerRecord]:
+def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[RowRecord]:
     """Remove members; the others get the freed partitions with their next heartbeats."""
-    records: list[ConsumerRecord] = []
+    records: list[RowRecord] = []
     for member in members:
         records += ROWS.removal_records(group.group_id, member.member_id)
         group.forget(member.member_id)
     group.regexes.keep({member.subscribed_regex for member in group.members.values()})
     group.group_epoch += 1
-    records.append(GroupEpochRecord(group.group_id, group.group_epoch))
+    records.append(GROUP_EPOCH.of(group.group_id, group.group_epoch))
     return records
 
 
 # --- timeouts
 
 
-def next_deadline_ms(group: ConsumerGroup) -> int:
-    """Return the earliest time at which a member times out, so that `expire` must run."""
-    return min((member.deadline_ms for member in group.members.values()), default=NEVER)
-
-
-def expire(group: ConsumerGroup, now_ms: int) -> list[ConsumerRecord]:
+def expire(group: ConsumerGroup, now_ms: int) -> list[RowRecord]:
     """Remove members whose session timed out, and those that did not revoke, join or sync in time.
 
     One call removes at most MAX_EXPIRED_AT_ONCE members; the next call removes the rest.
@@ -370,7 +363,7 @@ def expire(group: ConsumerGroup, now_ms: int) -> list[ConsumerRecord]:
 def renew_target(
     group: ConsumerGroup,
     topics: Topics,
-    records: list[ConsumerRecord],
+    records: list[RowRecord],
     limits: ConsumerLimits,
     now_ms: int,
     sight: Sight,
@@ -383,7 +376,7 @@ def renew_target(
     Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes
     the target.
     """
-    may_assign = interval_is_over(group.assigned_at_ms, limits.assignment_interval_ms, now_ms)
+    may_assign = interval_is_over(group.assignment.timestamp_ms, limits.assignment_interval_ms, now_ms)
     is_outdated = group.topics_changed or group.regexes.is_outdated(sight, now_ms)
     if not changed and not is_outdated and not (group.is_behind and may_assign):
         return
@@ -394,7 +387,7 @@ def renew_target(
     subscriptions = _subscriptions(group, topics, matching)
     if changed or (not group.is_behind and not group.has_assigned(subscriptions.topics)):
         group.group_epoch += 1
-        records.append(GroupEpochRecord(group.group_id, group.group_epoch))
+        records.append(GROUP_EPOCH.of(group.group_id, group.group_epoch))
     group.topics_seen = subscriptions.topics
     group.topics_changed = False
     if group.is_behind and may_assign:
@@ -430,7 +423,7 @@ def _matches(regex: str, topics: Topics) -> list[str]:
 
 
 def _make_target(
-    group: ConsumerGroup, subscriptions: _Subscriptions, records: list[ConsumerRecord], now_ms: int
+    group: ConsumerGroup, subscriptions: _Subscriptions, records: list[RowRecord], now_ms: int
 ) -> None:
     """Assign partitions for the present group epoch; write records only for targets that change."""
     partitions = dict(subscriptions.topics.values())
@@ -442,13 +435,13 @@ def _make_target(
         )
         for member_id, member in group.members.items()
     }
-    assignment = ASSIGNORS[group.preferred_assignor](subscribers, partitions)
+    assignment = ASSIGNORS[group.assignor](subscribers, partitions)
     for member_id, places in assignment.items():
         if group.targets.get(member_id) != places:
-            records.append(TargetRecord(group.group_id, member_id, places))
+            records.append(TARGET.of(group.group_id, member_id, places))
         group.targets[member_id] = places
-    group.assignment_epoch, group.assigned_at_ms = group.group_epoch, now_ms
-    records.append(AssignmentEpochRecord(group.group_id, group.assignment_epoch, now_ms))
+    group.assignment = AssignmentEpoch(group.group_epoch, now_ms)
+    records.append(ASSIGNMENT.of(group.group_id, group.assignment))
 
 
 MAX_REGEX_CHARACTERS: Final = 1000
@@ -507,25 +500,6 @@ def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool
     A last target in the future was made before the clock was set back.
     """
     return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
-
-
-class Topics(Protocol):
-    """The topics of the cluster, internal ones too: name to (topic id, number of partitions)."""
-
-    def describe(self, name: str) -> tuple[uuid.UUID, int] | None: ...
-
-    def names(self) -> list[str]: ...
-
-
-class _NoTopics:
-    def describe(self, name: str) -> None:
-        """Return None, as for a topic that does not exist."""
-
-    def names(self) -> list[str]:
-        return []
-
-
-NO_TOPICS: Final[Topics] = _NoTopics()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from seqgate.gateway.coordinator.group import classic_members, migration
 from seqgate.gateway.coordinator.group import classic_rebalance as rebalance
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 from seqgate.gateway.coordinator.group.classic_rebalance import Join
-from seqgate.gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup, MemberRecord
+from seqgate.gateway.coordinator.group.consumer_group import MEMBER, ConsumerGroup
 from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import LEAVING
 from seqgate.gateway.coordinator.group.events import Before, Effects, JoinReply, SyncReply
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.group.offsets import Committer
@@ -268,7 +269,7 @@ class Members:
             effects.reply(waiter, JoinReply(error_code=error.error_code))
             return
         effects.records += records
-        changed = any(isinstance(record, MemberRecord) for record in records)
+        changed = any(record.row is MEMBER for record in records)
         effects.events += before.heartbeat_events(subscription_changed=changed, reason_given=request.reason)
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol

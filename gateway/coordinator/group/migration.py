@@ -12,7 +12,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
-from seqgate.gateway.coordinator.group.classic_members import assignment_of, places_of
+from seqgate.gateway.coordinator.group.classic_members import assignment_of
 from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
     assigned_partitions,
@@ -24,11 +24,11 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
-    ConsumerRecord,
 )
-from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused, Topics
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import Effects, JoinReply, SyncReply
-from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.places import Place, Topics, places_of
+from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
 
 # --- to the consumer protocol
 
@@ -50,7 +50,7 @@ def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
     again, some of them without an id.
     """
     converted = ConsumerGroup(
-        group.group_id, group_epoch=group.generation_id, assignment_epoch=group.generation_id
+        group.group_id, group_epoch=group.generation_id, assignment=AssignmentEpoch(group.generation_id)
     )
     settled = [member for member in group.members.values() if not member.is_new]
     protocol_name = group.select_protocol() if settled else ""
@@ -96,7 +96,7 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
     )
 
 
-def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
+def creation_records(group: ConsumerGroup) -> list[RowRecord]:
     """Return the records that create the group in the log."""
     records = (group.record_of(kind, member_id) for kind, member_id in ROWS.stored_keys(group))
     return [record for record in records if record is not None]

@@ -33,10 +33,9 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
-from seqgate.gateway.coordinator.group.consumer_heartbeat import Topics
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, encode
-from seqgate.gateway.coordinator.places import Place, TopicPartition
+from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.rows import size_of
 
 if TYPE_CHECKING:
@@ -407,21 +406,13 @@ class OffsetCommits:
         session.
         """
         stored = self._stored
-        consumer_group = stored.consumers.groups.get(committer.group_id)
-        if consumer_group is not None:
-            places = (_place_of(record, stored.topics) for record in records)
-            return consumer_group.check_commit(
-                committer.member_id,
-                committer.generation_id,
-                places,
-                has_member_epoch=committer.has_member_epoch,
-            )
-        streams_group = stored.streams.groups.get(committer.group_id)
-        if streams_group is not None:
-            return streams_group.check_commit(
+        assigned = stored.assigned(committer.group_id)
+        if assigned is not None:
+            return assigned.check_commit(
                 committer.member_id,
                 committer.generation_id,
                 ((record.topic, record.partition) for record in records),
+                stored.topics,
                 has_member_epoch=committer.has_member_epoch,
             )
         group = stored.groups.get(committer.group_id)
@@ -513,8 +504,3 @@ class OffsetCommits:
             value = value._replace(offset=offset, leader_epoch=leader_epoch)
             self.commit([OffsetCommitRecord(group_id, *place, value)], effects)
         return moved
-
-
-def _place_of(record: OffsetCommitRecord, topics: Topics) -> Place | None:
-    topic = topics.describe(record.topic)
-    return None if topic is None else (topic[0], record.partition)

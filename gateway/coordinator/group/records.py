@@ -19,11 +19,8 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.coordinator.group import consumer_group, share_group
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerRecord
-from seqgate.gateway.coordinator.group.share_group import ShareGroupRecord
 from seqgate.gateway.coordinator.rows import (
     BYTES,
-    GROUP_KEY,
     INT32,
     INT64,
     NULLABLE_STRING,
@@ -31,11 +28,11 @@ from seqgate.gateway.coordinator.rows import (
     Field,
     Reader,
     Row,
+    RowRecord,
     array,
     structure,
 )
 from seqgate.gateway.coordinator.streams import records as streams_records
-from seqgate.gateway.coordinator.streams.records import StreamsRecord
 from seqgate.gateway.protocol.frames import MalformedRequest, string
 
 _INT16: Final = Struct(">h")
@@ -109,7 +106,7 @@ class OffsetCommitRecord(NamedTuple):
     value: CommittedOffset | None
 
 
-GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord | ShareGroupRecord | StreamsRecord
+GroupRecord = GroupMetadataRecord | OffsetCommitRecord | RowRecord
 
 
 def _member(*fields: Any) -> MemberMetadata:
@@ -121,7 +118,6 @@ def _member(*fields: Any) -> MemberMetadata:
 
 GROUP: Final = Row(
     2,
-    GroupMetadataRecord,
     structure(
         GroupMetadata,
         Field("protocol_type", STRING),
@@ -146,14 +142,13 @@ GROUP: Final = Row(
             ),
         ),
     ),
-    key=GROUP_KEY,
     written=_WRITTEN_VERSION,
     newest=_NEWEST_READ,
     first_compact=_FIRST_COMPACT,
 )
-_ROWS: Final[tuple[Row, ...]] = (GROUP, *consumer_group.ROWS, *share_group.ROWS, *streams_records.ROWS)
-_BY_KIND: Final = {row.kind: row for row in _ROWS}
-_BY_CLASS: Final = {row.record: row for row in _ROWS}
+_BY_KIND: Final = {
+    row.kind: row for row in (GROUP, *consumer_group.ROWS, *share_group.ROWS, *streams_records.ROWS)
+}
 
 
 class UnreadableRecord(ValueError):
@@ -169,7 +164,9 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             key_of = _known_offset_key if is_short else _offset_key
             key = key_of(record.group_id, record.topic, record.partition)
             return key, None if value is None else _offset_value(value)
-        return _BY_CLASS[type(record)].encode(record)
+        if isinstance(record, RowRecord):
+            return record.row.encode(record.names, record.value)
+        return GROUP.encode((record.group_id,), record.value)
     except struct.error as error:
         raise ValueError(
             f"a string in the record is too long to be stored, at most 32767 bytes: {error}"
@@ -186,10 +183,12 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
             committed = None if value is None else _read_offset(value)
             return OffsetCommitRecord(group_id, topic, partition, committed)
         row = _BY_KIND.get(kind)
-        found: GroupRecord | None = None if row is None else row.decode(reader, value)
+        if row is None:
+            return None
+        names, found = row.decode(reader, value)
     except (struct.error, UnicodeDecodeError, ValueError, MalformedRequest) as error:
         raise UnreadableRecord(f"a record of a group can't be read: {error}") from error
-    return found
+    return GroupMetadataRecord(names[0], found) if row is GROUP else row.of(*names, found)
 
 
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:

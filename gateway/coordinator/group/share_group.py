@@ -1,9 +1,5 @@
 """One share group (KIP-932): its members and their partitions; a partition may have several readers.
 
-    group epoch        rises with every change of members, subscriptions or partitions
-    assignment epoch   the group epoch for which the present targets were made
-    member epoch       the assignment epoch whose target was last sent to the member
-
 `seqgate.gateway.coordinator.share` has the other half: which records of a partition are acquired and done.
 Source: Kafka's `ShareGroup`, `ShareGroupMember`.
 
@@ -28,12 +24,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
-from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.deadlines import NEVER
+from seqgate.gateway.coordinator.group.epoch_group import (
+    EMPTY,
+    FIRST_EPOCH,
+    NEVER_ASSIGNED,
+    STABLE,
+    EpochGroup,
+    EpochMember,
+)
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.coordinator.rows import (
-    GROUP_KEY,
+    ASSIGNMENT_EPOCH,
     INT8,
     INT32,
     INT64,
@@ -41,14 +45,18 @@ from seqgate.gateway.coordinator.rows import (
     PLACES,
     STRING,
     UUID,
+    AssignmentEpoch,
     Field,
     GroupRows,
     Row,
-    Tag,
+    RowRecord,
     array,
+    itself,
     several,
     structure,
 )
+
+NOWHERE: Final[frozenset[Place]] = frozenset()
 
 
 class ShareMemberValue(NamedTuple):
@@ -60,54 +68,12 @@ class ShareMemberValue(NamedTuple):
     subscribed_names: tuple[str, ...]
 
 
-class ShareMemberRecord(NamedTuple):
-    """A member's description from this record on; None deletes the member."""
-
-    group_id: str
-    member_id: str
-    value: ShareMemberValue | None
-
-
-class ShareGroupEpochRecord(NamedTuple):
-    """The group's epoch from this record on; None deletes the group."""
-
-    group_id: str
-    group_epoch: int | None
-
-
-class ShareAssignmentEpochRecord(NamedTuple):
-    """The group epoch for which the targets were made, and the time; None deletes the assignment epoch.
-
-    The time is 0 in a record of an earlier release.
-    """
-
-    group_id: str
-    assignment_epoch: int | None
-    assigned_at_ms: int = 0
-
-
-class ShareTargetRecord(NamedTuple):
-    """The target of a member: the partitions that it shall read; None deletes the target."""
-
-    group_id: str
-    member_id: str
-    places: frozenset[Place] | None
-
-
 class ShareCurrentValue(NamedTuple):
     """The epoch and partitions last sent to a member."""
 
-    member_epoch: int
-    previous_member_epoch: int
-    assigned: frozenset[Place]
-
-
-class ShareCurrentRecord(NamedTuple):
-    """The epoch and partitions of a member from this record on; None deletes epoch and partitions."""
-
-    group_id: str
-    member_id: str
-    value: ShareCurrentValue | None
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    assigned: frozenset[Place] = NOWHERE
 
 
 class BegunTopic(NamedTuple):
@@ -118,118 +84,82 @@ class BegunTopic(NamedTuple):
     partitions: tuple[int, ...]
 
 
-class ShareBegunRecord(NamedTuple):
-    """All partitions that the group was ever assigned; None deletes the record when the group is deleted."""
-
-    group_id: str
-    topics: tuple[BegunTopic, ...] | None
-
-
-ShareGroupRecord = (
-    ShareMemberRecord
-    | ShareGroupEpochRecord
-    | ShareAssignmentEpochRecord
-    | ShareTargetRecord
-    | ShareCurrentRecord
-    | ShareBegunRecord
-)
-
-
-MEMBER, GROUP_EPOCH, ASSIGNMENT_EPOCH, TARGET, CURRENT, BEGUN = 10, 11, 12, 13, 14, 15
 _STABLE: Final = 0
 _NAMED: Final = array(structure(several, Field("topic_id", UUID), Field("name", STRING)))
 _BEGUN: Final = array(
     structure(BegunTopic, Field("topic_id", UUID), Field("name", STRING), Field("partitions", array(INT32)))
 )
-ROWS: Final = GroupRows(
-    of_group=(
-        # instead of a hash of the topics, the assigned partitions show whether topics changed
-        Row(
-            GROUP_EPOCH,
-            ShareGroupEpochRecord,
-            [Field("group_epoch", INT32), Field("", INT64, 0)],
-            key=GROUP_KEY,
-        ),
-        # Kafka also lists partitions that it is about to begin, and topics that it is about to forget
-        Row(
-            BEGUN,
-            ShareBegunRecord,
-            [Field("", _BEGUN, ()), Field("topics", _BEGUN), Field("", _NAMED, ())],
-            key=GROUP_KEY,
-        ),
-        Row(
-            ASSIGNMENT_EPOCH,
-            ShareAssignmentEpochRecord,
-            [Field("assignment_epoch", INT32), Tag(0, "assigned_at_ms", INT64, absent=0)],
-            key=GROUP_KEY,
-        ),
-    ),
-    of_members=(
-        Row(
-            MEMBER,
-            ShareMemberRecord,
-            structure(
-                ShareMemberValue,
-                Field("rack_id", NULLABLE_STRING),
-                Field("client_id", STRING),
-                Field("client_host", STRING),
-                Field("subscribed_names", array(STRING)),
-            ),
-        ),
-        Row(TARGET, ShareTargetRecord, [Field("places", PLACES)]),
-        Row(
-            CURRENT,
-            ShareCurrentRecord,
-            structure(
-                ShareCurrentValue,
-                Field("member_epoch", INT32),
-                Field("previous_member_epoch", INT32),
-                Field("", INT8, _STABLE),
-                Field("assigned", PLACES),
-            ),
-        ),
-    ),
+# instead of a hash of the topics, the assigned partitions show whether topics changed
+GROUP_EPOCH: Final = Row(
+    11, structure(itself, Field(itself, INT32), Field("", INT64, 0)), "group_epoch", empty=0
 )
+# Kafka also lists partitions that it is about to begin, and topics that it is about to forget
+BEGUN: Final = Row(
+    15, structure(itself, Field("", _BEGUN, ()), Field(itself, _BEGUN), Field("", _NAMED, ())), empty=()
+)
+ASSIGNMENT: Final = Row(12, ASSIGNMENT_EPOCH, "assignment", empty=AssignmentEpoch(0))
+MEMBER: Final = Row(
+    10,
+    structure(
+        ShareMemberValue,
+        Field("rack_id", NULLABLE_STRING),
+        Field("client_id", STRING),
+        Field("client_host", STRING),
+        Field("subscribed_names", array(STRING)),
+    ),
+    "value",
+    names=2,
+)
+TARGET: Final = Row(13, structure(itself, Field(itself, PLACES)), names=2)
+CURRENT: Final = Row(
+    14,
+    structure(
+        ShareCurrentValue,
+        Field("member_epoch", INT32),
+        Field("previous_member_epoch", INT32),
+        Field("", INT8, _STABLE),
+        Field("assigned", PLACES),
+    ),
+    "current",
+    names=2,
+)
+ROWS: Final = GroupRows((GROUP_EPOCH, BEGUN, ASSIGNMENT), MEMBER, TARGET, CURRENT)
 """The records of the group in `__consumer_offsets`, in Kafka's formats; all values have version 0."""
 
 
-FIRST_EPOCH: Final = 1
-"""The epoch of a group before its first member."""
-NOWHERE: Final[frozenset[Place]] = frozenset()
 NOBODY: Final = ShareMemberValue(None, "", "", ())
+NOTHING_SENT: Final = ShareCurrentValue()
 ASSIGNOR: Final = "simple"
 """Kafka's name of the one assignor of share groups."""
 
 
 @dataclass(slots=True, eq=False)
-class ShareMember:
+class ShareMember(EpochMember):
     """A member, its own description, and the partitions last sent to it."""
 
     member_id: str
     value: ShareMemberValue = NOBODY
-    member_epoch: int = 0
-    previous_member_epoch: int = 0
-    assigned: frozenset[Place] = NOWHERE
+    current: ShareCurrentValue = NOTHING_SENT
     session_deadline_ms: int = NEVER
-
-    def clock_was_set(self, by_ms: int) -> None:
-        """Move the deadline by the change of the clock, so that the member keeps the time that it had left."""
-        self.session_deadline_ms = moved(self.session_deadline_ms, by_ms)
+    revocation_deadline_ms: int = NEVER
 
 
 @dataclass(slots=True)
-class ShareGroup:
+class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
     """Members and epochs of a share group.
 
     Records change them, live and at replay; only session deadlines are not stored.
     """
 
     type: ClassVar = "share"
-    """The word of ListGroups for a group of this protocol."""
+    rows: ClassVar = ROWS
+    new_member: ClassVar = ShareMember
+    no_target: ClassVar = NOWHERE
+    assignor: ClassVar = ASSIGNOR
 
     group_id: str
     group_epoch: int = FIRST_EPOCH
-    assignment_epoch: int = FIRST_EPOCH
+    assignment: AssignmentEpoch = NEVER_ASSIGNED
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, frozenset[Place]] = field(default_factory=dict)
     begun: frozenset[Place] = NOWHERE
@@ -238,28 +168,11 @@ class ShareGroup:
     """The names of the begun partitions' topics, as they were when the partitions were begun."""
     places_seen: frozenset[Place] | None = None
     """All partitions of the subscribed topics when the targets were made; None after a restart."""
-    assigned_at_ms: int = 0
-    """The time at which the targets were made; 0 when it is not known."""
 
     @property
     def state_text(self) -> str:
         """The word of ListGroups and ShareGroupDescribe for the state."""
-        return "Stable" if self.members else "Empty"
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
-
-    @property
-    def generation(self) -> int:
-        """The group epoch."""
-        return self.group_epoch
-
-    @property
-    def protocol(self) -> tuple[str, str | None]:
-        """The type of the members' protocol, and the assignor, None without members."""
-        return self.type, ASSIGNOR if self.members else None
+        return STABLE if self.members else EMPTY
 
     def has_assigned(self, places: frozenset[Place]) -> bool:
         """Return whether `places` are the partitions that the coordinator saw last.
@@ -273,67 +186,28 @@ class ShareGroup:
 
     # --- records
 
-    def replay(self, record: ShareGroupRecord, now_ms: int, session_timeout_ms: int) -> None:
-        """Replay a record; it restarts its member's session."""
-        if isinstance(record, ShareGroupEpochRecord):
-            self.group_epoch = record.group_epoch or 0
-        elif isinstance(record, ShareAssignmentEpochRecord):
-            self.assignment_epoch = record.assignment_epoch or 0
-            self.assigned_at_ms = record.assigned_at_ms
-        elif isinstance(record, ShareBegunRecord):
-            topics = record.topics or ()
-            self.begun = frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
-            self.topic_names = {topic.topic_id: topic.name for topic in topics}
-        elif isinstance(record, ShareTargetRecord):
-            if record.places is None:
-                self.targets.pop(record.member_id, None)
-            else:
-                self.targets[record.member_id] = record.places
-        elif record.value is None:
-            if isinstance(record, ShareMemberRecord):
-                self.members.pop(record.member_id, None)
-        else:
-            self._replay_member(record, now_ms + session_timeout_ms)
+    def take(self, row: Row, value: Any) -> None:
+        """Store the value of a record of the group."""
+        if row is not BEGUN:
+            EpochGroup.take(self, row, value)
+            return
+        self.begun = frozenset((topic.topic_id, index) for topic in value for index in topic.partitions)
+        self.topic_names = {topic.topic_id: topic.name for topic in value}
 
-    def _replay_member(self, record: ShareMemberRecord | ShareCurrentRecord, deadline_ms: int) -> None:
-        member = self.members.get(record.member_id)
-        if member is None:
-            member = self.members[record.member_id] = ShareMember(record.member_id)
-        member.session_deadline_ms = deadline_ms
-        value = record.value
-        if isinstance(value, ShareMemberValue):
-            member.value = value
-        elif value is not None:
-            member.member_epoch, member.previous_member_epoch, member.assigned = value
+    def stored(self, row: Row) -> Any:
+        """Return the value of a record of the group as it would be written now."""
+        return self._begun_topics(self.begun, {}) if row is BEGUN else EpochGroup.stored(self, row)
 
-    def begun_record(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> ShareBegunRecord:
+    def begun_record(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> RowRecord:
         """Return the record that these partitions, and no others, are begun; `names` has the names of new
         topics.
         """
-        known = {**self.topic_names, **names}
-        topics = (
-            BegunTopic(topic_id, known[topic_id], tuple(partitions))
-            for topic_id, partitions in by_topic(places).items()
-        )
-        return ShareBegunRecord(self.group_id, tuple(topics))
+        return BEGUN.of(self.group_id, self._begun_topics(places, names))
 
-    def record_of(self, kind: int, member_id: str) -> ShareGroupRecord | None:
-        """Return the record of a key as it would be written now; None when its member no longer exists."""
-        if kind == GROUP_EPOCH:
-            return ShareGroupEpochRecord(self.group_id, self.group_epoch)
-        if kind == ASSIGNMENT_EPOCH:
-            return ShareAssignmentEpochRecord(self.group_id, self.assignment_epoch, self.assigned_at_ms)
-        if kind == BEGUN:
-            return self.begun_record(self.begun, {})
-        member = self.members.get(member_id)
-        if member is None:
-            return None
-        if kind == MEMBER:
-            return ShareMemberRecord(self.group_id, member_id, member.value)
-        if kind == TARGET:
-            return ShareTargetRecord(self.group_id, member_id, self.targets.get(member_id, NOWHERE))
-        current = ShareCurrentValue(member.member_epoch, member.previous_member_epoch, member.assigned)
-        return ShareCurrentRecord(self.group_id, member_id, current)
+    def _begun_topics(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> tuple[BegunTopic, ...]:
+        known = {**self.topic_names, **names}
+        topics = by_topic(places).items()
+        return tuple(BegunTopic(topic_id, known[topic_id], tuple(some)) for topic_id, some in topics)
 
 
 Targets = dict[str, frozenset[Place]]

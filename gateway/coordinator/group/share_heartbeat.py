@@ -16,35 +16,32 @@ from typing import ClassVar, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_ID_BYTES,
     MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
     HeartbeatReply,
-    Topics,
     interval_is_over,
 )
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING
 from seqgate.gateway.coordinator.group.share_group import (
+    ASSIGNMENT,
+    CURRENT,
+    GROUP_EPOCH,
+    MEMBER,
     NOWHERE,
     ROWS,
-    ShareAssignmentEpochRecord,
-    ShareCurrentRecord,
+    TARGET,
     ShareCurrentValue,
     ShareGroup,
-    ShareGroupEpochRecord,
-    ShareGroupRecord,
     ShareMember,
-    ShareMemberRecord,
     ShareMemberValue,
-    ShareTargetRecord,
     assign,
 )
-from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.places import Place, Topics
+from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
 from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 
-JOINING: Final = 0
-LEAVING: Final = -1
 MAX_MEMBER_ID_LENGTH: Final = 36
 
 
@@ -110,11 +107,11 @@ class _Change:
 
     def __init__(self, group: ShareGroup, limits: ShareGroupLimits, now_ms: int) -> None:
         self.group = group
-        self.records: list[ShareGroupRecord] = []
+        self.records: list[RowRecord] = []
         self.now_ms = now_ms
         self._limits = limits
 
-    def write(self, *records: ShareGroupRecord) -> None:
+    def write(self, *records: RowRecord) -> None:
         """Replay the records and collect them."""
         for record in records:
             self.group.replay(record, self.now_ms, self._limits.session_timeout_ms)
@@ -123,17 +120,19 @@ class _Change:
     @property
     def may_assign(self) -> bool:
         """Whether the group may make targets again, by its assignment interval."""
-        return interval_is_over(self.group.assigned_at_ms, self._limits.assignment_interval_ms, self.now_ms)
+        return interval_is_over(
+            self.group.assignment.timestamp_ms, self._limits.assignment_interval_ms, self.now_ms
+        )
 
     def raise_epoch(self, group_epoch: int) -> None:
         """Set the group epoch, if it differs."""
         if group_epoch != self.group.group_epoch:
-            self.write(ShareGroupEpochRecord(self.group.group_id, group_epoch))
+            self.write(GROUP_EPOCH.of(self.group.group_id, group_epoch))
 
 
 def heartbeat(
     group: ShareGroup, request: ShareHeartbeat, topics: Topics, limits: ShareGroupLimits, now_ms: int
-) -> tuple[HeartbeatReply, list[ShareGroupRecord]]:
+) -> tuple[HeartbeatReply, list[RowRecord]]:
     """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     _check_member(group, request, limits)
     change = _Change(group, limits, now_ms)
@@ -142,12 +141,12 @@ def heartbeat(
     member = group.members[request.member_id]
     target = _target(group, member, topics)
     is_full = request.member_epoch == JOINING or request.subscribed_names is not None
-    must_send = is_full or member.assigned != target
+    must_send = is_full or member.current.assigned != target
     epoch, before = group.assignment_epoch, member.member_epoch
-    if before != epoch or member.assigned != target:
-        previous = member.previous_member_epoch if before == epoch else before
+    if before != epoch or member.current.assigned != target:
+        previous = member.current.previous_member_epoch if before == epoch else before
         current = ShareCurrentValue(epoch, previous, target)
-        change.write(ShareCurrentRecord(group.group_id, member.member_id, current))
+        change.write(CURRENT.of(group.group_id, member.member_id, current))
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
     return HeartbeatReply(member.member_id, epoch, target if must_send else None), change.records
 
@@ -161,7 +160,7 @@ def _check_member(group: ShareGroup, request: ShareHeartbeat, limits: ShareGroup
             text = f"The share group has reached its maximum capacity of {limits.max_size} members."
             raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
     # a member at the previous epoch did not get the answer with the newer one
-    elif request.member_epoch not in {JOINING, member.previous_member_epoch, member.member_epoch}:
+    elif request.member_epoch not in {JOINING, member.current.previous_member_epoch, member.member_epoch}:
         text = f"The member's epoch is {member.member_epoch}, not {request.member_epoch}."
         raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
 
@@ -184,7 +183,7 @@ def _update_member(change: _Change, request: ShareHeartbeat) -> bool:
     )
     if value == before:
         return False
-    change.write(ShareMemberRecord(group.group_id, request.member_id, value))
+    change.write(MEMBER.of(group.group_id, request.member_id, value))
     return before is None or value.subscribed_names != before.subscribed_names
 
 
@@ -219,8 +218,8 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
     }
     for member_id, target in assign(subscriptions, places, group.targets).items():
         if target != group.targets.get(member_id):
-            change.write(ShareTargetRecord(group.group_id, member_id, target))
-    change.write(ShareAssignmentEpochRecord(group.group_id, group_epoch, change.now_ms))
+            change.write(TARGET.of(group.group_id, member_id, target))
+    change.write(ASSIGNMENT.of(group.group_id, AssignmentEpoch(group_epoch, change.now_ms)))
 
 
 def _target(group: ShareGroup, member: ShareMember, topics: Topics) -> frozenset[Place]:
@@ -236,7 +235,7 @@ def _target(group: ShareGroup, member: ShareMember, topics: Topics) -> frozenset
     return frozenset(place for place in target if place[0] in subscribed)
 
 
-def leave(group: ShareGroup, request: ShareHeartbeat) -> tuple[HeartbeatReply, list[ShareGroupRecord]]:
+def leave(group: ShareGroup, request: ShareHeartbeat) -> tuple[HeartbeatReply, list[RowRecord]]:
     """Remove a member that leaves. Raises HeartbeatRefused."""
     member_id = request.member_id
     if member_id not in group.members:
@@ -244,18 +243,13 @@ def leave(group: ShareGroup, request: ShareHeartbeat) -> tuple[HeartbeatReply, l
     return HeartbeatReply(member_id, LEAVING, None), _remove(group, [member_id])
 
 
-def expire(group: ShareGroup, now_ms: int) -> list[ShareGroupRecord]:
+def expire(group: ShareGroup, now_ms: int) -> list[RowRecord]:
     """Remove the members whose session timed out."""
     due = [name for name, member in group.members.items() if member.session_deadline_ms <= now_ms]
     return _remove(group, due) if due else []
 
 
-def next_deadline_ms(group: ShareGroup) -> int:
-    """Return the time at which the next session times out, so that `expire` must run."""
-    return min((member.session_deadline_ms for member in group.members.values()), default=NEVER)
-
-
-def _remove(group: ShareGroup, member_ids: Sequence[str]) -> list[ShareGroupRecord]:
+def _remove(group: ShareGroup, member_ids: Sequence[str]) -> list[RowRecord]:
     """Remove members; the others get the freed partitions with the next heartbeat of any of them."""
     change = _Change(group, ShareGroupLimits(), 0)
     for member_id in member_ids:

@@ -15,43 +15,28 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
-from seqgate.gateway.coordinator.deadlines import moved
-from seqgate.gateway.coordinator.group import consumer_group, consumer_heartbeat, share_group, share_heartbeat
+from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbeat
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
-from seqgate.gateway.coordinator.group.consumer_group import (
-    JOINING,
-    ConsumerGroup,
-    ConsumerGroupState,
-    ConsumerMember,
-    ConsumerRecord,
-)
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    NO_TOPICS,
     ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
-    Topics,
 )
+from seqgate.gateway.coordinator.group.epoch_group import FIRST_EPOCH, JOINING, EpochMember
+from seqgate.gateway.coordinator.group.epoch_group import STATES as EPOCH_STATES
 from seqgate.gateway.coordinator.group.events import Before, Effects
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, GroupRecord
-from seqgate.gateway.coordinator.group.share_group import (
-    ShareGroup,
-    ShareGroupEpochRecord,
-    ShareGroupRecord,
-    ShareMember,
-)
+from seqgate.gateway.coordinator.group.share_group import GROUP_EPOCH, ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
-from seqgate.gateway.coordinator.places import Place, TopicPartition
-from seqgate.gateway.coordinator.rows import GroupRows
+from seqgate.gateway.coordinator.places import NO_TOPICS, Place, TopicPartition, Topics
+from seqgate.gateway.coordinator.rows import GroupRows, RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
-from seqgate.gateway.coordinator.streams import records as streams_records
-from seqgate.gateway.coordinator.streams.group import STATES as STREAMS_STATES
-from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from seqgate.gateway.coordinator.streams.records import StreamsRecord
+from seqgate.gateway.coordinator.streams.group import StreamsGroup
 from seqgate.gateway.coordinator.streams.request import (
     StreamsHeartbeat,
     StreamsLimits,
@@ -69,8 +54,8 @@ STATES: Final[tuple[str, ...]] = tuple(
     dict.fromkeys(
         (
             *(state.value for state in GroupState if state is not GroupState.DEAD),
-            *(state.value for state in ConsumerGroupState),
-            *STREAMS_STATES,
+            *("Empty", "Assigning", "Reconciling", "Stable"),
+            *EPOCH_STATES,
         )
     )
 )
@@ -109,6 +94,7 @@ class StoredGroups:
         """The share groups."""
         self.streams: StreamsGroups = GroupsOfKind(STREAMS, streams_limits)
         """The streams groups; an id is in only one of `groups`, `consumers`, `shares` and `streams`."""
+        self._kinds_of_rows = {row: kind for kind in self._kinds for row in kind.rows}
         self.begun = BegunPartitions(self.shares)
         self.offsets = GroupOffsets()
         self.topics = topics
@@ -120,9 +106,8 @@ class StoredGroups:
         for group in self.groups.values():
             group.clock_was_set(by_ms)
         for kind in self._kinds:
-            kind.clock_was_set(by_ms)
-        for streams_group in self.streams.groups.values():
-            streams_group.initial_delay_deadline_ms = moved(streams_group.initial_delay_deadline_ms, by_ms)
+            for epoch_group in kind.groups.values():
+                epoch_group.clock_was_set(by_ms)
 
     @property
     def _kinds(self) -> tuple[ConsumerGroups, ShareGroups, StreamsGroups]:
@@ -151,16 +136,11 @@ class StoredGroups:
         """Replay a record while the log is loaded."""
         if isinstance(record, OffsetRecord):
             self.replay_offset(record, now_ms)
-        elif isinstance(record, ConsumerRecord):
-            self.consumers.replay(record, now_ms)
-            self._settle_kind(
-                record.group_id, is_known=record.group_id in self.consumers.groups, now_ms=now_ms
-            )
-        elif isinstance(record, StreamsRecord):
-            self.streams.replay(record, now_ms)
-            self._settle_kind(record.group_id, is_known=record.group_id in self.streams.groups, now_ms=now_ms)
-        elif isinstance(record, ShareGroupRecord):
-            self.shares.replay(record, now_ms)
+        elif isinstance(record, RowRecord):
+            kind = self._kinds_of_rows[record.row]
+            kind.replay(record, now_ms)
+            if kind is not self.shares:
+                self._settle_kind(record.group_id, is_known=record.group_id in kind.groups, now_ms=now_ms)
         elif record.value is None:
             self.groups.pop(record.group_id, None)
         else:
@@ -283,15 +263,12 @@ A = TypeVar("A", bound=HeartbeatReply | StreamsReply)
 class GroupKind(Generic[G, H, L, A]):
     """How the groups of one kind differ from the others: in their rows, and in how their members are served."""
 
-    rows: GroupRows
-    restore: Callable[[str], G]
-    """Returns a group that the log holds, before its records are replayed."""
+    group_class: type[G]
     create: Callable[[str], G]
     """Returns a group for its first member."""
     heartbeat: Callable[[G, H, Topics, L, int], tuple[A, list[Any]]]
     leave: Callable[[G, H], tuple[A, list[Any]]]
     expire: Callable[[G, L, int], list[Any]]
-    next_deadline_ms: Callable[[G], int]
     when_created: Callable[[G, A], A] = lambda _, reply: reply
     """Takes the answer to the first member of a group, and returns the answer that it gets."""
     title: str = "Group"
@@ -304,31 +281,23 @@ class GroupsOfKind(Generic[G, H, L, A]):
         self._kind = kind
         self.limits_of = limits_of
         self.groups: dict[str, G] = {}
-        self._kinds_of_keys = frozenset(row.kind for row in kind.rows)
+        self.rows: GroupRows = kind.group_class.rows
 
-    def clock_was_set(self, by_ms: int) -> None:
-        """Move the members' deadlines by the change of the clock."""
-        for group in self.groups.values():
-            for member in group.members.values():
-                member.clock_was_set(by_ms)
-
-    def replay(self, record: Any, now_ms: int) -> None:
+    def replay(self, record: RowRecord, now_ms: int) -> None:
         """Replay a record; it restarts its member's session."""
-        group_id: str = record.group_id
-        rows = self._kind.rows
-        row = rows.by_class[type(record)]
-        is_deletion = row.deletes(record)
-        if is_deletion and row is rows.group:
+        group_id = record.group_id
+        is_deletion = record.value is None
+        if is_deletion and record.row is self.rows.group:
             self.groups.pop(group_id, None)
             return
         group = self.groups.get(group_id)
         if group is None:
             if is_deletion:
                 return
-            group = self.groups[group_id] = self._kind.restore(group_id)
+            group = self.groups[group_id] = self._kind.group_class(group_id)
         group.replay(record, now_ms, self.limits_of(group_id).session_timeout_ms)
 
-    def write(self, record: Any, effects: Effects) -> None:
+    def write(self, record: RowRecord, effects: Effects) -> None:
         """Replay a record, and append it to the log."""
         self.replay(record, effects.now_ms)
         effects.records.append(record)
@@ -336,14 +305,14 @@ class GroupsOfKind(Generic[G, H, L, A]):
     def stored_keys(self) -> Iterator[RecordKey]:
         """Yield the key of every record that the log must hold."""
         for group_id, group in self.groups.items():
-            for kind, member_id in self._kind.rows.stored_keys(group):
+            for kind, member_id in self.rows.stored_keys(group):
                 yield group_id, (member_id, -kind)
 
     def record_of(self, group_id: str, kind: int, member_id: str) -> GroupRecord | None:
         """Return the record of a key as it would be written now; None when its group or member no longer
         exists, or the key is one of another kind of group.
         """
-        group = self.groups.get(group_id) if kind in self._kinds_of_keys else None
+        group = self.groups.get(group_id) if kind in self.rows.by_kind else None
         return None if group is None else group.record_of(kind, member_id)
 
     def heartbeat(self, request: H, topics: Topics, effects: Effects) -> A:
@@ -366,27 +335,26 @@ class GroupsOfKind(Generic[G, H, L, A]):
             if known is None:
                 reply = self._kind.when_created(group, reply)
                 self.groups[group_id] = group
-            member_row = self._kind.rows.member
-            changed = any(type(record) is member_row.record for record in records)
+            changed = any(record.row is self.rows.member for record in records)
             effects.events += before.heartbeat_events(subscription_changed=changed)
         effects.records += records
         return reply
 
     def delete(self, group_id: str, effects: Effects) -> None:
         """Delete a group without members."""
-        effects.records += self._kind.rows.deletion_records(self.groups.pop(group_id))
+        effects.records += self.rows.deletion_records(self.groups.pop(group_id))
 
     def expire(self, group_id: str, effects: Effects) -> None:
         """Remove the members of one group whose time is up, and end a delay of the group whose time is up."""
         group = self.groups[group_id]
-        members: list[ConsumerMember | ShareMember | StreamsMember] = [*group.members.values()]
+        members: list[EpochMember] = [*group.members.values()]
         before = Before(group, "")
         effects.records += self._kind.expire(group, self.limits_of(group_id), effects.now_ms)
         effects.events += before.timeout_events(members, effects.now_ms)
 
     def next_deadline_ms(self, group_id: str) -> int:
         """Return the time at which `expire` should be called for a group."""
-        return self._kind.next_deadline_ms(self.groups[group_id])
+        return self.groups[group_id].next_deadline_ms()
 
 
 def _first_streams_reply(group: StreamsGroup, reply: StreamsReply) -> StreamsReply:
@@ -395,31 +363,25 @@ def _first_streams_reply(group: StreamsGroup, reply: StreamsReply) -> StreamsRep
 
 
 CONSUMER: Final = GroupKind(
-    consumer_group.ROWS,
     ConsumerGroup,
-    lambda group_id: ConsumerGroup(group_id, group_epoch=consumer_group.FIRST_GROUP_EPOCH),
+    lambda group_id: ConsumerGroup(group_id, group_epoch=FIRST_EPOCH),
     consumer_heartbeat.heartbeat,
     consumer_heartbeat.leave,
     lambda group, _, now_ms: consumer_heartbeat.expire(group, now_ms),
-    consumer_heartbeat.next_deadline_ms,
 )
 SHARE: Final = GroupKind(
-    share_group.ROWS,
     ShareGroup,
     ShareGroup,
     share_heartbeat.heartbeat,
     share_heartbeat.leave,
     lambda group, _, now_ms: share_heartbeat.expire(group, now_ms),
-    share_heartbeat.next_deadline_ms,
 )
 STREAMS: Final = GroupKind(
-    streams_records.ROWS,
     StreamsGroup,
     StreamsGroup,
     streams_heartbeat.heartbeat,
     streams_heartbeat.leave,
     streams_heartbeat.expire,
-    streams_heartbeat.next_deadline_ms,
     _first_streams_reply,
     title="Streams group",
 )
@@ -441,7 +403,7 @@ class BegunPartitions:
         """
         shares = self._shares
         if group_id not in shares.groups:
-            shares.write(ShareGroupEpochRecord(group_id, ShareGroup(group_id).group_epoch), effects)
+            shares.write(GROUP_EPOCH.of(group_id, ShareGroup(group_id).group_epoch), effects)
         group = shares.groups[group_id]
         if place not in group.begun:
             shares.write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)

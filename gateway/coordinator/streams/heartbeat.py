@@ -35,8 +35,10 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
-from seqgate.gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
-from seqgate.gateway.coordinator.places import by_topic
+from seqgate.gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import JOINING
+from seqgate.gateway.coordinator.places import Topics, by_topic
+from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
 from seqgate.gateway.coordinator.streams.group import (
     HeldByProcesses,
     StreamsGroup,
@@ -51,22 +53,19 @@ from seqgate.gateway.coordinator.streams.internal_topics import (
     configure,
 )
 from seqgate.gateway.coordinator.streams.records import (
+    ASSIGNMENT,
+    CURRENT,
+    GROUP,
+    MEMBER,
     NOT_VALIDATED,
     ROWS,
+    TARGET,
+    TOPOLOGY,
     MemberState,
-    StreamsAssignmentRecord,
-    StreamsAssignmentValue,
-    StreamsCurrentRecord,
     StreamsCurrentValue,
-    StreamsGroupRecord,
-    StreamsMemberRecord,
     StreamsMemberValue,
-    StreamsRecord,
-    StreamsTargetRecord,
-    StreamsTopologyRecord,
 )
 from seqgate.gateway.coordinator.streams.request import (
-    JOINING,
     EndpointPartitions,
     StreamsHeartbeat,
     StreamsLimits,
@@ -91,7 +90,7 @@ class _Plan:
     group: StreamsGroup
     limits: StreamsLimits
     now_ms: int
-    records: list[StreamsRecord] = field(default_factory=list)
+    records: list[RowRecord] = field(default_factory=list)
     notes: list[StatusNote] = field(default_factory=list)
 
     def carry_out(self) -> None:
@@ -106,14 +105,14 @@ class _Plan:
 
 def heartbeat(
     group: StreamsGroup, request: StreamsHeartbeat, topics: Topics, limits: StreamsLimits, now_ms: int
-) -> tuple[StreamsReply, list[StreamsRecord]]:
+) -> tuple[StreamsReply, list[RowRecord]]:
     """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     plan = _Plan(group, limits, now_ms)
     member = _member(group, request, limits)
     value = _described(member.value, request)
     is_changed = value != member.value
     if is_changed:
-        plan.records.append(StreamsMemberRecord(group.group_id, request.member_id, value))
+        plan.records.append(MEMBER.of(group.group_id, request.member_id, value))
     topology = _topology(plan, request, value)
     configured, metadata_hash = _configured(group, topology, topics)
     _check_tasks(configured, request.owned)
@@ -123,7 +122,7 @@ def heartbeat(
     target = _target(plan, group_epoch, configured, {request.member_id: value}, request.member_id)
     current = reconciled(member.current, target, request.owned, lambda: group.held(value.process_id))
     if current != member.current:
-        plan.records.append(StreamsCurrentRecord(group.group_id, request.member_id, current))
+        plan.records.append(CURRENT.of(group.group_id, request.member_id, current))
     group.configured, group.topics_changed = configured, False
     must_send = request.member_epoch == JOINING or current.assigned != member.current.assigned
     plan.carry_out()
@@ -241,7 +240,7 @@ def _topology(plan: _Plan, request: StreamsHeartbeat, value: StreamsMemberValue)
                 ErrorCode.unknown_server_error,
                 f"Group {group.group_id} has no topology: its records are gone.",
             )
-        plan.records.append(StreamsTopologyRecord(group.group_id, asked))
+        plan.records.append(TOPOLOGY.of(group.group_id, asked))
         return asked
     if asked is not None and known.epoch <= asked.epoch and not known.is_same(asked):
         raise HeartbeatRefused(ErrorCode.invalid_request, "Topology updates are not supported yet.")
@@ -302,7 +301,7 @@ def _raise_epoch(
     )
     if is_changed or value != before:
         value = value._replace(group_epoch=before.group_epoch + 1)
-        plan.records.append(StreamsGroupRecord(plan.group.group_id, value))
+        plan.records.append(GROUP.of(plan.group.group_id, value))
     return value.group_epoch
 
 
@@ -323,13 +322,13 @@ def _target(
         plan.note(
             Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
         )
-        return Target(last.assignment_epoch, NO_ASSIGNMENT)
-    if last.assignment_epoch >= group_epoch:
-        return Target(last.assignment_epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+        return Target(last.epoch, NO_ASSIGNMENT)
+    if last.epoch >= group_epoch:
+        return Target(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
     interval_ms = limits.assignment_interval_ms
     if last.timestamp_ms and interval_ms and plan.now_ms < last.timestamp_ms + interval_ms:
         plan.note(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
-        return Target(last.assignment_epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+        return Target(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
     targets = _make_targets(plan, group_epoch, configured, updated)
     return Target(group_epoch, targets.get(member_id, NO_ASSIGNMENT))
 
@@ -361,17 +360,15 @@ def _make_targets(
     for member_id in members:
         target = targets.setdefault(member_id, NO_ASSIGNMENT)
         if group.targets.get(member_id) != target:
-            plan.records.append(StreamsTargetRecord(group.group_id, member_id, target))
-    plan.records.append(
-        StreamsAssignmentRecord(group.group_id, StreamsAssignmentValue(group_epoch, plan.now_ms))
-    )
+            plan.records.append(TARGET.of(group.group_id, member_id, target))
+    plan.records.append(ASSIGNMENT.of(group.group_id, AssignmentEpoch(group_epoch, plan.now_ms)))
     return targets
 
 
 # --- leaving and timeouts
 
 
-def leave(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsReply, list[StreamsRecord]]:
+def leave(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsReply, list[RowRecord]]:
     """Remove a member that leaves. Raises HeartbeatRefused."""
     if request.member_id not in group.members:
         raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
@@ -380,23 +377,23 @@ def leave(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsReply,
     return StreamsReply(request.member_id, request.member_epoch), _remove(group, [request.member_id])
 
 
-def _remove(group: StreamsGroup, member_ids: Iterable[str]) -> list[StreamsRecord]:
+def _remove(group: StreamsGroup, member_ids: Iterable[str]) -> list[RowRecord]:
     """Remove members; the others get the freed tasks with the next heartbeat of any of them."""
     plan = _Plan(group, StreamsLimits(), 0)
     for member_id in member_ids:
         plan.records += ROWS.removal_records(group.group_id, member_id)
     value = group.value._replace(group_epoch=group.group_epoch + 1)
-    plan.records.append(StreamsGroupRecord(group.group_id, value))
+    plan.records.append(GROUP.of(group.group_id, value))
     plan.carry_out()
     return plan.records
 
 
-def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[StreamsRecord]:
+def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowRecord]:
     """End the initial delay, and remove members whose session timed out or that did not revoke tasks in time.
 
     One call removes at most MAX_EXPIRED_AT_ONCE members; the next call removes the rest.
     """
-    records: list[StreamsRecord] = []
+    records: list[RowRecord] = []
     if group.initial_delay_deadline_ms <= now_ms:
         group.initial_delay_deadline_ms = NEVER
         records += _assign_after_delay(group, limits, now_ms)
@@ -404,19 +401,13 @@ def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[Stre
     return records + (_remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else [])
 
 
-def _assign_after_delay(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[StreamsRecord]:
+def _assign_after_delay(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowRecord]:
     if group.is_empty or group.configured is None:
         return []
     plan = _Plan(group, limits, now_ms)
     _target(plan, group.group_epoch, group.configured, {}, "")
     plan.carry_out()
     return plan.records
-
-
-def next_deadline_ms(group: StreamsGroup) -> int:
-    """Return the time at which the next deadline passes, so that `expire` must run."""
-    members = min((member.deadline_ms for member in group.members.values()), default=NEVER)
-    return min(members, group.initial_delay_deadline_ms)
 
 
 def endpoints_of(

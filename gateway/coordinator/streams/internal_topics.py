@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import Topics
+from seqgate.gateway.coordinator.places import Topics
 from seqgate.gateway.coordinator.streams.task_assignor import SubtopologyTasks, TasksOfTopology
 from seqgate.gateway.coordinator.streams.topology import (
     Subtopology,

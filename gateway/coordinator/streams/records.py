@@ -9,8 +9,9 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from seqgate.gateway.coordinator.group.epoch_group import FIRST_EPOCH, NEVER_ASSIGNED
 from seqgate.gateway.coordinator.rows import (
-    GROUP_KEY,
+    ASSIGNMENT_EPOCH,
     INT8,
     INT32,
     INT64,
@@ -31,7 +32,7 @@ from seqgate.gateway.coordinator.rows import (
     structure,
 )
 from seqgate.gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId, Tasks
-from seqgate.gateway.coordinator.streams.topology import TOPOLOGY_TYPE, Topology
+from seqgate.gateway.coordinator.streams.topology import TOPOLOGY_TYPE
 
 NOT_VALIDATED: Final = -1
 """The validated topology epoch of a group whose topics do not fit its topology."""
@@ -61,13 +62,6 @@ class StreamsGroupValue(NamedTuple):
     assignment_configs: tuple[tuple[str, str], ...] = ()
 
 
-class StreamsGroupRecord(NamedTuple):
-    """The group's epoch from this record on; None deletes the group."""
-
-    group_id: str
-    value: StreamsGroupValue | None
-
-
 class Endpoint(NamedTuple):
     """The address at which an instance of the application answers interactive queries."""
 
@@ -91,36 +85,6 @@ class StreamsMemberValue(NamedTuple):
     client_tags: tuple[tuple[str, str], ...] = ()
 
 
-class StreamsMemberRecord(NamedTuple):
-    """A member's description from this record on; None deletes the member."""
-
-    group_id: str
-    member_id: str
-    value: StreamsMemberValue | None
-
-
-class StreamsAssignmentValue(NamedTuple):
-    """The group epoch for which the targets were made, and when; 0 when the time is unknown."""
-
-    assignment_epoch: int
-    timestamp_ms: int = 0
-
-
-class StreamsAssignmentRecord(NamedTuple):
-    """The epoch of the targets from this record on; None deletes the epoch."""
-
-    group_id: str
-    value: StreamsAssignmentValue | None
-
-
-class StreamsTargetRecord(NamedTuple):
-    """The target of a member: the tasks that it shall have; None deletes the target."""
-
-    group_id: str
-    member_id: str
-    tasks: TaskAssignment | None
-
-
 class StreamsCurrentValue(NamedTuple):
     """The epoch and tasks of a member, and the tasks that it must revoke."""
 
@@ -129,31 +93,6 @@ class StreamsCurrentValue(NamedTuple):
     state: MemberState = MemberState.STABLE
     assigned: HeldTasks = HeldTasks()
     pending_revocation: HeldTasks = HeldTasks()
-
-
-class StreamsCurrentRecord(NamedTuple):
-    """The epoch and tasks of a member from this record on; None deletes epoch and tasks."""
-
-    group_id: str
-    member_id: str
-    value: StreamsCurrentValue | None
-
-
-class StreamsTopologyRecord(NamedTuple):
-    """The group's topology from this record on; None deletes it."""
-
-    group_id: str
-    topology: Topology | None
-
-
-StreamsRecord = (
-    StreamsGroupRecord
-    | StreamsMemberRecord
-    | StreamsAssignmentRecord
-    | StreamsTargetRecord
-    | StreamsCurrentRecord
-    | StreamsTopologyRecord
-)
 
 
 def _current(member_epoch: int, previous_member_epoch: int, state: int, *roles: Any) -> StreamsCurrentValue:
@@ -169,78 +108,64 @@ def _current(member_epoch: int, previous_member_epoch: int, state: int, *roles: 
     )
 
 
-GROUP, MEMBER, ASSIGNMENT, TARGET, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
+NEW_GROUP: Final = StreamsGroupValue(FIRST_EPOCH, 0, 0)
 _TASKS: Final = partitions_of(STRING, TaskId)
 _ACTIVE: Final = epochs_of(STRING, TaskId)
 _CONFIGS: Final = converted(array(PAIR, nullable=True), tuple, lambda configs: configs or ())
 _ENDPOINT: Final = structure(Endpoint, Field("host", STRING), Field("port", UINT16))
-ROWS: Final = GroupRows(
-    of_group=(
-        Row(
-            GROUP,
-            StreamsGroupRecord,
-            structure(
-                StreamsGroupValue,
-                Field("group_epoch", INT32),
-                # Seqgate's own hash: where Kafka's differs, Kafka only makes a new assignment
-                Field("metadata_hash", INT64),
-                Tag(0, "validated_topology_epoch", INT32, NOT_VALIDATED),
-                Tag(1, "assignment_configs", _CONFIGS, (), is_always_written=True),
-            ),
-            key=GROUP_KEY,
-        ),
-        Row(TOPOLOGY, StreamsTopologyRecord, TOPOLOGY_TYPE, key=GROUP_KEY),
-        Row(
-            ASSIGNMENT,
-            StreamsAssignmentRecord,
-            structure(
-                StreamsAssignmentValue,
-                Field("assignment_epoch", INT32),
-                Tag(0, "timestamp_ms", INT64, absent=0),
-            ),
-            key=GROUP_KEY,
-        ),
+GROUP: Final = Row(
+    17,
+    structure(
+        StreamsGroupValue,
+        Field("group_epoch", INT32),
+        # Seqgate's own hash: where Kafka's differs, Kafka only makes a new assignment
+        Field("metadata_hash", INT64),
+        Tag(0, "validated_topology_epoch", INT32, NOT_VALIDATED),
+        Tag(1, "assignment_configs", _CONFIGS, (), is_always_written=True),
     ),
-    of_members=(
-        Row(
-            MEMBER,
-            StreamsMemberRecord,
-            structure(
-                StreamsMemberValue,
-                Field("instance_id", NULLABLE_STRING),
-                Field("rack_id", NULLABLE_STRING),
-                Field("client_id", STRING),
-                Field("client_host", STRING),
-                Field("rebalance_timeout_ms", INT32),
-                Field("topology_epoch", INT32),
-                Field("process_id", STRING),
-                Field("user_endpoint", nullable(_ENDPOINT)),
-                Field("client_tags", PAIRS),
-            ),
-        ),
-        Row(
-            TARGET,
-            StreamsTargetRecord,
-            structure(
-                TaskAssignment, Field("active", _TASKS), Field("standby", _TASKS), Field("warmup", _TASKS)
-            ),
-        ),
-        Row(
-            CURRENT,
-            StreamsCurrentRecord,
-            structure(
-                _current,
-                Field("member_epoch", INT32),
-                Field("previous_member_epoch", INT32),
-                Field("state", INT8),
-                Field("assigned.active", _ACTIVE),
-                Field("assigned.standby", _TASKS),
-                Field("assigned.warmup", _TASKS),
-                Field("pending_revocation.active", _ACTIVE),
-                Field("pending_revocation.standby", _TASKS),
-                Field("pending_revocation.warmup", _TASKS),
-            ),
-        ),
-    ),
+    "value",
+    empty=NEW_GROUP,
 )
+MEMBER: Final = Row(
+    19,
+    structure(
+        StreamsMemberValue,
+        Field("instance_id", NULLABLE_STRING),
+        Field("rack_id", NULLABLE_STRING),
+        Field("client_id", STRING),
+        Field("client_host", STRING),
+        Field("rebalance_timeout_ms", INT32),
+        Field("topology_epoch", INT32),
+        Field("process_id", STRING),
+        Field("user_endpoint", nullable(_ENDPOINT)),
+        Field("client_tags", PAIRS),
+    ),
+    "value",
+    names=2,
+)
+ASSIGNMENT: Final = Row(20, ASSIGNMENT_EPOCH, "assignment", empty=NEVER_ASSIGNED)
+TARGET: Final = Row(
+    21,
+    structure(TaskAssignment, Field("active", _TASKS), Field("standby", _TASKS), Field("warmup", _TASKS)),
+    names=2,
+)
+CURRENT: Final = Row(
+    22,
+    structure(
+        _current,
+        Field("member_epoch", INT32),
+        Field("previous_member_epoch", INT32),
+        Field("state", INT8),
+        Field("assigned.active", _ACTIVE),
+        Field("assigned.standby", _TASKS),
+        Field("assigned.warmup", _TASKS),
+        Field("pending_revocation.active", _ACTIVE),
+        Field("pending_revocation.standby", _TASKS),
+        Field("pending_revocation.warmup", _TASKS),
+    ),
+    "current",
+    names=2,
+)
+TOPOLOGY: Final = Row(23, TOPOLOGY_TYPE, "topology")
+ROWS: Final = GroupRows((GROUP, TOPOLOGY, ASSIGNMENT), MEMBER, TARGET, CURRENT)
 """The records of the group in `__consumer_offsets`, in Kafka's formats; all values have version 0."""

@@ -18,6 +18,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
 )
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING_FOR_A_WHILE
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.streams.internal_topics import StatusNote
 from seqgate.gateway.coordinator.streams.records import Endpoint
@@ -31,9 +32,6 @@ from seqgate.gateway.coordinator.streams.topology import (
     size_bytes_of,
 )
 
-JOINING: Final = 0
-LEAVING: Final = -1
-LEAVING_FOR_A_WHILE: Final = -2
 _INVALID: Final = ErrorCode.invalid_request
 
 

@@ -170,7 +170,6 @@ def _transaction(
 
 _ROW: Final = Row(
     0,
-    TransactionRecord,
     structure(
         _transaction,
         Field("producer_id", INT64),
@@ -189,7 +188,6 @@ _ROW: Final = Row(
         Tag(1, "next_producer_id", INT64, NO_PRODUCER_ID),
         Tag(2, "client_version", INT16, 0),
     ),
-    key=("transactional_id",),
     written=1,
     newest=1,
     first_compact=1,
@@ -198,15 +196,16 @@ _ROW: Final = Row(
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     """Return the record's (key, value) for the log."""
-    return _ROW.encode(record)
+    return _ROW.encode((record.transactional_id,), record.value)
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
     """Return the record, or None for an unknown kind of key. Raises UnreadableTransactionRecord."""
     reader = Reader(key)
     try:
-        is_known = reader.number(Struct(">h")) == _ROW.kind
-        found: TransactionRecord | None = _ROW.decode(reader, value) if is_known else None
+        if reader.number(Struct(">h")) != _ROW.kind:
+            return None
+        (name,), found = _ROW.decode(reader, value)
     except (struct.error, ValueError) as error:
         raise UnreadableTransactionRecord(f"a record of a transaction can't be read: {error}") from error
-    return found
+    return TransactionRecord(name, found)

@@ -48,10 +48,10 @@ async def handle_consumer_group_describe(context: RequestContext[Services], requ
 
     def describe(module: Any, group: ConsumerGroup) -> GroupDescription:
         return GroupDescription(
-            group.state.value,
+            group.state_text,
             group.group_epoch,
             group.assignment_epoch,
-            group.preferred_assignor,
+            group.assignor,
             tuple(_member(module, group, member, topics) for member in group.members.values()),
         )
 

@@ -79,7 +79,7 @@ async def handle_streams_group_describe(context: RequestContext[CoordinatorServi
         return GroupDescription(
             group.state_text,
             group.group_epoch,
-            group.assignment.assignment_epoch,
+            group.assignment_epoch,
             None,
             tuple(_member(module, group, member) for member in group.members.values()),
             _topology(module, group),

@@ -71,7 +71,7 @@ def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
         client_id=member.value.client_id,
         client_host=member.value.client_host,
         subscribed_topic_names=member.value.subscribed_names,
-        assignment=named_assignment(module, member.assigned, topics),
+        assignment=named_assignment(module, member.current.assigned, topics),
     )
 
 

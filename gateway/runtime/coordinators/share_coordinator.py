@@ -26,8 +26,9 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import JOINING
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
-from seqgate.gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.coordinator.share.records import SharePartitionKey, ShareStates
 from seqgate.gateway.coordinator.share.share_partition import (

@@ -10,12 +10,7 @@ from typing import Any, Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_group import (
-    ConsumerGroup,
-    ConsumerGroupState,
-    ConsumerMember,
-    ConsumerRecord,
-)
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     Heartbeat,
@@ -27,6 +22,7 @@ from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.records import decode, encode
 from seqgate.gateway.coordinator.group.stored_groups import CONSUMER, ConsumerGroups, GroupsOfKind
 from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.rows import RowRecord
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000
@@ -91,7 +87,7 @@ class ConsumerScene:
         self.now_ms = START_MS
         self.groups = GroupsOfKind(CONSUMER, lambda _: limits)
         self.cluster = Cluster()
-        self.records: list[ConsumerRecord] = []
+        self.records: list[RowRecord] = []
         for name, partitions in topics.items():
             self.cluster.create(name, partitions)
 
@@ -100,8 +96,8 @@ class ConsumerScene:
         return self.groups.groups[GROUP]
 
     @property
-    def state(self) -> ConsumerGroupState:
-        return self.group.state
+    def state(self) -> str:
+        return self.group.state_text
 
     def member(self, member_id: str) -> ConsumerMember:
         return self.group.members[member_id]
@@ -110,7 +106,7 @@ class ConsumerScene:
         for record in effects.records:
             read = decode(*encode(record))
             assert read == record
-            assert isinstance(read, ConsumerRecord)
+            assert isinstance(read, RowRecord)
             self.records.append(read)
 
     def send(self, heartbeat: Heartbeat) -> HeartbeatReply:
@@ -165,7 +161,7 @@ def snapshot(groups: ConsumerGroups) -> Any:
         group_id: (
             group.group_epoch,
             group.assignment_epoch,
-            {member_id: (member.value(), member.current()) for member_id, member in group.members.items()},
+            {member_id: (member.value, member.current) for member_id, member in group.members.items()},
             dict(group.static_members),
             {member_id: places for member_id, places in group.targets.items() if places},
         )

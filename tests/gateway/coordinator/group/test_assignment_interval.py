@@ -6,18 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.coordinator.group.consumer_group import (
-    AssignmentEpochRecord,
-    ConsumerGroupState,
-    MemberState,
-)
+from seqgate.gateway.coordinator.group import consumer_group, share_group
+from seqgate.gateway.coordinator.group.consumer_group import MemberState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits
-from seqgate.gateway.coordinator.group.share_group import (
-    ShareAssignmentEpochRecord,
-    ShareGroup,
-    ShareGroupRecord,
-)
+from seqgate.gateway.coordinator.group.epoch_group import ASSIGNING, RECONCILING, STABLE
+from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, heartbeat
+from seqgate.gateway.coordinator.rows import RowRecord
 from tests.gateway.coordinator.group.consumer_scene import (
     SESSION_MS,
     START_MS,
@@ -43,7 +38,7 @@ class TestConsumers:
     def test_the_first_member_does_not_wait(self) -> None:
         scene, first = scene_of_one()
         assert first.partitions == [0, 1, 2, 3]
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_a_member_that_joins_in_the_interval_waits_for_the_next_target(self) -> None:
         scene, first = scene_of_one()
@@ -51,13 +46,13 @@ class TestConsumers:
         second = Client(scene, "b")
         second.beat()
         assert (second.member_epoch, second.partitions) == (scene.group.assignment_epoch, [])
-        assert scene.state is ConsumerGroupState.ASSIGNING
+        assert scene.state == ASSIGNING
         first.beat()
         assert first.partitions == [0, 1, 2, 3]
         scene.advance(1)
         settle([second, first])
         assert (len(first.partitions), len(second.partitions)) == (2, 2)
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_all_that_happens_in_the_interval_makes_one_target(self) -> None:
         scene, first = scene_of_one()
@@ -68,8 +63,8 @@ class TestConsumers:
         scene.advance(INTERVAL_MS)
         settle([first, *others])
         assert scene.group.group_epoch == before
-        targets = [record for record in scene.records if isinstance(record, AssignmentEpochRecord)]
-        assert [record.assigned_at_ms for record in targets] == [START_MS, START_MS + INTERVAL_MS]
+        targets = [record for record in scene.records if record.row is consumer_group.ASSIGNMENT]
+        assert [record.value.timestamp_ms for record in targets] == [START_MS, START_MS + INTERVAL_MS]
 
     def test_the_partitions_of_a_member_that_left_are_free_after_the_interval(self) -> None:
         scene, first = scene_of_one()
@@ -117,7 +112,7 @@ class TestConsumers:
         scene.restart()
         second = Client(scene, "b")
         second.beat()
-        assert scene.state is ConsumerGroupState.ASSIGNING
+        assert scene.state == ASSIGNING
         scene.advance(INTERVAL_MS)
         settle([first, second])
         assert len(second.partitions) == 2
@@ -137,7 +132,7 @@ class TestConsumers:
         first.beat()
         scene.now_ms += interval_ms
         second.beat()
-        assert scene.state is ConsumerGroupState.RECONCILING
+        assert scene.state == RECONCILING
 
 
 class Sharing:
@@ -148,7 +143,7 @@ class Sharing:
         self.cluster = Cluster()
         self.cluster.create("t", 2)
         self.cluster.create("u", 2)
-        self.records: list[ShareGroupRecord] = []
+        self.records: list[RowRecord] = []
         self.now_ms = START_MS
         self.epochs: dict[str, int] = {}
 
@@ -174,8 +169,8 @@ class TestSharers:
         sharing.now_ms += 1
         assert sharing.beat("b") == [10]
         assert sharing.beat("a") == [11]
-        made = [record for record in sharing.records if isinstance(record, ShareAssignmentEpochRecord)]
-        assert [record.assigned_at_ms for record in made] == [START_MS, START_MS + INTERVAL_MS]
+        made = [record for record in sharing.records if record.row is share_group.ASSIGNMENT]
+        assert [record.value.timestamp_ms for record in made] == [START_MS, START_MS + INTERVAL_MS]
 
     def test_a_dropped_topic_goes_at_once_and_a_new_one_comes_later(self) -> None:
         sharing = Sharing()

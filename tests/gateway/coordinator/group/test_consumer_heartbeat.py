@@ -11,13 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
-from seqgate.gateway.coordinator.group.consumer_group import (
-    ROWS,
-    ConsumerGroupState,
-    CurrentRecord,
-    GroupEpochRecord,
-    MemberState,
-)
+from seqgate.gateway.coordinator.group import consumer_group
+from seqgate.gateway.coordinator.group.consumer_group import ROWS, MemberState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_EXPIRED_AT_ONCE,
     MAX_ID_BYTES,
@@ -26,6 +21,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
     ConsumerLimits,
 )
+from seqgate.gateway.coordinator.group.epoch_group import ASSIGNING, EMPTY, STABLE
 from seqgate.gateway.coordinator.group.events import Effects
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,
@@ -50,7 +46,7 @@ def scene_of_two(partitions: int = 4) -> tuple[ConsumerScene, Client, Client]:
     first, second = Client(scene, "a"), Client(scene, "b")
     first.beat()
     settle([first, second])
-    assert scene.state is ConsumerGroupState.STABLE
+    assert scene.state == STABLE
     return scene, first, second
 
 
@@ -105,14 +101,14 @@ class TestWhatCanBeMeant:
         scene = ConsumerScene(t=1)
         reply = scene.send(joining("a"))
         assert (reply.member_epoch, reply.assignment) == (1, frozenset())
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
 
 class TestJoining:
     def test_the_first_gets_everything_at_once(self) -> None:
         scene, client = alone()
         assert (client.member_epoch, client.partitions) == (2, [0, 1, 2, 3])
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     @pytest.mark.parametrize("member_epoch", [1, -1, -2])
     @pytest.mark.parametrize("instance_id", [None, "i"])
@@ -156,7 +152,7 @@ class TestJoining:
         assert reply.member_epoch == scene.group.group_epoch
         assert not scene.member("a").pending_revocation
         settle([first, second])
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
 
 class TestEpochs:
@@ -202,7 +198,7 @@ class TestEpochs:
         assert reply.assignment is not None
         assert len(reply.assignment) == 2
         settle([first, second])
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_a_lost_answer_does_not_fence_a_member_that_waits_for_others(self) -> None:
         scene, first = alone(6)
@@ -214,7 +210,7 @@ class TestEpochs:
         third.beat()
         second.beat(answer_is_lost=True)
         settle([first, second, third])
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_an_assignment_is_sent_when_it_changes_or_after_a_full_heartbeat(self) -> None:
         scene, client = alone()
@@ -234,10 +230,10 @@ class TestGivingBack:
         reply = first.beat()
         assert (reply.member_epoch, first.partitions) == (2, [0, 1])
         assert second.beat().assignment is None
-        assert scene.state.value == "Reconciling"
+        assert scene.state == "Reconciling"
         assert first.beat().member_epoch == 3
         assert second.beat().assignment == scene.cluster.places() - first.owned
-        assert scene.state.value == "Stable"
+        assert scene.state == "Stable"
 
     def test_partitions_not_reported_count_as_not_revoked(self) -> None:
         scene, first = alone()
@@ -257,7 +253,7 @@ class TestGivingBack:
         assert first.beat(owned=target).member_epoch == 3
         assert scene.member("a").state is MemberState.STABLE
         second.beat()
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_more_partitions_to_revoke_while_revoking(self) -> None:
         scene, first = alone(6)
@@ -269,7 +265,7 @@ class TestGivingBack:
         assert (reply.member_epoch, len(first.owned)) == (2, 2)
         assert first.beat().member_epoch == 4
         settle([second, third])
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_a_member_that_does_not_revoke_in_time_is_fenced(self) -> None:
         scene, first = alone()
@@ -320,7 +316,7 @@ class TestSessions:
         second.beat()
         scene.advance(1)
         assert list(scene.group.members) == ["b"]
-        assert scene.state is ConsumerGroupState.ASSIGNING
+        assert scene.state == ASSIGNING
         second.beat()
         assert second.owned == scene.cluster.places()
         assert scene.refusal(first.request()) is UNKNOWN
@@ -330,7 +326,7 @@ class TestSessions:
         scene.now_ms += SESSION_MS - 1
         scene.refusal(request("a", 9))
         scene.advance(1)
-        assert scene.state is ConsumerGroupState.EMPTY
+        assert scene.state == EMPTY
 
     def test_many_members_are_removed_in_batches_that_fit_the_log(self) -> None:
         scene = ConsumerScene(t=1)
@@ -340,7 +336,7 @@ class TestSessions:
         assert len(scene.group.members) == 1
         assert scene.groups.next_deadline_ms(GROUP) <= scene.now_ms
         scene.expire()
-        assert scene.state is ConsumerGroupState.EMPTY
+        assert scene.state == EMPTY
 
     def test_the_group_wakes_at_its_next_deadline(self) -> None:
         scene, first = alone()
@@ -373,7 +369,7 @@ class TestSubscriptions:
         scene, client = alone()
         client.beat(rack_id="r", rebalance_timeout_ms=5, server_assignor="range")
         assert scene.group.group_epoch == 2
-        value = scene.member("a").value()
+        value = scene.member("a").value
         assert (value.rack_id, value.rebalance_timeout_ms, value.server_assignor) == ("r", 5, "range")
 
     def test_a_regular_expression_must_match_the_whole_name(self) -> None:
@@ -450,7 +446,7 @@ class TestTopics:
         scene.topics_changed()
         assert client.beat().assignment == frozenset()
         client.beat()
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
         assert scene.member("a").holds == frozenset()
 
     def test_deleted_and_created_again(self) -> None:
@@ -508,14 +504,14 @@ class TestLeaving:
     def test_the_others_get_its_partitions(self) -> None:
         scene, first, second = scene_of_two()
         first.leave()
-        assert scene.state is ConsumerGroupState.ASSIGNING
+        assert scene.state == ASSIGNING
         second.beat()
         assert second.owned == scene.cluster.places()
 
     def test_the_last_member_leaves_a_group_whose_epoch_continues(self) -> None:
         scene, client = alone()
         client.leave()
-        assert (scene.state, scene.group.group_epoch) == (ConsumerGroupState.EMPTY, 3)
+        assert (scene.state, scene.group.group_epoch) == (EMPTY, 3)
         assert client.beat().member_epoch == 4
 
     def test_the_member_that_others_wait_for_leaves(self) -> None:
@@ -526,7 +522,7 @@ class TestLeaving:
         first.leave()
         second.beat()
         assert second.owned == scene.cluster.places()
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_a_deleted_group_is_gone_from_the_log(self) -> None:
         scene, first, second = scene_of_two()
@@ -536,7 +532,7 @@ class TestLeaving:
         scene.groups.delete(GROUP, effects)
         scene.take(effects)
         assert not scene.replayed().groups
-        assert isinstance(scene.records[-1], GroupEpochRecord)
+        assert scene.records[-1].row is consumer_group.GROUP_EPOCH
 
 
 class TestStaticMembers:
@@ -558,7 +554,7 @@ class TestStaticMembers:
         client.leave(-2)
         assert client.beat().assignment == owned
         assert client.member_epoch == 2
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
 
     def test_a_static_member_keeps_its_partitions_while_it_is_away(self) -> None:
         scene, client = alone(instance_id="i")
@@ -584,7 +580,7 @@ class TestStaticMembers:
         scene, client = alone(instance_id="i")
         client.leave(-2)
         scene.advance(SESSION_MS)
-        assert scene.state is ConsumerGroupState.EMPTY
+        assert scene.state == EMPTY
         assert not scene.group.static_members
 
     def test_an_instance_in_use_is_not_replaced(self) -> None:
@@ -668,7 +664,7 @@ class TestRestarts:
         for client in (first, second, first, second, first, second):
             scene.restart()
             client.beat()
-        assert scene.state is ConsumerGroupState.STABLE
+        assert scene.state == STABLE
         assert not first.owned & second.owned
 
     def test_a_heartbeat_without_news_writes_nothing(self) -> None:
@@ -690,5 +686,5 @@ class TestRestarts:
 
     def test_leftover_records_do_not_restore_a_deleted_group(self) -> None:
         scene = ConsumerScene()
-        scene.records = [CurrentRecord(GROUP, "a", None)]
+        scene.records = [consumer_group.CURRENT.of(GROUP, "a", None)]
         assert not scene.replayed().groups

@@ -8,20 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqgate.gateway.coordinator.group import consumer_group
 from seqgate.gateway.coordinator.group.consumer_group import (
     ROWS,
-    AssignmentEpochRecord,
     ClassicMember,
-    ConsumerRecord,
-    CurrentRecord,
     CurrentValue,
-    GroupEpochRecord,
-    MemberRecord,
     MemberState,
     MemberValue,
-    TargetRecord,
 )
 from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
+from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
 from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -55,23 +51,25 @@ def currents(draw: st.DrawFn) -> CurrentValue:
     return CurrentValue(*head, assigned, pending_revocation, {place: draw(epochs) for place in held})
 
 
-records: st.SearchStrategy[ConsumerRecord] = st.one_of(
-    st.builds(GroupEpochRecord, texts, st.none() | epochs),
-    st.builds(AssignmentEpochRecord, texts, st.none(), st.just(0)),
-    st.builds(AssignmentEpochRecord, texts, epochs, st.integers(0, 2**63 - 1)),
-    st.builds(MemberRecord, texts, texts, st.none() | members),
-    st.builds(TargetRecord, texts, texts, st.none() | places),
-    st.builds(CurrentRecord, texts, texts, st.none() | currents()),
+records: st.SearchStrategy[RowRecord] = st.one_of(
+    st.builds(consumer_group.GROUP_EPOCH.of, texts, st.none() | epochs),
+    st.builds(consumer_group.ASSIGNMENT.of, texts, st.none()),
+    st.builds(
+        consumer_group.ASSIGNMENT.of, texts, st.builds(AssignmentEpoch, epochs, st.integers(0, 2**63 - 1))
+    ),
+    st.builds(consumer_group.MEMBER.of, texts, texts, st.none() | members),
+    st.builds(consumer_group.TARGET.of, texts, texts, st.none() | places),
+    st.builds(consumer_group.CURRENT.of, texts, texts, st.none() | currents()),
 )
 
 
 @given(records)
-def test_every_record_is_decoded_as_it_was_encoded(record: ConsumerRecord) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(record: RowRecord) -> None:
     assert decode(*encode(record)) == record
 
 
 @given(records, st.data())
-def test_a_truncated_record_is_refused(record: ConsumerRecord, data: st.DataObject) -> None:
+def test_a_truncated_record_is_refused(record: RowRecord, data: st.DataObject) -> None:
     check_cut(record, data)
 
 
@@ -92,7 +90,7 @@ def test_a_member_without_a_name_in_the_key(kind: int) -> None:
 
 
 def test_a_count_larger_than_the_value() -> None:
-    key, value = encode(TargetRecord("g", "m", frozenset()))
+    key, value = encode(consumer_group.TARGET.of("g", "m", frozenset()))
     assert value is not None
     with pytest.raises(UnreadableRecord):
         decode(key, value[:2] + b"\xff\xff\xff\xff\x0f")
@@ -100,15 +98,15 @@ def test_a_count_larger_than_the_value() -> None:
 
 def test_an_unknown_state_is_refused() -> None:
     value = CurrentValue(4, 3, MemberState.STABLE, frozenset(), frozenset(), {})
-    key, stored = encode(CurrentRecord("g", "m", value))
+    key, stored = encode(consumer_group.CURRENT.of("g", "m", value))
     assert stored is not None
-    assert decode(key, stored) == CurrentRecord("g", "m", value)
+    assert decode(key, stored) == consumer_group.CURRENT.of("g", "m", value)
     with pytest.raises(UnreadableRecord, match="MemberState"):
         decode(key, stored[:10] + b"\x46" + stored[11:])
 
 
 def test_a_newer_version_is_refused() -> None:
-    key, value = encode(GroupEpochRecord("g", 1))
+    key, value = encode(consumer_group.GROUP_EPOCH.of("g", 1))
     assert value is not None
     with pytest.raises(UnreadableRecord):
         decode(key, b"\0\1" + value[2:])
@@ -116,18 +114,18 @@ def test_a_newer_version_is_refused() -> None:
 
 def test_a_too_long_name_is_refused() -> None:
     with pytest.raises(ValueError, match="too long"):
-        encode(MemberRecord("g", "m" * 40_000, None))
+        encode(consumer_group.MEMBER.of("g", "m" * 40_000, None))
 
 
 def test_as_kafka_writes_them() -> None:
     topic_id = uuid.UUID(int=5)
-    assert encode(GroupEpochRecord("g", 7)) == (b"\0\3\0\1g", b"\0\0\0\0\0\7\0")
-    assert encode(AssignmentEpochRecord("g", None)) == (b"\0\6\0\1g", None)
-    assert encode(AssignmentEpochRecord("g", 7)) == (b"\0\6\0\1g", b"\0\0\0\0\0\7\0")
-    made = AssignmentEpochRecord("g", 7, 258)
+    assert encode(consumer_group.GROUP_EPOCH.of("g", 7)) == (b"\0\3\0\1g", b"\0\0\0\0\0\7\0")
+    assert encode(consumer_group.ASSIGNMENT.of("g", None)) == (b"\0\6\0\1g", None)
+    assert encode(consumer_group.ASSIGNMENT.of("g", AssignmentEpoch(7))) == (b"\0\6\0\1g", b"\0\0\0\0\0\7\0")
+    made = consumer_group.ASSIGNMENT.of("g", AssignmentEpoch(7, 258))
     assert encode(made) == (b"\0\6\0\1g", b"\0\0\0\0\0\7" + b"\1\0\x08" + bytes(6) + b"\1\2")
     assert decode(*encode(made)) == made
-    key, value = encode(TargetRecord("g", "m", frozenset([(topic_id, 2), (topic_id, 1)])))
+    key, value = encode(consumer_group.TARGET.of("g", "m", frozenset([(topic_id, 2), (topic_id, 1)])))
     assert key == b"\0\7\0\1g\0\1m"
     assert value == b"\0\0\2" + topic_id.bytes + b"\3\0\0\0\1\0\0\0\2\0\0"
 
@@ -144,7 +142,7 @@ class TestAssignmentEpochs:
         head = self.HEAD[:2] + member_epoch.to_bytes(4, "big", signed=True) + self.HEAD[6:]
         value = head + b"\2" + self.TOPIC_ID.bytes + self.PARTITIONS + tags + b"\1\0"
         found = decode(b"\0\x08\0\1g\0\1m", value)
-        assert isinstance(found, CurrentRecord)
+        assert found.row is consumer_group.CURRENT
         assert found.value is not None
         assert found.value.assigned == self.ASSIGNED
         return found.value
@@ -152,7 +150,7 @@ class TestAssignmentEpochs:
     def test_as_kafka_writes_them(self) -> None:
         epochs = {(self.TOPIC_ID, 1): 3, (self.TOPIC_ID, 2): 7}
         current = CurrentValue(7, 6, MemberState.STABLE, self.ASSIGNED, frozenset(), epochs)
-        _, value = encode(CurrentRecord("g", "m", current))
+        _, value = encode(consumer_group.CURRENT.of("g", "m", current))
         tags = b"\1\0\x09\3\0\0\0\3\0\0\0\7"
         assert value == self.HEAD + b"\2" + self.TOPIC_ID.bytes + self.PARTITIONS + tags + b"\1\0"
         assert self.read(tags) == current

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroupState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import EMPTY, STABLE
 from seqgate.gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,
@@ -192,12 +192,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             return
         members = [client for client in self.alive if client.member_id in group.members]
         if not members:
-            assert group.state is ConsumerGroupState.EMPTY
+            assert group.state_text == EMPTY
             return
         for _ in range(2 * len(members) + 2):
             for client in members:
                 client.beat()
-        assert group.state is ConsumerGroupState.STABLE
+        assert group.state_text == STABLE
         wanted = {name for client in members for name in client.names} & self.scene.cluster.topics.keys()
         owned = [place for client in members for place in client.owned]
         assert len(owned) == len(set(owned))

@@ -8,12 +8,12 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroupState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     HeartbeatRefused,
     MigrationPolicy,
 )
+from seqgate.gateway.coordinator.group.epoch_group import EMPTY, STABLE
 from seqgate.gateway.coordinator.group.offsets import Committer
 from tests.gateway.coordinator.group.mixed_scene import ALL, TOPIC, MixedScene, classic, owning, places
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Who, subscription
@@ -33,7 +33,7 @@ def mixed() -> tuple[MixedScene, str]:
     scene.beat("new")
     scene.rejoin(classic(member_id=old))
     scene.beat("new", scene.consumers.members["new"].member_epoch)
-    assert scene.consumers.state is ConsumerGroupState.STABLE
+    assert scene.consumers.state_text == STABLE
     return scene, old
 
 
@@ -433,7 +433,7 @@ class TestDowngrade:
         scene.leave((old, None))
         scene.beat("other", -1)
         assert not scene.is_classic
-        assert scene.consumers.state is ConsumerGroupState.EMPTY
+        assert scene.consumers.state_text == EMPTY
 
     def test_not_while_a_static_consumer_may_return(self) -> None:
         scene = MixedScene()
@@ -488,8 +488,8 @@ class TestRestart:
         assert GROUP not in loaded.groups
         found = loaded.consumers.groups[GROUP]
         for member_id in (old, "new"):
-            assert found.members[member_id].value() == scene.consumers.members[member_id].value()
-            assert found.members[member_id].current() == scene.consumers.members[member_id].current()
+            assert found.members[member_id].value == scene.consumers.members[member_id].value
+            assert found.members[member_id].current == scene.consumers.members[member_id].current
         assert found.targets == scene.consumers.targets
         assert found.group_epoch == scene.consumers.group_epoch
 

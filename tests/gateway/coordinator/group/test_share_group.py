@@ -7,16 +7,13 @@ import uuid
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group import share_group
 from seqgate.gateway.coordinator.group import share_heartbeat as protocol
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.records import encode
-from seqgate.gateway.coordinator.group.share_group import (
-    ROWS,
-    ShareGroup,
-    ShareGroupRecord,
-    ShareMemberRecord,
-)
+from seqgate.gateway.coordinator.group.share_group import ROWS, ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
+from seqgate.gateway.coordinator.rows import RowRecord
 
 ALONE = 3
 """The group epoch after the first member has joined and its partitions' share state exists."""
@@ -54,7 +51,7 @@ class Scene:
 
     def __init__(self, *member_ids: str) -> None:
         self.group = ShareGroup(GROUP)
-        self.records: list[ShareGroupRecord] = []
+        self.records: list[RowRecord] = []
         for member_id in member_ids:
             self.beat(asking(member_id))
 
@@ -85,7 +82,7 @@ class Scene:
         assert stored(self.again(now_ms)) == stored(self.group)
 
 
-def stored(group: ShareGroup) -> list[ShareGroupRecord | None]:
+def stored(group: ShareGroup) -> list[RowRecord | None]:
     return [group.record_of(*key) for key in sorted(ROWS.stored_keys(group))]
 
 
@@ -104,7 +101,7 @@ class TestJoining:
         assert reply.assignment is not None
         assert reply.member_epoch == ALONE + 1
         assert len(reply.assignment) == 2
-        other = scene.group.members["b"].assigned
+        other = scene.group.members["b"].current.assigned
         assert reply.assignment | other == {(FLIGHTS_ID, number) for number in range(4)}
         assert scene.beat(asking("a", ALONE + 1), now_ms=20).assignment is None
 
@@ -220,7 +217,7 @@ class TestRecords:
         moved = ShareHeartbeat(GROUP, "a", ALONE, "north", "client-a", "/192.0.2.1", None)
         assert scene.beat(moved).member_epoch == ALONE
         (record,) = scene.records[len(before) :]
-        assert isinstance(record, ShareMemberRecord)
+        assert record.row is share_group.MEMBER
         assert record.value == ("north", "client-a", "/192.0.2.1", ("flights",))
 
     def test_members_continue_after_a_restart_with_a_new_session(self) -> None:

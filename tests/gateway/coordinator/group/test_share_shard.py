@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group import share_group
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.share_group import ShareMemberRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from tests.gateway.coordinator.group import consumer_scene, scene
@@ -160,7 +160,7 @@ class TestLog:
 
     def test_leftover_records_of_a_member_make_no_group(self) -> None:
         shard = Scene().shard
-        shard.replay(ShareMemberRecord(GROUP, "a", None), 0)
+        shard.replay(share_group.MEMBER.of(GROUP, "a", None), 0)
         assert not shard.shares.groups
 
 

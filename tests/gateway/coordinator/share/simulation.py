@@ -18,14 +18,11 @@ from typing import Final
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group import share_heartbeat
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from seqgate.gateway.coordinator.group.share_group import ROWS, ShareGroup, ShareGroupRecord
-from seqgate.gateway.coordinator.group.share_heartbeat import (
-    JOINING,
-    LEAVING,
-    ShareGroupLimits,
-    ShareHeartbeat,
-)
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING
+from seqgate.gateway.coordinator.group.share_group import ROWS, ShareGroup
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from seqgate.gateway.coordinator.places import Place
+from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
     ShareRecord,
@@ -83,7 +80,7 @@ class Simulation:
         self.events = 0
         self.topics: dict[str, tuple[uuid.UUID, int]] = {"t": (uuid.UUID(int=1), 2)}
         self.group = ShareGroup(GROUP)
-        self.group_records: list[ShareGroupRecord] = []
+        self.group_records: list[RowRecord] = []
         self.states = ShareStates()
         self.records: list[ShareRecord] = []
         self.batches: dict[Place, list[tuple[int, int]]] = {}
@@ -241,7 +238,7 @@ class Simulation:
         self.group, self.states, self.holders = ShareGroup(GROUP), ShareStates(), {}
         for written in self.group_records:
             read = group_records.decode(*group_records.encode(written))
-            assert isinstance(read, ShareGroupRecord)
+            assert isinstance(read, RowRecord)
             self.group.replay(read, self.now_ms, GROUP_LIMITS.session_timeout_ms)
         assert self.stored_group() == before
         if self.random.random() < 0.3:  # rewrite the coordinator's log
@@ -253,7 +250,7 @@ class Simulation:
         for client in self.clients:
             client.connection += 1
 
-    def stored_group(self) -> list[tuple[tuple[int, str], ShareGroupRecord | None]]:
+    def stored_group(self) -> list[tuple[tuple[int, str], RowRecord | None]]:
         return [(key, self.group.record_of(*key)) for key in sorted(ROWS.stored_keys(self.group))]
 
     def check(self) -> None:

@@ -28,8 +28,8 @@ def test_everything_is_read_in_the_end(seed: int) -> None:
     assert group.members
     for name, member in group.members.items():
         assert member.member_epoch == group.group_epoch
-        assert alive[name].assigned == member.assigned
-    read = frozenset().union(*(member.assigned for member in group.members.values()))
+        assert alive[name].assigned == member.current.assigned
+    read = frozenset().union(*(member.current.assigned for member in group.members.values()))
     assert read == {
         (topic_id, index) for topic_id, count in simulation.topics.values() for index in range(count)
     }

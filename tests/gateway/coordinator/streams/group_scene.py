@@ -8,10 +8,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as protocol
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
 from seqgate.gateway.coordinator.streams.internal_topics import Status
-from seqgate.gateway.coordinator.streams.records import ROWS, StreamsRecord
+from seqgate.gateway.coordinator.streams.records import ROWS
 from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsLimits, StreamsReply, check
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import Topology
@@ -50,7 +51,7 @@ class Scene:
         self.topics = topics
         self.limits = limits
         self.now_ms = 1_000
-        self.records: list[StreamsRecord] = []
+        self.records: list[RowRecord] = []
         self.epochs: dict[str, int] = {}
         self.tasks: dict[str, TaskAssignment] = {}
         """The tasks in each member's last answer; the member owns them at once."""

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.internal_topics import Status
-from seqgate.gateway.coordinator.streams.records import NOT_VALIDATED, Endpoint, StreamsGroupRecord
+from seqgate.gateway.coordinator.streams.records import NOT_VALIDATED, Endpoint
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Topology
 from tests.gateway.coordinator.streams.applications import (
@@ -231,7 +232,7 @@ class TestDelays:
         scene.now_ms += 500
         scene.expire()
         scene.settle("a", "b")
-        records = [record for record in scene.records if isinstance(record, StreamsGroupRecord)]
+        records = [record for record in scene.records if record.row is streams_records.GROUP]
         assert len(records) == 2, "one epoch for each member, and no more"
 
     def test_a_restart_ends_the_delay(self) -> None:

@@ -7,21 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
+from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.records import (
     ROWS,
     Endpoint,
     MemberState,
-    StreamsAssignmentRecord,
-    StreamsAssignmentValue,
-    StreamsCurrentRecord,
     StreamsCurrentValue,
-    StreamsGroupRecord,
     StreamsGroupValue,
-    StreamsMemberRecord,
     StreamsMemberValue,
-    StreamsRecord,
-    StreamsTargetRecord,
-    StreamsTopologyRecord,
 )
 from seqgate.gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
@@ -54,25 +48,29 @@ copartition_groups = st.lists(st.builds(CopartitionGroup, indexes, indexes, inde
 subtopologies = st.builds(Subtopology, texts, names, names, topics, names, topics, copartition_groups)
 topologies = st.builds(Topology, epochs, st.lists(subtopologies, max_size=2).map(tuple))
 current = st.builds(StreamsCurrentValue, epochs, epochs, st.sampled_from(MemberState), held, held)
-records: st.SearchStrategy[StreamsRecord] = st.one_of(
+records: st.SearchStrategy[RowRecord] = st.one_of(
     st.builds(
-        StreamsGroupRecord, texts, st.none() | st.builds(StreamsGroupValue, epochs, int64s, epochs, pairs)
+        streams_records.GROUP.of,
+        texts,
+        st.none() | st.builds(StreamsGroupValue, epochs, int64s, epochs, pairs),
     ),
-    st.builds(StreamsMemberRecord, texts, texts, st.none() | members),
-    st.builds(StreamsAssignmentRecord, texts, st.none() | st.builds(StreamsAssignmentValue, epochs, int64s)),
-    st.builds(StreamsTargetRecord, texts, texts, st.none() | st.builds(TaskAssignment, tasks, tasks, tasks)),
-    st.builds(StreamsCurrentRecord, texts, texts, st.none() | current),
-    st.builds(StreamsTopologyRecord, texts, st.none() | topologies),
+    st.builds(streams_records.MEMBER.of, texts, texts, st.none() | members),
+    st.builds(streams_records.ASSIGNMENT.of, texts, st.none() | st.builds(AssignmentEpoch, epochs, int64s)),
+    st.builds(
+        streams_records.TARGET.of, texts, texts, st.none() | st.builds(TaskAssignment, tasks, tasks, tasks)
+    ),
+    st.builds(streams_records.CURRENT.of, texts, texts, st.none() | current),
+    st.builds(streams_records.TOPOLOGY.of, texts, st.none() | topologies),
 )
 
 
 @given(records)
-def test_every_record_is_decoded_as_it_was_encoded(record: StreamsRecord) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(record: RowRecord) -> None:
     assert decode(*encode(record)) == record
 
 
 @given(records, st.data())
-def test_a_truncated_record_is_refused(record: StreamsRecord, data: st.DataObject) -> None:
+def test_a_truncated_record_is_refused(record: RowRecord, data: st.DataObject) -> None:
     check_cut(record, data)
 
 
@@ -92,7 +90,7 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
     ("record", "key", "value"),
     [
         (
-            StreamsGroupRecord("app", StreamsGroupValue(3, -2, 0, (("num.standby.replicas", "1"),))),
+            streams_records.GROUP.of("app", StreamsGroupValue(3, -2, 0, (("num.standby.replicas", "1"),))),
             "0011 0003 617070",
             (
                 "0000 00000003 fffffffffffffffe 02 00 04 00000000"
@@ -100,12 +98,12 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
             ),
         ),
         (
-            StreamsGroupRecord("app", StreamsGroupValue(2, 0)),
+            streams_records.GROUP.of("app", StreamsGroupValue(2, 0)),
             "0011 0003 617070",
             "0000 00000002 0000000000000000 01 01 01 01",
         ),
         (
-            StreamsMemberRecord(
+            streams_records.MEMBER.of(
                 "app",
                 "m",
                 StreamsMemberValue(
@@ -119,23 +117,25 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
             ),
         ),
         (
-            StreamsMemberRecord("app", "m", StreamsMemberValue()),
+            streams_records.MEMBER.of("app", "m", StreamsMemberValue()),
             "0013 0003 617070 0001 6d",
             "0000 00 00 01 01 ffffffff ffffffff 01 ff 01 00",
         ),
         (
-            StreamsAssignmentRecord("app", StreamsAssignmentValue(5, 1)),
+            streams_records.ASSIGNMENT.of("app", AssignmentEpoch(5, 1)),
             "0014 0003 617070",
             "0000 00000005 01 00 08 0000000000000001",
         ),
-        (StreamsAssignmentRecord("app", StreamsAssignmentValue(5)), "0014 0003 617070", "0000 00000005 00"),
+        (streams_records.ASSIGNMENT.of("app", AssignmentEpoch(5)), "0014 0003 617070", "0000 00000005 00"),
         (
-            StreamsTargetRecord("app", "m", TaskAssignment(frozenset({TaskId("0", 1), TaskId("0", 0)}))),
+            streams_records.TARGET.of(
+                "app", "m", TaskAssignment(frozenset({TaskId("0", 1), TaskId("0", 0)}))
+            ),
             "0015 0003 617070 0001 6d",
             "0000 02 02 30 03 00000000 00000001 00 01 01 00",
         ),
         (
-            StreamsCurrentRecord(
+            streams_records.CURRENT.of(
                 "app",
                 "m",
                 StreamsCurrentValue(
@@ -153,7 +153,7 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
             ),
         ),
         (
-            StreamsTopologyRecord(
+            streams_records.TOPOLOGY.of(
                 "app",
                 Topology(
                     0,
@@ -178,14 +178,14 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
         ),
     ],
 )
-def test_the_bytes_are_those_of_kafka(record: StreamsRecord, key: str, value: str) -> None:
+def test_the_bytes_are_those_of_kafka(record: RowRecord, key: str, value: str) -> None:
     assert encode(record) == (bytes.fromhex(key), bytes.fromhex(value))
 
 
 def test_a_record_without_assignment_epochs_has_the_member_epoch() -> None:
     value = bytes.fromhex("0000 00000004 00000003 01 02 02 30 02 00000001 00 01 01 01 01 01 00")
     record = decode(bytes.fromhex("0016 0003 617070 0001 6d"), value)
-    assert isinstance(record, StreamsCurrentRecord)
+    assert record.row is streams_records.CURRENT
     assert record.value is not None
     assert record.value.assigned.active == {TaskId("0", 1): 4}
 
@@ -193,7 +193,7 @@ def test_a_record_without_assignment_epochs_has_the_member_epoch() -> None:
 def test_a_state_of_a_later_release_is_unknown() -> None:
     value = bytes.fromhex("0000 00000004 00000003 09 01 01 01 01 01 01 00")
     record = decode(bytes.fromhex("0016 0003 617070 0001 6d"), value)
-    assert isinstance(record, StreamsCurrentRecord)
+    assert record.row is streams_records.CURRENT
     assert record.value is not None
     assert record.value.state is MemberState.UNKNOWN
 

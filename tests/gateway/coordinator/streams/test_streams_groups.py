@@ -13,7 +13,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
-from seqgate.gateway.coordinator.streams.records import StreamsMemberRecord
+from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
 from seqgate.gateway.coordinator.streams.topology import Topology
 from tests.gateway.coordinator.group import consumer_scene, scene
@@ -251,7 +251,7 @@ class TestLog:
 
     def test_leftover_records_of_a_member_make_no_group(self) -> None:
         shard = Scene().shard
-        shard.replay(StreamsMemberRecord(GROUP, "a", None), 0)
+        shard.replay(streams_records.MEMBER.of(GROUP, "a", None), 0)
         assert not shard.streams.groups
 
     def test_silent_members_are_removed(self) -> None:

@@ -83,7 +83,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     @invariant()
     def epochs_are_in_order(self) -> None:
         group = self.scene.group
-        assert group.assignment.assignment_epoch <= group.group_epoch
+        assert group.assignment_epoch <= group.group_epoch
         for member in group.members.values():
             assert member.current.member_epoch <= group.group_epoch
 

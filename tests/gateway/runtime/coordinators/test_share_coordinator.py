@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.epoch_group import LEAVING
 from seqgate.gateway.coordinator.group.share_group import ROWS
-from seqgate.gateway.coordinator.group.share_heartbeat import LEAVING
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from tests.gateway.handlers.requests import delete

@@ -1,0 +1,290 @@
+"""What consumer, share and streams groups have in common, which Kafka calls modern groups.
+
+    group epoch        rises with every change of members, subscriptions or topics
+    assignment epoch   the group epoch for which the present targets were made
+    member epoch       the assignment epoch whose target the member has begun to follow
+
+    group state   when
+    Empty         no members
+    Assigning     the targets are older than the group epoch
+    Reconciling   some member does not have its target yet
+    Stable        every member has its target
+
+The records of the group's rows change the group when they are replayed. Source: Kafka's `ModernGroup`,
+`ModernGroupMember`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.places import TopicPartition, Topics
+from seqgate.gateway.coordinator.rows import AssignmentEpoch, GroupRows, Row, RowRecord
+
+STATES: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable")
+EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = STATES
+FIRST_EPOCH: Final = 1
+"""The group epoch of a group before its first member."""
+NEVER_ASSIGNED: Final = AssignmentEpoch(FIRST_EPOCH)
+JOINING: Final = 0
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2
+"""The member epoch of a static member that is away and may return."""
+
+
+class EpochMember:
+    """A member of such a group; deadlines in ms. A member of a share group never has to revoke anything."""
+
+    member_id: str
+    session_deadline_ms: int
+    revocation_deadline_ms: int
+    value: Any
+    """The member's own description."""
+    current: Any
+    """The epoch of the member, and what it was given."""
+
+    @property
+    def member_epoch(self) -> int:
+        """The member epoch."""
+        return int(self.current.member_epoch)
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member speaks the classic protocol."""
+        return False
+
+    @property
+    def wrong_epoch(self) -> ErrorCode:
+        """The error for a request of the member at another epoch."""
+        return ErrorCode.illegal_generation if self.is_classic else ErrorCode.stale_member_epoch
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The instance id of a static member."""
+        return None
+
+    @property
+    def client_id(self) -> str:
+        """The id of the member's client."""
+        return str(self.value.client_id)
+
+    @property
+    def client_host(self) -> str:
+        """The host of the member's client."""
+        return str(self.value.client_host)
+
+    @property
+    def deadline_ms(self) -> int:
+        """The time at which the member is removed, unless before it sends a heartbeat or revokes what it must."""
+        return min(self.session_deadline_ms, self.revocation_deadline_ms)
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Move every deadline by the change of the clock, so that the member keeps the time that it had left."""
+        self.session_deadline_ms = moved(self.session_deadline_ms, by_ms)
+        self.revocation_deadline_ms = moved(self.revocation_deadline_ms, by_ms)
+
+    @property
+    def must_revoke(self) -> bool:
+        """Whether the member must revoke something in its rebalance timeout."""
+        return False
+
+    def set_revocation_deadline(self, now_ms: int) -> None:
+        """Give a member that must revoke something its rebalance timeout from now on; another member has no
+        deadline.
+        """
+        must = self.must_revoke
+        self.revocation_deadline_ms = now_ms + max(0, self.value.rebalance_timeout_ms) if must else NEVER
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Return whether the member has all of its target of this epoch and nothing else."""
+        raise NotImplementedError
+
+
+M = TypeVar("M", bound=EpochMember)
+T = TypeVar("T")
+
+
+class EpochGroup(Generic[M, T]):
+    """The members of a group, their targets, and the epochs."""
+
+    __slots__ = ()
+
+    type: ClassVar[str]
+    """The word of ListGroups for a group of this protocol."""
+    rows: ClassVar[GroupRows]
+    new_member: ClassVar[Any]
+    no_target: ClassVar[Any] = None
+    """The target that is stored for a member without one."""
+    when_topics_change: ClassVar[str] = "subscribed topics changed"
+    subscription: ClassVar[str] = "subscription"
+    when_late: ClassVar[str] = "it did not revoke partitions, join or sync in its rebalance timeout"
+    """The reasons in the log for a higher epoch and for the removal of a member."""
+    group_id: str
+    assignment: AssignmentEpoch
+    members: dict[str, M]
+    targets: dict[str, T]
+    static_members: Mapping[str, str] = MappingProxyType({})
+    """The member ids by instance id."""
+
+    @property
+    def group_epoch(self) -> int:
+        """The group epoch."""
+        raise NotImplementedError
+
+    @property
+    def assignor(self) -> str:
+        """The name of the assignor."""
+        raise NotImplementedError
+
+    @property
+    def assignment_epoch(self) -> int:
+        """The assignment epoch."""
+        return self.assignment.epoch
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the targets are older than the group epoch."""
+        return self.group_epoch > self.assignment.epoch
+
+    @property
+    def state_text(self) -> str:
+        """The word of ListGroups for the state."""
+        return self.state_of_members
+
+    @property
+    def state_of_members(self) -> str:
+        """The state by the table above."""
+        if not self.members:
+            return EMPTY
+        if self.is_behind:
+            return ASSIGNING
+        epoch = self.assignment.epoch
+        return STABLE if all(one.is_reconciled_to(epoch) for one in self.members.values()) else RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    @property
+    def generation(self) -> int:
+        """The group epoch."""
+        return self.group_epoch
+
+    @property
+    def protocol(self) -> tuple[str, str | None]:
+        """The type of the members' protocol, and the assignor, None without members."""
+        return self.type, self.assignor if self.members else None
+
+    def next_deadline_ms(self) -> int:
+        """Return the earliest time at which a deadline of the group passes."""
+        return min((member.deadline_ms for member in self.members.values()), default=NEVER)
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Move the deadlines by the change of the clock."""
+        for member in self.members.values():
+            member.clock_was_set(by_ms)
+
+    # --- offsets
+
+    def may_commit(
+        self, member: M, member_epoch: int, places: Iterable[TopicPartition], topics: Topics
+    ) -> bool:
+        """Return whether an offset commit at a member epoch may be stored for all these partitions
+        (KIP-1251).
+        """
+        raise NotImplementedError
+
+    def check_fetch(self, member_id: str, member_epoch: int) -> ErrorCode:
+        """Return whether a member may fetch offsets: an error code, `none` when it may.
+
+        Source: validateOffsetFetch of Kafka's ConsumerGroup and StreamsGroup.
+        """
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if member.member_epoch == member_epoch else member.wrong_epoch
+
+    def check_commit(
+        self,
+        member_id: str,
+        member_epoch: int,
+        places: Iterable[TopicPartition],
+        topics: Topics,
+        *,
+        has_member_epoch: bool,
+    ) -> ErrorCode:
+        """Return whether a member may commit offsets of these partitions: an error code, `none` when it may.
+
+        `has_member_epoch` is False for a request of the classic protocol. One partition that the member may
+        not commit refuses the whole commit. Source: validateOffsetCommit of Kafka's ConsumerGroup and
+        StreamsGroup.
+        """
+        if member_epoch < 0 and not self.members:
+            return ErrorCode.none
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        if not (has_member_epoch or member.is_classic):
+            return ErrorCode.unsupported_version
+        return ErrorCode.none if self.may_commit(member, member_epoch, places, topics) else member.wrong_epoch
+
+    # --- records
+
+    def replay(self, record: RowRecord, now_ms: int, session_timeout_ms: int) -> None:
+        """Replay a record; it restarts its member's session and rebalance timeouts."""
+        row, names, value = record
+        rows = self.rows
+        if row in rows.of_group:
+            self.take(row, row.empty if value is None else value)
+            return
+        member_id = names[1]
+        if row is rows.target:
+            if value is None:
+                self.targets.pop(member_id, None)
+            else:
+                self.targets[member_id] = value
+        elif value is not None:
+            member = self.members.get(member_id)
+            if member is None:
+                member = self.members[member_id] = self.new_member(member_id)
+            member.session_deadline_ms = now_ms + session_timeout_ms
+            self.take_of_member(row, member, value)
+            member.set_revocation_deadline(now_ms)
+        elif row is rows.member:
+            self.forget(member_id)
+
+    def take(self, row: Row, value: Any) -> None:
+        """Store the value of a record of the group."""
+        setattr(self, row.attribute, value)
+
+    def take_of_member(self, row: Row, member: M, value: Any) -> None:
+        """Store the value of a record of a member."""
+        setattr(member, row.attribute, value)
+
+    def forget(self, member_id: str) -> None:
+        """Remove a member and its target."""
+        self.members.pop(member_id, None)
+        self.targets.pop(member_id, None)
+
+    def stored(self, row: Row) -> Any:
+        """Return the value of a record of the group as it would be written now."""
+        return getattr(self, row.attribute)
+
+    def record_of(self, kind: int, member_id: str) -> RowRecord | None:
+        """Return the record of a key as it would be written now; None when its member no longer exists."""
+        rows = self.rows
+        row = rows.by_kind[kind]
+        if row in rows.of_group:
+            return row.of(self.group_id, self.stored(row))
+        member = self.members.get(member_id)
+        if member is None:
+            return None
+        is_target = row is rows.target
+        value = self.targets.get(member_id, self.no_target) if is_target else getattr(member, row.attribute)
+        return None if value is None else row.of(self.group_id, member_id, value)
