@@ -34,7 +34,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import (
-    ABORT,
     BY_NAME,
     COMMIT,
     COMPLETED,
@@ -115,18 +114,6 @@ def check_begin(transactional_id: str, timeout_ms: int, limits: TransactionLimit
         raise TransactionRefused(ErrorCode.invalid_request)
     if not 0 < timeout_ms <= limits.max_timeout_ms:
         raise TransactionRefused(ErrorCode.invalid_transaction_timeout)
-
-
-def begin_needs_producer_id(current: Transaction | None, claimed: Producer) -> bool:
-    """Return whether InitProducerId needs a fresh producer id: without a producer, or when its epochs are
-    used up.
-    """
-    if current is None:
-        return True
-    if claimed.is_named and not _is_or_was(current, claimed):
-        return False
-    is_idle = current.state not in DECIDED and current.state is not ONGOING
-    return is_idle and _begins_anew(current, claimed) and current.producer_epoch >= LAST_EPOCH_TO_BUMP
 
 
 def begin_producer(
@@ -255,17 +242,6 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
     return current
 
 
-def end_needs_producer_id(current: Transaction | None, request: EndRequest) -> bool:
-    """Return whether EndTxn, which raises the epoch, needs a fresh producer id because the epochs are used
-    up.
-
-    Raises TransactionRefused.
-    """
-    transaction, is_done = _checked_end(current, request)
-    is_raised = request.client_version >= VERSION_2 and not is_done
-    return is_raised and transaction.producer_epoch >= LAST_EPOCH_TO_BUMP
-
-
 def end(
     current: Transaction | None, request: EndRequest, fresh_producer_id: int | None, now_ms: int
 ) -> Transaction | None:
@@ -292,18 +268,6 @@ def end(
     if current.state is not ONGOING:  # a transaction that wrote nothing has no start time
         changes |= {"start_ms": now_ms, "partitions": frozenset()}
     return _become(current, PREPARE_COMMIT if request.commit is COMMIT else PREPARE_ABORT, **changes)
-
-
-def _checked_end(current: Transaction | None, request: EndRequest) -> tuple[Transaction, bool]:
-    """Return the transaction, and whether it has already ended in this way. Raises TransactionRefused."""
-    if current is None:
-        raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
-    outcome = _end_table(current, request).get((current.state, request.commit), End.INVALID)
-    if outcome is End.BUSY:
-        raise TransactionRefused(ErrorCode.concurrent_transactions)
-    if outcome is End.INVALID:
-        raise TransactionRefused(ErrorCode.invalid_txn_state)
-    return current, outcome is End.DONE
 
 
 def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:
@@ -458,36 +422,6 @@ class NewestConnections:
         if len(self._newest) > PRODUCERS_KEPT:
             self._newest.popitem(last=False)
         return False
-
-
-__all__ = [
-    "ABORT",
-    "COMMIT",
-    "NO_DURATION",
-    "PRODUCERS_KEPT",
-    "VERSION_2",
-    "EndRequest",
-    "InvalidPattern",
-    "NeedsProducerId",
-    "NewestConnections",
-    "Producer",
-    "TransactionLimits",
-    "TransactionRefused",
-    "Wanted",
-    "add_partitions",
-    "begin_needs_producer_id",
-    "begin_producer",
-    "check_begin",
-    "check_partition",
-    "complete",
-    "end",
-    "end_needs_producer_id",
-    "fence",
-    "is_expired",
-    "is_overdue",
-    "raised_epoch",
-    "transaction_filter",
-]
 
 
 class TransactionShard:

@@ -45,6 +45,7 @@ CONSUMER_MEMBER: Final = 1
 async def handle_consumer_group_describe(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group of the request."""
     topics = context.services.partitions.registry.by_id
+    groups = context.services.coordinators.groups
 
     def describe(module: Any, group: ConsumerGroup) -> GroupDescription:
         return GroupDescription(
@@ -56,7 +57,11 @@ async def handle_consumer_group_describe(context: RequestContext[Services], requ
         )
 
     return await describe_each(
-        context, request, context.services.coordinators.groups.find_consumer_group, describe, _topics_of
+        context,
+        request,
+        lambda group_id: groups.shard_of(group_id).consumers.groups.get(group_id),
+        describe,
+        _topics_of,
     )
 
 
@@ -98,7 +103,7 @@ async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> A
     heartbeat = _heartbeat(context, request)
     check(heartbeat)
     reply = await context.services.groups.consumer_heartbeat(heartbeat)
-    interval_ms = context.services.group_configs.consumer_limits(request.group_id).heartbeat_interval_ms
+    interval_ms = context.services.group_configs.of(request.group_id).consumer.heartbeat_interval_ms
     return accepted(context, reply, interval_ms)
 
 

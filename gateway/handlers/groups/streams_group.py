@@ -212,7 +212,7 @@ async def _beat(context: RequestContext[Services], request: Any) -> Any:
     )
     if reply.member_epoch < 0:
         return _answer(context, reply, NO_TIME)
-    limits = context.services.coordinators.group_configs.streams_limits(heartbeat.group_id)
+    limits = context.services.coordinators.group_configs.of(heartbeat.group_id).streams
     reply = create_missing(context, heartbeat.group_id, reply)
     return _answer(context, reply, timedelta(milliseconds=limits.heartbeat_interval_ms))
 
@@ -394,7 +394,7 @@ def _refused_topics(context: RequestContext[Services], names: Sequence[str]) -> 
 
 async def _create(context: RequestContext[Services], group_id: str, wanted: Sequence[TopicInfo]) -> None:
     coordinators = context.services.coordinators
-    keep_ms = _KEPT_INTERVALS * coordinators.group_configs.streams_limits(group_id).heartbeat_interval_ms
+    keep_ms = _KEPT_INTERVALS * coordinators.group_configs.of(group_id).streams.heartbeat_interval_ms
     names = [topic.name for topic in wanted]
     failures = dict.fromkeys(names, "The creation was interrupted.")
     try:

@@ -54,11 +54,6 @@ from seqgate.gateway.coordinator.share.records import (
     ShareStates,
     Summary,
     Write,
-    delete,
-    initialize,
-    read,
-    summarize,
-    write,
 )
 from seqgate.gateway.coordinator.share.share_partition import StateBatch
 from seqgate.gateway.handlers.answering import api
@@ -192,8 +187,8 @@ INITIALIZE_SHARE_GROUP_STATE_API = Api(
     api.everything,
     handle=_States(
         "InitializeStateResult",
-        lambda states, key, entry, now_ms: initialize(
-            states, key, entry.state_epoch, entry.start_offset, now_ms
+        lambda states, key, entry, now_ms: states.initialize(
+            key, entry.state_epoch, entry.start_offset, now_ms
         ),
         checks_topics=True,
     ).handle,
@@ -207,7 +202,7 @@ READ_SHARE_GROUP_STATE_API = Api(
     api.everything,
     handle=_States(
         "ReadStateResult",
-        lambda states, key, entry, _: read(states, key, entry.leader_epoch),
+        lambda states, key, entry, _: states.read(key, entry.leader_epoch),
         checks_topics=False,
         fields=_state_fields,
         refused_fields={"state_epoch": 0, "start_offset": 0, "state_batches": ()},
@@ -222,7 +217,7 @@ WRITE_SHARE_GROUP_STATE_API = Api(
     api.everything,
     handle=_States(
         "WriteStateResult",
-        lambda states, key, entry, _: write(states, key, _written(entry)),
+        lambda states, key, entry, _: states.write(key, _written(entry)),
         checks_topics=False,
     ).handle,
 )
@@ -234,7 +229,7 @@ DELETE_SHARE_GROUP_STATE_API = Api(
     0,
     api.everything,
     handle=_States(
-        "DeleteStateResult", lambda states, key, _, __: delete(states, key), checks_topics=True
+        "DeleteStateResult", lambda states, key, _, __: states.delete(key), checks_topics=True
     ).handle,
 )
 
@@ -246,7 +241,7 @@ READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
     api.everything,
     handle=_States(
         "ReadStateSummaryResult",
-        lambda states, key, _, __: summarize(states, key),
+        lambda states, key, _, __: states.summarize(key),
         checks_topics=True,
         fields=_summary_fields,
         refused_fields={

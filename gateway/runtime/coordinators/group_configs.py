@@ -88,20 +88,6 @@ class GroupConfigs:
             rules = self._rules[group_id] = self._made(group_id)
         return rules
 
-    def consumer_limits(self, group_id: str) -> ConsumerLimits:
-        """Return the limits of a group of the consumer protocol."""
-        return self.of(group_id).consumer
-
-    def share_limits(self, group_id: str) -> ShareGroupLimits:
-        """Return the limits on the members of a share group. Limits on acquired records have a method of
-        their own.
-        """
-        return self.of(group_id).share_group
-
-    def streams_limits(self, group_id: str) -> StreamsLimits:
-        """Return the limits of a streams group."""
-        return self.of(group_id).streams
-
     async def _metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         for record in records:
             if isinstance(record, ConfigRecord) and record.resource_type == GROUP_RESOURCE:

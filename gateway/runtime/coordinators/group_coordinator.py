@@ -28,7 +28,6 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits, Join
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.events import (
     Effects,
@@ -138,9 +137,16 @@ class GroupCoordinator:
         stored.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
 
     def _fresh_shard(self) -> GroupShard:
-        found = self._group_configs
-        limits = found.consumer_limits, self._topics, found.share_limits, found.streams_limits
-        shard = GroupShard(StoredGroups(self._limits, 0, *limits))
+        of = self._group_configs.of
+        stored = StoredGroups(
+            self._limits,
+            0,
+            lambda group_id: of(group_id).consumer,
+            self._topics,
+            lambda group_id: of(group_id).share_group,
+            lambda group_id: of(group_id).streams,
+        )
+        shard = GroupShard(stored)
         self._limit(shard)
         return shard
 
@@ -196,10 +202,6 @@ class GroupCoordinator:
     def find(self, group_id: str) -> ClassicGroup | None:
         """Return a group as it is now. Raises Unavailable."""
         return self._loaded(group_id).shard.groups.get(group_id)
-
-    def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """Return a group of the consumer protocol as it is now. Raises Unavailable."""
-        return self.shard_of(group_id).consumers.groups.get(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Return the shard that holds a group, as it is now. Raises Unavailable."""

@@ -25,7 +25,6 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
-from seqgate.gateway.coordinator.share import records as decisions
 from seqgate.gateway.coordinator.share.records import (
     NOT_BEGUN,
     READ_TOO_EARLY,
@@ -109,9 +108,7 @@ class SharePersister:
             lambda _: {"state_epoch": state_epoch, "start_offset": start_offset},
         )
         await self._one(
-            key,
-            lambda states, one, now_ms: decisions.initialize(states, one, state_epoch, start_offset, now_ms),
-            remote,
+            key, lambda states, one, now_ms: states.initialize(one, state_epoch, start_offset, now_ms), remote
         )
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
@@ -119,9 +116,7 @@ class SharePersister:
         Unavailable.
         """
         remote = _Remote(_READ, 0, "ReadStateData", lambda _: {"leader_epoch": leader_epoch}, _state)
-        outcomes = await self._all(
-            [key], lambda states, one, _: decisions.read(states, one, leader_epoch), remote
-        )
+        outcomes = await self._all([key], lambda states, one, _: states.read(one, leader_epoch), remote)
         outcome = outcomes[key]
         if isinstance(outcome, Refusal) and outcome == (ErrorCode.invalid_request, READ_TOO_EARLY):
             return None
@@ -143,14 +138,14 @@ class SharePersister:
         }
         await self._one(
             key,
-            lambda states, one, _: decisions.write(states, one, wanted),
+            lambda states, one, _: states.write(one, wanted),
             _Remote(_WRITE, 1, "WriteStateData", lambda _: fields),
         )
 
     async def delete(self, keys: Iterable[SharePartitionKey]) -> None:
         """Delete states. Raises Unavailable; then some may be deleted."""
         remote = _Remote(_DELETE, 0, "DeleteStateData", lambda _: {})
-        outcomes = await self._all(list(keys), lambda states, one, _: decisions.delete(states, one), remote)
+        outcomes = await self._all(list(keys), lambda states, one, _: states.delete(one), remote)
         for outcome in outcomes.values():
             if not _is_unknown(outcome):
                 _checked(outcome)
@@ -158,9 +153,7 @@ class SharePersister:
     async def summaries(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
         """Return the start offsets of partitions. Raises Unavailable."""
         remote = _Remote(_SUMMARY, 1, "ReadStateSummaryData", lambda _: {"leader_epoch": -1}, _summary)
-        outcomes = await self._all(
-            list(keys), lambda states, one, _: decisions.summarize(states, one), remote
-        )
+        outcomes = await self._all(list(keys), lambda states, one, _: states.summarize(one), remote)
         return {
             key: Summary() if _is_unknown(outcome) else _checked(outcome) for key, outcome in outcomes.items()
         }

@@ -22,7 +22,6 @@ from seqgate.gateway.coordinator.share.records import (
     ShareSnapshot,
     ShareState,
     ShareStates,
-    read,
 )
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
@@ -101,7 +100,7 @@ class StoredShares:
                 raise Unavailable
         if found.leader_epoch < partition.leader_epoch:
             # Another gateway led the partition before: from now on its changes are refused.
-            await self.run(key, lambda states, _: read(states, key, partition.leader_epoch))
+            await self.run(key, lambda states, _: states.read(key, partition.leader_epoch))
             found = self.find(key)
         if found is None or found.leader_epoch != partition.leader_epoch:
             raise Unavailable(ErrorCode.not_leader_or_follower)

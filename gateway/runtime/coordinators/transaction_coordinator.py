@@ -246,16 +246,13 @@ class TransactionCoordinator:
         """
         rules.check_begin(transactional_id, timeout_ms, self.limits)
 
+        def begin(current: Transaction | None, fresh_id: int | None, now_ms: int) -> Transaction:
+            if current is None and self._state.count >= self.limits.max_transactional_ids:
+                raise TransactionRefused(ErrorCode.policy_violation)
+            return rules.begin_producer(current, timeout_ms, claimed, fresh_id, now_ms)
+
         async def attempt() -> Producer:
-            current = self.find(transactional_id)
-            self._check_room(current)
-
-            def begin(current: Transaction | None, fresh_id: int | None, now_ms: int) -> Transaction:
-                self._check_room(current)
-                return rules.begin_producer(current, timeout_ms, claimed, fresh_id, now_ms)
-
-            is_needed = rules.begin_needs_producer_id(current, claimed)
-            written = await self._state.change_with_id(transactional_id, begin, is_needed=is_needed)
+            written = await self._state.change_with_id(transactional_id, begin)
             assert written.value is not None
             if written.value.state in DECIDED:
                 raise TransactionRefused(ErrorCode.concurrent_transactions)
@@ -263,11 +260,6 @@ class TransactionCoordinator:
             return Producer(written.value.producer_id, written.value.producer_epoch)
 
         return await self.endings.retry(transactional_id, attempt)
-
-    def _check_room(self, current: Transaction | None) -> None:
-        """Refuse a new transactional id when there are too many. Raises TransactionRefused."""
-        if current is None and self._state.count >= self.limits.max_transactional_ids:
-            raise TransactionRefused(ErrorCode.policy_violation)
 
     # --- partitions of a transaction
 
@@ -340,11 +332,9 @@ class TransactionCoordinator:
         """
 
         async def attempt() -> Producer:
-            is_needed = rules.end_needs_producer_id(self.find(transactional_id), request)
             decided = await self._state.change_with_id(
                 transactional_id,
                 lambda current, fresh_id, now_ms: rules.end(current, request, fresh_id, now_ms),
-                is_needed=is_needed,
             )
             value = decided.value
             assert value is not None
@@ -637,19 +627,20 @@ class TransactionState:
         self,
         transactional_id: str,
         judge: Callable[[Transaction | None, int | None, int], Transaction | None],
-        *,
-        is_needed: bool,
+        fresh_id: int | None = None,
     ) -> Written:
-        """Change a transactional id as `change` does; `judge` gets a fresh producer id where it needs one."""
-        fresh_id = await self._fresh_producer_id() if is_needed else None
+        """Change a transactional id as `change` does. `judge` raises NeedsProducerId to get a fresh producer id;
+        an operation of the same round may have used up the epochs, or forgotten the id.
+        """
         loaded = self.of(transactional_id)
         try:
+            if fresh_id is None:
+                judge(loaded.shard.transactions.get(transactional_id), None, 0)
             return await self.change(
                 loaded, transactional_id, lambda current, now_ms: judge(current, fresh_id, now_ms)
             )
         except NeedsProducerId:
-            # an operation of the same round has used up the epochs, or forgotten the id
-            return await self.change_with_id(transactional_id, judge, is_needed=True)
+            return await self.change_with_id(transactional_id, judge, await self._fresh_producer_id())
 
     async def _fresh_producer_id(self) -> int:
         """Return a new producer id. Raises Unavailable."""

@@ -228,7 +228,7 @@ class TestGroups:
         async with open_node(tmp_path / "other") as node:
             await alter(node, GROUP, "g", {"consumer.session.timeout.ms": "50000"})
         async with open_node(tmp_path / "other") as node:
-            assert node.services.coordinators.group_configs.consumer_limits("g").session_timeout_ms == 50_000
+            assert node.services.coordinators.group_configs.of("g").consumer.session_timeout_ms == 50_000
 
 
 class TestLoggers:

@@ -22,13 +22,8 @@ from seqgate.gateway.coordinator.share.records import (
     Summary,
     Write,
     decode,
-    delete,
     encode,
-    initialize,
-    read,
     stored,
-    summarize,
-    write,
 )
 from seqgate.gateway.coordinator.share.share_partition import DeliveryState, ShareLimits, StateBatch
 
@@ -61,20 +56,18 @@ class Coordinator:
         return change.answer
 
     def begin(self, state_epoch: int = 0, start_offset: int = 0) -> Any:
-        return self.carry_out(initialize(self.states, KEY, state_epoch, start_offset, 5))
+        return self.carry_out(self.states.initialize(KEY, state_epoch, start_offset, 5))
 
     def read(self, leader_epoch: int = 0) -> Any:
-        return self.carry_out(read(self.states, KEY, leader_epoch))
+        return self.carry_out(self.states.read(KEY, leader_epoch))
 
     def write(
         self, *batches: StateBatch, state_epoch: int = 0, leader_epoch: int = 0, start_offset: int = 0
     ) -> Any:
-        return self.carry_out(
-            write(self.states, KEY, Write(state_epoch, leader_epoch, start_offset, batches))
-        )
+        return self.carry_out(self.states.write(KEY, Write(state_epoch, leader_epoch, start_offset, batches)))
 
     def summary(self) -> Summary:
-        found: Summary = summarize(self.states, KEY).answer
+        found: Summary = self.states.summarize(KEY).answer
         return found
 
 
@@ -90,7 +83,7 @@ def test_a_state_is_read_and_written_after_its_beginning_only() -> None:
     assert coordinator.summary() == Summary(NOT_BEGUN, 0, 0, -1)
     assert coordinator.begin(start_offset=4) is None
     assert coordinator.read() == ShareState(4, ())
-    coordinator.carry_out(delete(coordinator.states, KEY))
+    coordinator.carry_out(coordinator.states.delete(KEY))
     assert code(coordinator.read()) is ErrorCode.invalid_request
 
 

@@ -29,6 +29,7 @@ from seqgate.gateway.coordinator.transaction.records import (
 )
 from seqgate.gateway.coordinator.transaction.rules import (
     EndRequest,
+    NeedsProducerId,
     Producer,
     TransactionRefused,
     TransactionShard,
@@ -50,6 +51,14 @@ def _asked(rule: Callable[[], A]) -> A | ErrorCode:
         return rule()
     except TransactionRefused as error:
         return error.error_code
+
+
+def _needs_id(rule: Callable[[], object]) -> bool:
+    try:
+        _asked(rule)
+    except NeedsProducerId:
+        return True
+    return False
 
 
 @dataclass
@@ -119,7 +128,10 @@ class Machine(RuleBasedStateMachine):
         client.producer, client.wrote, client.asked = producer, set(), None
 
     def _begin(self, claimed: Producer) -> Producer | None:
-        fresh = self.fresh() if rules.begin_needs_producer_id(self.current, claimed) else None
+        needs_id = _needs_id(
+            lambda: rules.begin_producer(self.current, TIMEOUT_MS, claimed, None, self.now_ms)
+        )
+        fresh = self.fresh() if needs_id else None
         after = _asked(lambda: rules.begin_producer(self.current, TIMEOUT_MS, claimed, fresh, self.now_ms))
         if isinstance(after, ErrorCode):
             assert after in {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced}
@@ -163,7 +175,7 @@ class Machine(RuleBasedStateMachine):
         request = client.asked if asks_again else EndRequest(client.producer, commit, client.version)
         assert request is not None
         before = self.current
-        needs_id = _asked(lambda: rules.end_needs_producer_id(before, request)) is True
+        needs_id = _needs_id(lambda: rules.end(before, request, None, self.now_ms))
         fresh = self.fresh() if needs_id else None
         after = _asked(lambda: rules.end(before, request, fresh, self.now_ms))
         if isinstance(after, ErrorCode):

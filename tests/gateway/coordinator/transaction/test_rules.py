@@ -7,7 +7,9 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.transaction import rules
 from seqgate.gateway.coordinator.transaction.records import (
+    ABORT,
     BY_NAME,
+    COMMIT,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -21,11 +23,10 @@ from seqgate.gateway.coordinator.transaction.records import (
     TransactionState,
 )
 from seqgate.gateway.coordinator.transaction.rules import (
-    ABORT,
-    COMMIT,
     LAST_EPOCH_TO_BUMP,
     MAX_EPOCH,
     EndRequest,
+    NeedsProducerId,
     Producer,
     TransactionLimits,
     TransactionRefused,
@@ -75,7 +76,8 @@ def end(
 
 
 def test_the_first_producer_of_an_id_has_epoch_0() -> None:
-    assert rules.begin_needs_producer_id(None, NOBODY)
+    with pytest.raises(NeedsProducerId):
+        begin(None)
     assert begin(None, fresh=9) == Transaction(9, 0, 30_000, last_update_ms=NOW_MS)
     assert begin(None, Producer(5, 3), fresh=9) == Transaction(9, 0, 30_000, last_update_ms=NOW_MS)
 
@@ -126,11 +128,10 @@ def test_an_open_transaction_is_aborted_first(claimed: Producer) -> None:
 @pytest.mark.parametrize("claimed", [NOBODY, Producer(7, LAST_EPOCH_TO_BUMP)])
 def test_when_the_epochs_are_used_up_another_id_follows(claimed: Producer) -> None:
     current = transaction(producer_epoch=LAST_EPOCH_TO_BUMP)
-    assert rules.begin_needs_producer_id(current, claimed)
-    assert not rules.begin_needs_producer_id(transaction(producer_epoch=LAST_EPOCH_TO_BUMP - 1), NOBODY)
-    assert not rules.begin_needs_producer_id(current, Producer(8, LAST_EPOCH_TO_BUMP)), (
-        "a request that will be refused needs no new producer id"
-    )
+    with pytest.raises(NeedsProducerId):
+        begin(current, claimed)
+    assert isinstance(begin(transaction(producer_epoch=LAST_EPOCH_TO_BUMP - 1)), Transaction)
+    assert begin(current, Producer(8, LAST_EPOCH_TO_BUMP)) is ErrorCode.producer_fenced
     after = begin(current, claimed, fresh=20)
     assert isinstance(after, Transaction)
     assert (after.producer_id, after.producer_epoch, after.previous_producer_id) == (20, 0, 7)
@@ -286,15 +287,15 @@ def test_the_end_of_a_transaction_that_wrote_nothing_has_a_start() -> None:
 def test_an_end_that_uses_up_the_epochs_gives_another_id(commit: bool) -> None:
     current = transaction(ONGOING, producer_epoch=LAST_EPOCH_TO_BUMP)
     request = EndRequest(Producer(7, LAST_EPOCH_TO_BUMP), commit, 2)
-    assert rules.end_needs_producer_id(current, request)
-    assert not rules.end_needs_producer_id(current, request._replace(client_version=1))
+    with pytest.raises(NeedsProducerId):
+        rules.end(current, request, None, NOW_MS)
+    assert rules.end(current, request._replace(client_version=1), None, NOW_MS) is not None
     decided = rules.end(current, request, 20, NOW_MS)
     assert decided is not None
     assert (decided.producer_id, decided.producer_epoch, decided.next_producer_id) == (7, MAX_EPOCH, 20)
     assert end(decided, LAST_EPOCH_TO_BUMP, commit, 2) == BUSY
     done = rules.complete(decided, NOW_MS)
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (20, 0, 7)
-    assert not rules.end_needs_producer_id(done, request)
     assert end(done, LAST_EPOCH_TO_BUMP, commit, 2) is None
     assert end(done, LAST_EPOCH_TO_BUMP, not commit, 2) == INVALID
     assert end(done, 3, commit, 2) == UNKNOWN

@@ -43,14 +43,14 @@ async def configure(node: Node, **configs: str) -> None:
 
 async def test_a_change_holds_at_once_for_its_group_only(node: Node) -> None:
     configs = node.services.coordinators.group_configs
-    assert configs.consumer_limits("g").session_timeout_ms == 45_000
+    assert configs.of("g").consumer.session_timeout_ms == 45_000
     await alter(node, GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "50000"})
-    assert configs.consumer_limits("g").session_timeout_ms == 50_000
+    assert configs.of("g").consumer.session_timeout_ms == 50_000
     await alter(node, GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "55000"})
-    assert configs.consumer_limits("g").session_timeout_ms == 55_000
-    assert configs.consumer_limits("other").session_timeout_ms == 45_000
+    assert configs.of("g").consumer.session_timeout_ms == 55_000
+    assert configs.of("other").consumer.session_timeout_ms == 45_000
     await alter(node, GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": None})
-    assert configs.consumer_limits("g").session_timeout_ms == 45_000
+    assert configs.of("g").consumer.session_timeout_ms == 45_000
 
 
 async def test_members_are_told_their_groups_interval_and_have_its_session(node: Node) -> None:
@@ -137,7 +137,7 @@ async def test_answers_while_a_change_is_written_are_the_old_or_the_new(node: No
     change = asyncio.create_task(alter(node, GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "55000"}))
     seen = set()
     while not change.done():
-        seen.add(configs.consumer_limits("g").session_timeout_ms)
+        seen.add(configs.of("g").consumer.session_timeout_ms)
         await asyncio.sleep(0)
     assert seen <= {50_000, 55_000}
-    assert configs.consumer_limits("g").session_timeout_ms == 55_000
+    assert configs.of("g").consumer.session_timeout_ms == 55_000
