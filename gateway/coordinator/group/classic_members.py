@@ -38,7 +38,6 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
     read_subscription,
 )
 from seqgate.gateway.coordinator.group.consumer_group import (
-    MEMBER,
     NOWHERE,
     ClassicMember,
     ConsumerGroup,
@@ -47,6 +46,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
+    describe,
     reconcile,
     remove,
     renew_target,
@@ -63,6 +63,7 @@ from seqgate.gateway.coordinator.group.events import (
     client_says,
     who,
 )
+from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.places import Place, Topics, places_of
 from seqgate.gateway.coordinator.rows import RowRecord
 
@@ -155,13 +156,7 @@ def _update_member(
     member.subscribed_regex = None
     member.classic = ClassicMember(request.session_timeout_ms, request.protocols)
     member.revocation_deadline_ms = NEVER
-    after = member.value
-    if after != before or is_new:
-        records.append(MEMBER.of(group.group_id, member.member_id, after))
-    return is_new or (after.subscribed_names, after.subscribed_regex) != (
-        before.subscribed_names,
-        before.subscribed_regex,
-    )
+    return describe(group, member, before, records, is_new=is_new) or is_new
 
 
 # Requests of members of the group.
@@ -176,16 +171,16 @@ def _check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> Con
     return group.members[static_id]
 
 
-def _check_member(
-    group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[ConsumerMember, ClassicMember]:
-    """Return the classic member that sent the request. Raises GroupError."""
-    if instance_id is None:
-        found = group.members.get(member_id)
+def _check_member(group: ConsumerGroup, committer: Committer) -> tuple[ConsumerMember, ClassicMember]:
+    """Return the classic member that sent the request in its present generation. Raises GroupError."""
+    if committer.group_instance_id is None:
+        found = group.members.get(committer.member_id)
     else:
-        found = _check_static(group, member_id, instance_id)
+        found = _check_static(group, committer.member_id, committer.group_instance_id)
     if found is None or found.classic is None:
         raise GroupError(ErrorCode.unknown_member_id)
+    if committer.generation_id != found.member_epoch:
+        raise GroupError(ErrorCode.illegal_generation)
     return found, found.classic
 
 
@@ -197,16 +192,13 @@ def _must_join_again(member: ConsumerMember, now_ms: int) -> None:
 
 def sync(
     group: ConsumerGroup,
-    who: tuple[str, str | None],
-    generation_id: int,
+    committer: Committer,
     protocol: tuple[str | None, str | None],
     topics: Topics,
     now_ms: int,
 ) -> SyncReply:
-    """Handle a SyncGroup of (member_id, group_instance_id): return its present assignment. Raises GroupError."""
-    member, classic = _check_member(group, *who)
-    if generation_id != member.member_epoch:
-        raise GroupError(ErrorCode.illegal_generation)
+    """Handle a SyncGroup: return the member's present assignment. Raises GroupError."""
+    member, classic = _check_member(group, committer)
     protocol_type, protocol_name = protocol
     name, metadata = classic.protocols[0]
     if protocol_type not in {None, CONSUMER_PROTOCOL} or protocol_name not in {None, name}:
@@ -236,13 +228,9 @@ def assignment_of(member: ConsumerMember, metadata: bytes, places: Iterable[Plac
     return encode_assignment(0 if subscription is None else subscription.version, partitions)
 
 
-def heartbeat_classic_members(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
-) -> ErrorCode:
+def heartbeat_classic_members(group: ConsumerGroup, committer: Committer, now_ms: int) -> ErrorCode:
     """Handle a Heartbeat; REBALANCE_IN_PROGRESS makes the member join again. Raises GroupError."""
-    member, classic = _check_member(group, member_id, instance_id)
-    if generation_id != member.member_epoch:
-        raise GroupError(ErrorCode.illegal_generation)
+    member, classic = _check_member(group, committer)
     member.session_deadline_ms = now_ms + classic.session_timeout_ms
     if (
         member.member_epoch < group.assignment_epoch
@@ -293,14 +281,12 @@ def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> C
 NOT_SYNCED: Final = "it did not send SyncGroup in time"
 
 
-def heartbeat_classic_sessions(
-    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
-) -> ErrorCode:
+def heartbeat_classic_sessions(group: ClassicGroup, committer: Committer, now_ms: int) -> ErrorCode:
     """Handle a Heartbeat: restart the member's session. Raises GroupError."""
     if group.state is GroupState.DEAD:
         raise GroupError(ErrorCode.coordinator_not_available)
-    member = group.check_member(member_id, group_instance_id)
-    if generation_id != group.generation_id:
+    member = group.check_member(committer.member_id, committer.group_instance_id)
+    if committer.generation_id != group.generation_id:
         raise GroupError(ErrorCode.illegal_generation)
     member.restart_session(now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:

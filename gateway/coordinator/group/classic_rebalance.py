@@ -39,6 +39,7 @@ from seqgate.gateway.coordinator.group.events import (
     client_says,
     who,
 )
+from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
@@ -327,9 +328,7 @@ def join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) 
 
 def sync(
     group: ClassicGroup,
-    member_id: str,
-    group_instance_id: str | None,
-    generation_id: int,
+    committer: Committer,
     protocol: tuple[str | None, str | None],
     assignments: Mapping[str, bytes],
     waiter: Waiter,
@@ -340,15 +339,15 @@ def sync(
     `protocol` is (type, name), each None when the request does not have it.
     """
     try:
-        member = group.check_member(member_id, group_instance_id)
-        _check_generation(group, generation_id, protocol)
+        member = group.check_member(committer.member_id, committer.group_instance_id)
+        _check_generation(group, committer.generation_id, protocol)
     except GroupError as error:
         effects.reply(waiter, SyncReply(error_code=error.error_code))
         return
     if group.state is GroupState.PREPARING_REBALANCE:
         effects.reply(waiter, SyncReply(error_code=ErrorCode.rebalance_in_progress))
         return
-    group.pending_sync.discard(member_id)
+    group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
         group.sync_deadline_ms = NEVER
     if group.state is GroupState.STABLE:
@@ -357,7 +356,7 @@ def sync(
     if member.awaiting_sync is not None:
         effects.reply(member.awaiting_sync, SyncReply(error_code=ErrorCode.rebalance_in_progress))
     member.awaiting_sync = waiter
-    if group.leader == member_id:
+    if group.leader == member.member_id:
         _assign(group, assignments, effects)
 
 

@@ -174,127 +174,14 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _NULL: Final = -1
 _HIGHEST_VERSION: Final = 3
-
-
-def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
-    """Return the partitions by topic, both in the order of the assignment, or None when the bytes are
-    malformed.
-    """
-    try:
-        return _read(assignment)
-    except (struct.error, UnicodeDecodeError):
-        return None
-
-
-def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """Encode an assignment without user data, as a leader does for a member whose subscription has this
-    version.
-    """
-    pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
-    for topic, indexes in sorted(partitions.items()):
-        wanted = sorted(indexes)
-        pieces += (string(topic), _INT32.pack(len(wanted)), *map(_INT32.pack, wanted))
-    return b"".join(pieces) + _INT32.pack(_NULL)
-
-
-def _read(data: bytes) -> dict[str, list[int]] | None:
-    """Decode the assignment; return None when a count or length is impossible.
-
-    Raises struct.error, UnicodeDecodeError.
-    """
-    version, topics = _HEAD.unpack_from(data)
-    if version < 0 or not 0 <= topics <= len(data):
-        return None
-    assigned: dict[str, list[int]] = {}
-    position = _HEAD.size
-    for _ in range(topics):
-        (length,) = _INT16.unpack_from(data, position)
-        position += _INT16.size
-        if length < 0 or position + length > len(data):
-            return None
-        name = data[position : position + length].decode()
-        position += length
-        (count,) = _INT32.unpack_from(data, position)
-        position += _INT32.size
-        if count < 0 or position + count * _INT32.size > len(data):
-            return None
-        partitions = struct.unpack_from(f">{count}i", data, position)
-        if count and min(partitions) < 0:
-            return None
-        assigned.setdefault(name, []).extend(partitions)
-        position += count * _INT32.size
-    (user_data_bytes,) = _INT32.unpack_from(data, position)
-    is_whole = position + _INT32.size + user_data_bytes <= len(data)
-    return assigned if user_data_bytes == _NULL or (user_data_bytes >= 0 and is_whole) else None
-
-
 CONSUMER_PROTOCOL: Final = "consumer"
 FIRST_WITH_OWNED: Final = 1
 FIRST_WITH_GENERATION: Final = 2
 FIRST_WITH_RACK: Final = 3
-_LENGTH: Final = struct.Struct(">h")
-
-
-class Subscription(NamedTuple):
-    """A whole subscription; `owned` has the (topic, partition) that the member has not revoked."""
-
-    version: int
-    topics: frozenset[str]
-    owned: frozenset[tuple[str, int]]
-    rack_id: str | None
-
-
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topic names, or None when the bytes are malformed."""
-    try:
-        version, count = _HEAD.unpack_from(metadata)
-        if version < 0 or not 0 <= count <= len(metadata):
-            return None
-        topics = set()
-        position = _HEAD.size
-        for _ in range(count):
-            (length,) = _LENGTH.unpack_from(metadata, position)
-            position += _LENGTH.size
-            if length < 0 or position + length > len(metadata):
-                return None
-            topics.add(metadata[position : position + length].decode())
-            position += length
-    except (struct.error, UnicodeDecodeError):
-        return None
-    return frozenset(topics)
-
-
-def read_subscription(metadata: bytes) -> Subscription | None:
-    """Return the whole subscription, or None when the bytes are malformed."""
-    try:
-        return _read_subscription(_Cursor(metadata))
-    except (struct.error, ValueError):
-        return None
-
-
-def _read_subscription(cursor: _Cursor) -> Subscription:
-    """Decode the subscription. Raises struct.error, ValueError."""
-    version = cursor.take(_LENGTH)
-    if version < 0:
-        raise ValueError(f"the version {version} is negative")
-    topics = frozenset(cursor.text(cursor.take(_LENGTH)) for _ in range(cursor.count()))
-    cursor.skip(max(cursor.take(_INT32), 0))
-    owned: set[tuple[str, int]] = set()
-    rack_id = None
-    if version >= FIRST_WITH_OWNED:
-        for _ in range(cursor.count()):
-            topic = cursor.text(cursor.take(_LENGTH))
-            owned.update((topic, cursor.take(_INT32)) for _ in range(cursor.count()))
-    if version >= FIRST_WITH_GENERATION:
-        cursor.take(_INT32)
-    if version >= FIRST_WITH_RACK:
-        length = cursor.take(_LENGTH)
-        rack_id = None if length < 0 else cursor.text(length)
-    return Subscription(version, topics, frozenset(owned), rack_id)
 
 
 class _Cursor:
-    """A position in the metadata. Raises struct.error, ValueError at the end of the bytes."""
+    """A position in an assignment or a subscription. Raises struct.error, ValueError at the end of the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -312,14 +199,104 @@ class _Cursor:
             raise ValueError(f"a length of {size} runs over the end of {len(self._data)} bytes")
         return self._data[start : self._position]
 
-    def text(self, size: int) -> str:
-        return self.skip(size).decode()
+    def text(self) -> str:
+        return self.skip(self.take(_INT16)).decode()
 
     def count(self) -> int:
         count = self.take(_INT32)
         if not 0 <= count <= len(self._data):
             raise ValueError(f"the count {count} is negative or larger than the {len(self._data)} bytes")
         return count
+
+    def numbers(self) -> tuple[int, ...]:
+        count = self.count()
+        return struct.unpack(f">{count}i", self.skip(count * _INT32.size))
+
+    def version(self) -> int:
+        version = self.take(_INT16)
+        if version < 0:
+            raise ValueError(f"the version {version} is negative")
+        return version
+
+    def names(self) -> frozenset[str]:
+        return frozenset([self.text() for _ in range(self.count())])
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
+    """Return the partitions by topic, both in the order of the assignment, or None when the bytes are
+    malformed.
+    """
+    cursor = _Cursor(assignment)
+    assigned: dict[str, list[int]] = {}
+    try:
+        cursor.version()
+        for _ in range(cursor.count()):
+            name, partitions = cursor.text(), cursor.numbers()
+            if min(partitions, default=0) < 0:
+                return None
+            assigned.setdefault(name, []).extend(partitions)
+        user_data_bytes = cursor.take(_INT32)
+        if user_data_bytes != _NULL:
+            cursor.skip(user_data_bytes)
+    except (struct.error, ValueError):
+        return None
+    return assigned
+
+
+def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
+    """Encode an assignment without user data, as a leader does for a member whose subscription has this
+    version.
+    """
+    pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
+    for topic, indexes in sorted(partitions.items()):
+        wanted = sorted(indexes)
+        pieces += (string(topic), _INT32.pack(len(wanted)), *map(_INT32.pack, wanted))
+    return b"".join(pieces) + _INT32.pack(_NULL)
+
+
+class Subscription(NamedTuple):
+    """A whole subscription; `owned` has the (topic, partition) that the member has not revoked."""
+
+    version: int
+    topics: frozenset[str]
+    owned: frozenset[tuple[str, int]]
+    rack_id: str | None
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """Return the topic names, or None when the bytes are malformed."""
+    cursor = _Cursor(metadata)
+    try:
+        cursor.version()
+        return cursor.names()
+    except (struct.error, ValueError):
+        return None
+
+
+def read_subscription(metadata: bytes) -> Subscription | None:
+    """Return the whole subscription, or None when the bytes are malformed."""
+    try:
+        return _read_subscription(_Cursor(metadata))
+    except (struct.error, ValueError):
+        return None
+
+
+def _read_subscription(cursor: _Cursor) -> Subscription:
+    """Decode the subscription. Raises struct.error, ValueError."""
+    version, topics = cursor.version(), cursor.names()
+    cursor.skip(max(cursor.take(_INT32), 0))
+    owned: set[tuple[str, int]] = set()
+    rack_id = None
+    if version >= FIRST_WITH_OWNED:
+        for _ in range(cursor.count()):
+            topic = cursor.text()
+            owned.update((topic, index) for index in cursor.numbers())
+    if version >= FIRST_WITH_GENERATION:
+        cursor.take(_INT32)
+    if version >= FIRST_WITH_RACK:
+        length = cursor.take(_INT16)
+        rack_id = None if length < 0 else cursor.skip(length).decode()
+    return Subscription(version, topics, frozenset(owned), rack_id)
 
 
 REFRESH_INTERVAL_MS: Final = 10_000

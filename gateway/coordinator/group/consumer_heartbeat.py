@@ -41,6 +41,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
+    MemberValue,
 )
 from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, LEAVING_FOR_A_WHILE
 from seqgate.gateway.coordinator.places import Place, Topics
@@ -203,13 +204,23 @@ def _update_member(
         member.subscribed_names = tuple(sorted(set(request.subscribed_names)))
     if request.subscribed_regex is not None:
         member.subscribed_regex = request.subscribed_regex or None
+    return describe(group, member, before, records, is_new=is_new)
+
+
+def describe(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    before: MemberValue,
+    records: list[RowRecord],
+    *,
+    is_new: bool,
+) -> bool:
+    """Write the member's description if it is new or has changed; return whether its subscription changed."""
     after = member.value
     if after != before or is_new:
         records.append(MEMBER.of(group.group_id, member.member_id, after))
-    return (after.subscribed_names, after.subscribed_regex) != (
-        before.subscribed_names,
-        before.subscribed_regex,
-    )
+    former = before.subscribed_names, before.subscribed_regex
+    return (after.subscribed_names, after.subscribed_regex) != former
 
 
 # --- reconciliation

@@ -97,10 +97,9 @@ class Members:
         stored = self._stored
         consumer_group = stored.consumers.groups.get(committer.group_id)
         if consumer_group is not None:
-            who = committer.member_id, committer.group_instance_id
             try:
                 reply = classic_members.sync(
-                    consumer_group, who, committer.generation_id, protocol, stored.topics, effects.now_ms
+                    consumer_group, committer, protocol, stored.topics, effects.now_ms
                 )
             except GroupError as error:
                 reply = SyncReply(error_code=error.error_code)
@@ -114,30 +113,18 @@ class Members:
             # Kafka answers with this error when its log refuses an assignment
             effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
             return
-        rebalance.sync(
-            group,
-            committer.member_id,
-            committer.group_instance_id,
-            committer.generation_id,
-            protocol,
-            assignments,
-            waiter,
-            effects,
-        )
+        rebalance.sync(group, committer, protocol, assignments, waiter, effects)
 
     def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
         """Handle a Heartbeat of a classic member."""
-        who = member.member_id, member.group_instance_id
         consumer_group = self._stored.consumers.groups.get(member.group_id)
         group = self._find(member.group_id)
         try:
             if consumer_group is not None:
-                return classic_members.heartbeat_classic_members(
-                    consumer_group, *who, member.generation_id, now_ms
-                )
+                return classic_members.heartbeat_classic_members(consumer_group, member, now_ms)
             if isinstance(group, ErrorCode):
                 return group
-            return classic_members.heartbeat_classic_sessions(group, *who, member.generation_id, now_ms)
+            return classic_members.heartbeat_classic_sessions(group, member, now_ms)
         except GroupError as error:
             return error.error_code
 
@@ -184,18 +171,14 @@ class Members:
         stored = self._stored
         if request.member_epoch == 0:
             size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
-            if not stored.member_bytes.admit(size_bytes, effects.now_ms):
-                text = f"The members of this gateway's groups hold {stored.member_bytes.limit_bytes} bytes, the most allowed."
-                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+            self._admit(size_bytes, effects.now_ms)
         group = stored.groups.get(request.group_id)
         if group is None:
             others = stored.shares.groups, stored.streams.groups
             if request.member_epoch == 0 and any(request.group_id in groups for groups in others):
                 text = f"Group {request.group_id} is not a consumer group."
                 raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-            if stored.is_full and not stored.knows(request.group_id):
-                text = f"This gateway holds {stored.max_groups} groups, the most allowed."
-                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+            self._check_room(request.group_id)
             reply = stored.consumers.heartbeat(request, stored.topics, effects)
             if request.member_epoch == LEAVING:
                 self._members_removed(stored.consumers.groups[request.group_id], effects)
@@ -240,17 +223,27 @@ class Members:
             text = f"Group {group_id} is not a streams group."
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
         if is_joining:
-            if stored.is_full and not stored.knows(group_id):
-                text = f"This gateway holds {stored.max_groups} groups, the most allowed."
-                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-            if not stored.member_bytes.admit(request.joining_bytes, effects.now_ms):
-                text = f"The members of this gateway's groups hold {stored.member_bytes.limit_bytes} bytes, the most allowed."
-                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+            self._check_room(group_id)
+            self._admit(request.joining_bytes, effects.now_ms)
         deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]
         effects.records += deletion
         reply = stored.streams.heartbeat(request, stored.topics, effects)
         stored.groups.pop(group_id, None)
         return reply
+
+    def _admit(self, size_bytes: int, now_ms: int) -> None:
+        """Add the bytes of a member to the budget. Raises HeartbeatRefused."""
+        budget = self._stored.member_bytes
+        if not budget.admit(size_bytes, now_ms):
+            text = f"The members of this gateway's groups hold {budget.limit_bytes} bytes, the most allowed."
+            raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+
+    def _check_room(self, group_id: str) -> None:
+        """Check that a new group has room beside the others. Raises HeartbeatRefused."""
+        stored = self._stored
+        if stored.is_full and not stored.knows(group_id):
+            text = f"This gateway holds {stored.max_groups} groups, the most allowed."
+            raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
 
     # --- groups that change their protocol
 

@@ -340,13 +340,7 @@ def _make_targets(
     group = plan.group
     values = {member_id: member.value for member_id, member in group.members.items()} | updated
     members = {
-        member_id: AssignmentMember(
-            value.process_id,
-            dict(value.client_tags),
-            value.instance_id,
-            value.rack_id,
-            *group.targets.get(member_id, NO_ASSIGNMENT),
-        )
+        member_id: AssignmentMember(value.process_id, *group.targets.get(member_id, NO_ASSIGNMENT)[:2])
         for member_id, value in values.items()
     }
     replicas = dict(group.value.assignment_configs) if not updated else dict(plan.limits.assignment_configs)

@@ -383,15 +383,11 @@ NOTHING_HELD: Final = HeldTasks()
 
 
 class AssignmentMember(NamedTuple):
-    """A member as the task assignor sees it: its process and tags, and the tasks it should have had so far."""
+    """A member as the task assignor sees it: its process, and the tasks it should have had so far."""
 
     process_id: str
-    client_tags: Mapping[str, str] = {}
-    instance_id: str | None = None
-    rack_id: str | None = None
     active: Tasks = NO_TASKS
     standby: Tasks = NO_TASKS
-    warmup: Tasks = NO_TASKS
 
 
 class SubtopologyTasks(NamedTuple):

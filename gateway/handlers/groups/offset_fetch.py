@@ -339,7 +339,9 @@ REQUEST_S: Final = 5.0
 
 
 class NameOffset(NamedTuple):
-    """The state of a name in one partition as an offset, and whether an open transaction may change it."""
+    """The state of a name in one partition as an offset, and whether an open transaction may change it: then
+    the offset is not known.
+    """
 
     committed: CommittedOffset
     is_pending: bool
@@ -414,14 +416,13 @@ class NameOffsets:
         )
         if only_led_here:
             return found
-        told = await ask_leaders(
+        return found | await ask_leaders(
             self._context.node.peers,
             name,
             elsewhere,
             require_stable=require_stable,
             timeout_s=max(0.0, self._deadline_s - self._services.node.loop.time()),
         )
-        return found | {place: NameOffset(*offset) for place, offset in told.items()}
 
     async def _led_elsewhere(
         self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
@@ -531,9 +532,6 @@ _OFFSET_FETCH: Final = 9
 _VERSION: Final = 9
 _NO_TIME: Final = -1
 
-Pending = tuple[CommittedOffset, bool]
-"""The offset of a partition, and whether an open transaction may change it: then the offset is not known."""
-
 
 async def ask_leaders(
     peers: AsksPeers,
@@ -542,7 +540,7 @@ async def ask_leaders(
     *,
     require_stable: bool,
     timeout_s: float,
-) -> dict[TopicPartition, Pending]:
+) -> dict[TopicPartition, NameOffset]:
     """Return the name's offsets at these leaders, in the given partitions. Raises Unavailable.
 
     The partitions are named one by one, so that a gateway that has not heard of its leadership yet refuses
@@ -552,7 +550,7 @@ async def ask_leaders(
         _ask(peers, leader, _request(name, places, require_stable=require_stable), timeout_s)
         for leader, places in by_leader.items()
     )
-    found: dict[TopicPartition, Pending] = {}
+    found: dict[TopicPartition, NameOffset] = {}
     for some in await asyncio.gather(*asked):
         found |= some
     return found
@@ -560,7 +558,7 @@ async def ask_leaders(
 
 async def _ask(
     peers: AsksPeers, leader: int, request: Any, timeout_s: float
-) -> dict[TopicPartition, Pending]:
+) -> dict[TopicPartition, NameOffset]:
     try:
         answer = await peers.ask(leader, request, timeout_s=timeout_s)
     except PeerUnavailable as error:
@@ -568,7 +566,7 @@ async def _ask(
     group = answer.groups[0]
     if int(group.error_code):
         raise Unavailable(ErrorCode.coordinator_load_in_progress)
-    found: dict[TopicPartition, Pending] = {}
+    found: dict[TopicPartition, NameOffset] = {}
     for topic in group.topics:
         for row in topic.partitions:
             code = int(row.error_code)
@@ -576,7 +574,7 @@ async def _ask(
                 raise Unavailable(ErrorCode.coordinator_load_in_progress)
             if code or row.committed_offset >= 0:
                 offset = CommittedOffset(row.committed_offset, -1, row.metadata or "", _NO_TIME)
-                found[topic.name, row.partition_index] = offset, bool(code)
+                found[topic.name, row.partition_index] = NameOffset(offset, bool(code))
     return found
 
 

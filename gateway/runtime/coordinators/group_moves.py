@@ -20,11 +20,11 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.offsets import Target
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
-from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.peer.peers import AsksPeers
 from seqgate.gateway.protocol.messages import build, request_module, request_type
 from seqgate.gateway.quota.backlog import Move, Reader
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable, ask_coordinator
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import LogError
@@ -121,8 +121,6 @@ def _target(partition: Partition, move: Move) -> Target:
 MOVER: Final = "seqgate:backlog"
 """The member id of such a commit."""
 NOT_MOVED: Final = ErrorCode.unstable_offset_commit
-ASK_TIMEOUT_S: Final = 5.0
-"""Time for the answer of a coordinator; a group that did not move is moved at a later measurement."""
 _OFFSET_COMMIT: Final = 8
 _VERSION: Final = 8
 _NO_GENERATION: Final = 2**31 - 1
@@ -155,10 +153,7 @@ async def move_there(
             for name, rows in by_topic.items()
         ),
     )
-    try:
-        answer = await peers.ask(leader, request, timeout_s=ASK_TIMEOUT_S)
-    except PeerUnavailable as error:
-        raise Unavailable from error
+    answer = await ask_coordinator(peers, leader, request)
     moved = set()
     for topic in answer.topics:
         for row in topic.partitions:

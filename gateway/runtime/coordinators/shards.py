@@ -46,6 +46,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.rows import RECORD_OVERHEAD_BYTES, newer_version_in, size_of
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition, remove
@@ -98,6 +99,18 @@ class Unavailable(Exception):
     def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
         super().__init__(error_code.name)
         self.error_code = error_code
+
+
+ASK_TIMEOUT_S: Final = 5.0
+"""Time for the answer of one gateway."""
+
+
+async def ask_coordinator(peers: AsksPeers, leader: int, request: Any) -> Any:
+    """Return the answer of another gateway. Raises Unavailable, also when it takes too long."""
+    try:
+        return await peers.ask(leader, request, timeout_s=ASK_TIMEOUT_S)
+    except PeerUnavailable as error:
+        raise Unavailable from error
 
 
 def error_code_of(error: Exception | None) -> ErrorCode:

@@ -38,11 +38,11 @@ from seqgate.gateway.coordinator.share.share_partition import (
     StateBatch,
 )
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
-from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.peer.peers import AsksPeers
 from seqgate.gateway.protocol.messages import build, request_type
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable, ask_coordinator
 from seqgate.gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
 from seqgate.gateway.runtime.loop.clock import Clock
@@ -411,8 +411,6 @@ class ShareCoordinator:
 
 # Asks other gateways about the groups that they coordinate. Raises Unavailable.
 
-ASK_TIMEOUT_S: Final = 5.0
-"""Time for the answer of one gateway."""
 _SHARE_GROUP_DESCRIBE: Final = 77
 _EXISTS: Final = frozenset((ErrorCode.none, ErrorCode.topic_authorization_failed))
 
@@ -424,10 +422,7 @@ async def has_share_group(peers: AsksPeers, leader: int, group_id: str) -> bool:
     request = build(
         request_type(_SHARE_GROUP_DESCRIBE, 1), group_ids=(group_id,), include_authorized_operations=False
     )
-    try:
-        answer = await peers.ask(leader, request, timeout_s=ASK_TIMEOUT_S)
-    except PeerUnavailable as error:
-        raise Unavailable from error
+    answer = await ask_coordinator(peers, leader, request)
     code = ErrorCode(int(answer.groups[0].error_code))
     if code in _EXISTS:
         return True

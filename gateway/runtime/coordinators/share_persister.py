@@ -37,9 +37,9 @@ from seqgate.gateway.coordinator.share.records import (
     summary_of,
 )
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
-from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.peer.peers import AsksPeers
 from seqgate.gateway.protocol.messages import build, request_module, request_type
-from seqgate.gateway.runtime.coordinators.shards import Unavailable, settle
+from seqgate.gateway.runtime.coordinators.shards import Unavailable, ask_coordinator, settle
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
@@ -47,8 +47,6 @@ from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 logger = logging.getLogger(__name__)
 
 
-ASK_TIMEOUT_S: Final = 5.0
-"""Time for one answer of a share coordinator."""
 RETRY_FOR_S: Final = 10.0
 """Time after which a request gives up, when its share coordinator does not answer or changes; its client asks
 again.
@@ -229,8 +227,8 @@ class SharePersister:
         self, leader: int, group_id: str, keys: Sequence[SharePartitionKey], remote: _Remote
     ) -> dict[SharePartitionKey, Any]:
         try:
-            answer = await self._peers.ask(leader, _request(group_id, keys, remote), timeout_s=ASK_TIMEOUT_S)
-        except PeerUnavailable:
+            answer = await ask_coordinator(self._peers, leader, _request(group_id, keys, remote))
+        except Unavailable:
             return dict.fromkeys(keys, Refusal(ErrorCode.coordinator_not_available))
         outcomes: dict[SharePartitionKey, Any] = dict.fromkeys(keys, Refusal(ErrorCode.unknown_server_error))
         for topic in answer.results:
