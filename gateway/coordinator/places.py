@@ -43,6 +43,11 @@ class _NoTopics:
 NO_TOPICS: Final[Topics] = _NoTopics()
 
 
+def ids_of(names: Iterable[str], topics: Topics) -> frozenset[uuid.UUID]:
+    """Return the ids of those topics that exist."""
+    return frozenset(topic[0] for topic in map(topics.describe, names) if topic is not None)
+
+
 def places_of(partitions: Iterable[TopicPartition], topics: Topics) -> frozenset[Place]:
     """Return the partitions by topic id; partitions of topics that no longer exist are left out."""
     found = ((topics.describe(name), partition) for name, partition in partitions)

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.places import Place, by_topic
@@ -497,13 +497,9 @@ class Row:
         *names, value = names_and_value
         return RowRecord(self, tuple(names), value)
 
-    def key_of(self, names: Sequence[str]) -> bytes:
-        """Encode a key. Raises struct.error for a name that is too long."""
-        return _INT16.pack(self.kind) + b"".join(map(string, names))
-
     def encode(self, names: Sequence[str], value: Any) -> tuple[bytes, bytes | None]:
         """Return the (key, value) for the log. Raises struct.error for a text that is too long."""
-        key = self.key_of(names)
+        key = _INT16.pack(self.kind) + b"".join(map(string, names))
         if value is None:
             return key, None
         out = Writer(is_compact=self._written >= self._first_compact)
@@ -538,64 +534,6 @@ class RowRecord(NamedTuple):
         return self.names[0]
 
 
-class AssignmentEpoch(NamedTuple):
-    """The group epoch for which the targets of a group were made, and when; 0 in a record of an earlier
-    release.
-    """
-
-    epoch: int
-    timestamp_ms: int = 0
-
-
-ASSIGNMENT_EPOCH: Final = structure(
-    AssignmentEpoch, Field("epoch", INT32), Tag(0, "timestamp_ms", INT64, absent=0)
-)
-
-
 def itself(value: Any) -> Any:
     """Return the value: it is the only field of a structure."""
     return value
-
-
-class Grouped(Protocol):
-    """A group with members."""
-
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def members(self) -> Mapping[str, object]: ...
-
-
-class GroupRows:
-    """The records of one kind of group: those of the group, of which the first deletes the group, and those
-    of each member: its description, which deletes the member, its target, and what it has now.
-    """
-
-    def __init__(self, of_group: Sequence[Row], member: Row, target: Row, current: Row) -> None:
-        self.of_group = of_group
-        self.group, self.member, self.target = of_group[0], member, target
-        self._of_members = member, target, current
-        self.by_kind = {row.kind: row for row in self}
-
-    def __iter__(self) -> Iterator[Row]:
-        yield from self.of_group
-        yield from self._of_members
-
-    def removal_records(self, group_id: str, member_id: str) -> list[RowRecord]:
-        """Return the records that delete a member from the log."""
-        return [row.of(group_id, member_id, None) for row in reversed(self._of_members)]
-
-    def deletion_records(self, group: Grouped) -> list[RowRecord]:
-        """Return the records that delete a group and its members from the log."""
-        members = [
-            record
-            for member_id in group.members
-            for record in self.removal_records(group.group_id, member_id)
-        ]
-        return [*members, *(row.of(group.group_id, None) for row in reversed(self.of_group))]
-
-    def stored_keys(self, group: Grouped) -> list[tuple[int, str]]:
-        """Return (kind of key, member id) of every record of a group that the log must hold."""
-        of_group = [(row.kind, "") for row in self.of_group]
-        members = [(row.kind, member_id) for member_id in group.members for row in self._of_members]
-        return [*of_group[:-1], *members, of_group[-1]]

@@ -19,6 +19,7 @@ from seqgate.gateway.coordinator.group import consumer_group
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import CurrentValue, MemberState, MemberValue
+from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.records import (
     CommittedOffset,
@@ -29,7 +30,6 @@ from seqgate.gateway.coordinator.group.records import (
 )
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
-from seqgate.gateway.coordinator.rows import AssignmentEpoch
 from seqgate.gateway.coordinator.share import records as share_records
 from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,

@@ -51,7 +51,6 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     remove,
     renew_target,
     replace_static,
-    topics_of,
 )
 from seqgate.gateway.coordinator.group.events import (
     SESSION_TIMED_OUT,
@@ -64,7 +63,7 @@ from seqgate.gateway.coordinator.group.events import (
     who,
 )
 from seqgate.gateway.coordinator.group.offsets import Committer
-from seqgate.gateway.coordinator.places import Place, Topics, places_of
+from seqgate.gateway.coordinator.places import Place, Topics, ids_of, places_of
 from seqgate.gateway.coordinator.rows import RowRecord
 
 # --- joining a group
@@ -92,7 +91,7 @@ def join(
     is_new = len(group.members) > size
     changed = _update_member(group, member, request, subscription, records, is_new=is_new)
     renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
-    subscribed = topics_of(member, topics) if changed or group.is_behind else None
+    subscribed = ids_of(member.subscribed_names, topics) if changed or group.is_behind else None
     reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
     member.session_deadline_ms = now_ms + request.session_timeout_ms
     member.join_deadline_ms = NEVER

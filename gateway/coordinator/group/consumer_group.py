@@ -22,10 +22,15 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
     DEFAULT_ASSIGNOR,
     RegexTopics,
 )
-from seqgate.gateway.coordinator.group.epoch_group import EpochGroup, EpochMember
+from seqgate.gateway.coordinator.group.epoch_group import (
+    ASSIGNMENT_EPOCH,
+    AssignmentEpoch,
+    EpochGroup,
+    EpochMember,
+    GroupRows,
+)
 from seqgate.gateway.coordinator.places import Place, TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import (
-    ASSIGNMENT_EPOCH,
     BYTES,
     INT8,
     INT32,
@@ -33,9 +38,7 @@ from seqgate.gateway.coordinator.rows import (
     PLACES,
     PLACES_WITH_EPOCHS,
     STRING,
-    AssignmentEpoch,
     Field,
-    GroupRows,
     Row,
     Tag,
     array,

@@ -43,9 +43,14 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     MemberState,
     MemberValue,
 )
-from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, LEAVING_FOR_A_WHILE
-from seqgate.gateway.coordinator.places import Place, Topics
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.group.epoch_group import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    AssignmentEpoch,
+)
+from seqgate.gateway.coordinator.places import Place, Topics, ids_of
+from seqgate.gateway.coordinator.rows import RowRecord
 
 # --- one heartbeat
 
@@ -63,7 +68,7 @@ def heartbeat(
     changed = _update_member(group, member, request, records, is_new=is_new)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
     renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
-    subscribed = topics_of(member, topics) if changed or group.is_behind else None
+    subscribed = ids_of(member.subscribed_names, topics) if changed or group.is_behind else None
     reconcile(group, member, request.owned, now_ms, records, subscribed)
     wanted = request.is_full or member.assigned != before
     reply = HeartbeatReply(member.member_id, member.member_epoch, member.assigned if wanted else None)
@@ -253,12 +258,6 @@ def reconcile(
         return
     records.append(CURRENT.of(group.group_id, member.member_id, member.current))
     member.set_revocation_deadline(now_ms)
-
-
-def topics_of(member: ConsumerMember, topics: Topics) -> frozenset[uuid.UUID]:
-    """Return the ids of the topics that a member subscribes to by name."""
-    described = map(topics.describe, member.subscribed_names)
-    return frozenset(topic[0] for topic in described if topic is not None)
 
 
 def _unsubscribed(

@@ -16,25 +16,74 @@ The records of the group's rows change the group when they are replayed. Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.places import TopicPartition, Topics
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, GroupRows, Row, RowRecord
+from seqgate.gateway.coordinator.rows import INT32, INT64, Field, Row, RowRecord, Tag, structure
 
 STATES: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable")
 EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = STATES
 FIRST_EPOCH: Final = 1
 """The group epoch of a group before its first member."""
-NEVER_ASSIGNED: Final = AssignmentEpoch(FIRST_EPOCH)
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
 """The member epoch of a static member that is away and may return."""
+
+
+class AssignmentEpoch(NamedTuple):
+    """The group epoch for which the targets of a group were made, and when; 0 in a record of an earlier
+    release.
+    """
+
+    epoch: int
+    timestamp_ms: int = 0
+
+
+NEVER_ASSIGNED: Final = AssignmentEpoch(FIRST_EPOCH)
+ASSIGNMENT_EPOCH: Final = structure(
+    AssignmentEpoch, Field("epoch", INT32), Tag(0, "timestamp_ms", INT64, absent=0)
+)
+
+
+class GroupRows:
+    """The records of one kind of group: those of the group, of which the first deletes the group, and those
+    of each member: its description, which deletes the member, its target, and what it has now.
+    """
+
+    def __init__(self, of_group: Sequence[Row], member: Row, target: Row, current: Row) -> None:
+        self.of_group = of_group
+        self.group, self.member, self.target = of_group[0], member, target
+        self._of_members = member, target, current
+        self.by_kind = {row.kind: row for row in self}
+
+    def __iter__(self) -> Iterator[Row]:
+        yield from self.of_group
+        yield from self._of_members
+
+    def removal_records(self, group_id: str, member_id: str) -> list[RowRecord]:
+        """Return the records that delete a member from the log."""
+        return [row.of(group_id, member_id, None) for row in reversed(self._of_members)]
+
+    def deletion_records(self, group: EpochGroup[Any, Any]) -> list[RowRecord]:
+        """Return the records that delete a group and its members from the log."""
+        members = [
+            record
+            for member_id in group.members
+            for record in self.removal_records(group.group_id, member_id)
+        ]
+        return [*members, *(row.of(group.group_id, None) for row in reversed(self.of_group))]
+
+    def stored_keys(self, group: EpochGroup[Any, Any]) -> list[tuple[int, str]]:
+        """Return (kind of key, member id) of every record of a group that the log must hold."""
+        of_group = [(row.kind, "") for row in self.of_group]
+        members = [(row.kind, member_id) for member_id in group.members for row in self._of_members]
+        return [*of_group[:-1], *members, of_group[-1]]
 
 
 class EpochMember:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
 from seqgate.gateway.coordinator.group.epoch_group import EpochGroup, EpochMember
 from seqgate.gateway.coordinator.group.records import GroupRecord
+
+if TYPE_CHECKING:
+    from seqgate.gateway.coordinator.group.classic_group import Member
 
 LONGEST_REASON: Final = 255
 """Characters of a client's reason that are logged; Kafka's clients send no more."""
@@ -33,20 +36,7 @@ class Who(NamedTuple):
     client_host: str
 
 
-class Described(Protocol):
-    """A member of a group of any kind."""
-
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def group_instance_id(self) -> str | None: ...
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def client_host(self) -> str: ...
-
-
-def who(member: Described) -> Who:
+def who(member: EpochMember | Member) -> Who:
     """Return a member as the subject of a log line."""
     return Who(member.member_id, member.group_instance_id, member.client_id, member.client_host)
 

@@ -26,9 +26,10 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     ConsumerMember,
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
 from seqgate.gateway.coordinator.group.events import Effects, JoinReply, SyncReply
 from seqgate.gateway.coordinator.places import Place, Topics, places_of
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.rows import RowRecord
 
 # --- to the consumer protocol
 

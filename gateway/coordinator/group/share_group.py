@@ -28,16 +28,18 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.epoch_group import (
+    ASSIGNMENT_EPOCH,
     EMPTY,
     FIRST_EPOCH,
     NEVER_ASSIGNED,
     STABLE,
+    AssignmentEpoch,
     EpochGroup,
     EpochMember,
+    GroupRows,
 )
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.coordinator.rows import (
-    ASSIGNMENT_EPOCH,
     INT8,
     INT32,
     INT64,
@@ -45,9 +47,7 @@ from seqgate.gateway.coordinator.rows import (
     PLACES,
     STRING,
     UUID,
-    AssignmentEpoch,
     Field,
-    GroupRows,
     Row,
     RowRecord,
     array,

@@ -23,7 +23,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     HeartbeatReply,
     interval_is_over,
 )
-from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, AssignmentEpoch
 from seqgate.gateway.coordinator.group.share_group import (
     ASSIGNMENT,
     CURRENT,
@@ -38,8 +38,8 @@ from seqgate.gateway.coordinator.group.share_group import (
     ShareMemberValue,
     assign,
 )
-from seqgate.gateway.coordinator.places import Place, Topics
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.places import Place, Topics, ids_of
+from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 
 MAX_MEMBER_ID_LENGTH: Final = 36
@@ -230,8 +230,7 @@ def _target(group: ShareGroup, member: ShareMember, topics: Topics) -> frozenset
     target = group.targets.get(member.member_id, NOWHERE)
     if group.group_epoch == group.assignment_epoch:
         return target
-    described = map(topics.describe, member.value.subscribed_names)
-    subscribed = {topic[0] for topic in described if topic is not None}
+    subscribed = ids_of(member.value.subscribed_names, topics)
     return frozenset(place for place in target if place[0] in subscribed)
 
 

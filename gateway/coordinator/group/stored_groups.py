@@ -25,7 +25,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     HeartbeatRefused,
     HeartbeatReply,
 )
-from seqgate.gateway.coordinator.group.epoch_group import FIRST_EPOCH, JOINING, EpochMember
+from seqgate.gateway.coordinator.group.epoch_group import FIRST_EPOCH, JOINING, EpochMember, GroupRows
 from seqgate.gateway.coordinator.group.epoch_group import STATES as EPOCH_STATES
 from seqgate.gateway.coordinator.group.events import Before, Effects
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
@@ -34,7 +34,7 @@ from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, Group
 from seqgate.gateway.coordinator.group.share_group import GROUP_EPOCH, ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from seqgate.gateway.coordinator.places import NO_TOPICS, Place, TopicPartition, Topics
-from seqgate.gateway.coordinator.rows import GroupRows, RowRecord
+from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
 from seqgate.gateway.coordinator.streams.request import (

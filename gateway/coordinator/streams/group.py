@@ -13,9 +13,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
-from seqgate.gateway.coordinator.group.epoch_group import NEVER_ASSIGNED, NOT_READY, EpochGroup, EpochMember
+from seqgate.gateway.coordinator.group.epoch_group import (
+    NEVER_ASSIGNED,
+    NOT_READY,
+    AssignmentEpoch,
+    EpochGroup,
+    EpochMember,
+)
 from seqgate.gateway.coordinator.places import TopicPartition, Topics
-from seqgate.gateway.coordinator.rows import AssignmentEpoch
 from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology
 from seqgate.gateway.coordinator.streams.records import (
     NEW_GROUP,

@@ -36,9 +36,9 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused
-from seqgate.gateway.coordinator.group.epoch_group import JOINING
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, AssignmentEpoch
 from seqgate.gateway.coordinator.places import Topics, by_topic
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams.group import (
     HeldByProcesses,
     StreamsGroup,

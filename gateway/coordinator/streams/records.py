@@ -9,9 +9,13 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.coordinator.group.epoch_group import FIRST_EPOCH, NEVER_ASSIGNED
-from seqgate.gateway.coordinator.rows import (
+from seqgate.gateway.coordinator.group.epoch_group import (
     ASSIGNMENT_EPOCH,
+    FIRST_EPOCH,
+    NEVER_ASSIGNED,
+    GroupRows,
+)
+from seqgate.gateway.coordinator.rows import (
     INT8,
     INT32,
     INT64,
@@ -21,7 +25,6 @@ from seqgate.gateway.coordinator.rows import (
     STRING,
     UINT16,
     Field,
-    GroupRows,
     Row,
     Tag,
     array,

@@ -109,19 +109,19 @@ def _is_share_key(key: str) -> bool:
 
 async def _error(context: RequestContext[CoordinatorServices], key_type: int) -> tuple[ErrorCode, str]:
     services = context.services
+    is_share = key_type == SHARE and context.api_version >= FIRST_WITH_SHARE
     try:
         if key_type == GROUP:
             await services.groups.ensure_topic()
-            return ErrorCode.none, ""
-        if key_type == TRANSACTION:
+        elif key_type == TRANSACTION:
             await services.transactions.ensure_topic()
-            return ErrorCode.none, ""
-        if key_type == SHARE and context.api_version >= FIRST_WITH_SHARE:
+        elif is_share:
             await services.shares.ensure_topic()
-            return ErrorCode.none, ""
+        else:
+            return ErrorCode.invalid_request, f"Coordinators of key type {key_type} are not served."
     except Unavailable as error:
         return error.error_code, "The coordinator's topic could not be created."
-    return ErrorCode.invalid_request, f"Coordinators of key type {key_type} are not served."
+    return ErrorCode.none, ""
 
 
 def _located(

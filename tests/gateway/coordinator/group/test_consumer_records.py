@@ -16,8 +16,9 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     MemberState,
     MemberValue,
 )
+from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
 from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.rows import RowRecord
 from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.coordinator.group import share_group
+from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
 from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
 from seqgate.gateway.coordinator.group.share_group import (
     ROWS,
@@ -16,7 +17,7 @@ from seqgate.gateway.coordinator.group.share_group import (
     ShareCurrentValue,
     ShareMemberValue,
 )
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.rows import RowRecord
 from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
 from seqgate.gateway.coordinator.group.records import UnreadableRecord, decode, encode
-from seqgate.gateway.coordinator.rows import AssignmentEpoch, RowRecord
+from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.records import (
     ROWS,
