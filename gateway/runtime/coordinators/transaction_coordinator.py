@@ -87,6 +87,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._partitions = partitions
         self._internal_topics = internal_topics
+        self._producer_ids = producer_ids
         self.markers = markers
         self.verifies: bool
         self.limits: TransactionLimits
@@ -113,7 +114,10 @@ class TransactionCoordinator:
             on_load=self._resume,
             on_lost=self._give_up,
         )
-        self._state = TransactionState(self.shards, internal_topics, producer_ids, self._begin_ending)
+        self._unpersisted: dict[str, tuple[Partition, int]] = {}
+        """The partition and offset of an id's newest record, for the ids whose newest record is not known to
+        be durable.
+        """
 
     def _take_limits(self) -> None:
         config = self._config
@@ -195,7 +199,7 @@ class TransactionCoordinator:
 
     def _give_up(self, loaded: _Loaded) -> None:
         self.endings.give_up(loaded)
-        self._state.lost(list(loaded.shard.transactions))
+        self._forget_unpersisted(loaded.shard.transactions)
 
     def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
         """Add a partition to its transaction again: its batch survived a crash, but the record that added the
@@ -209,7 +213,7 @@ class TransactionCoordinator:
         places = frozenset({one.place})
         # Refused if an operation of the same round has begun another producer just now.
         with contextlib.suppress(TransactionRefused):
-            self._state.apply(
+            self._apply(
                 loaded,
                 transactional_id,
                 lambda current, now_ms: rules.add_partitions(
@@ -224,17 +228,91 @@ class TransactionCoordinator:
 
     # --- state
 
+    def _of(self, transactional_id: str) -> _Loaded:
+        """Return the shard of a transactional id. Raises Unavailable."""
+        if self._internal_topics.index_for(self.shards.topic, transactional_id) is None:
+            # clients then look for the coordinator, which creates the topic
+            raise Unavailable(ErrorCode.not_coordinator)
+        return self.shards.of(transactional_id)
+
     def find(self, transactional_id: str) -> Transaction | None:
         """Return a transactional id as it is now. Raises Unavailable."""
-        return self._state.of(transactional_id).shard.transactions.get(transactional_id)
+        return self._of(transactional_id).shard.transactions.get(transactional_id)
 
     def all(self) -> list[tuple[str, Transaction]]:
         """Return every transactional id; those of a shard that can't be loaded are left out."""
-        return self._state.all()
+        self.load_led()
+        return [
+            item for loaded in self.shards if loaded.is_current for item in loaded.shard.transactions.items()
+        ]
 
     def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
         """Return the partition and offset of an id's newest record, while that record is not durable."""
-        return self._state.unpersisted(transactional_id)
+        found = self._unpersisted.get(transactional_id)
+        if found is not None and found[0].is_persisted(found[1]):
+            del self._unpersisted[transactional_id]
+            return None
+        return found
+
+    async def _change(self, loaded: _Loaded, transactional_id: str, judge: Judge) -> Written:
+        """Change the state of a transactional id with the shard's next round.
+
+        Returns once the round is written; the caller waits until it is durable
+        (`CoordinatorShards.persisted`). Raises Unavailable, and the errors of `judge`.
+        """
+        waiter: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+
+        def noted(outcome: _Outcome, last_offset: int) -> None:
+            settle(waiter, self._note(loaded, transactional_id, outcome, last_offset))
+
+        operation = _operation(transactional_id, judge)
+        self.shards.ask(loaded, operation, lambda _, error: settle(waiter, None, error), noted)
+        return await waiter
+
+    async def _change_with_id(
+        self,
+        transactional_id: str,
+        judge: Callable[[Transaction | None, int | None, int], Transaction | None],
+        fresh_id: int | None = None,
+    ) -> Written:
+        """Change a transactional id as `_change` does. `judge` raises NeedsProducerId to get a fresh producer id;
+        an operation of the same round may have used up the epochs, or forgotten the id.
+        """
+        loaded = self._of(transactional_id)
+        try:
+            if fresh_id is None:
+                judge(loaded.shard.transactions.get(transactional_id), None, 0)
+            return await self._change(
+                loaded, transactional_id, lambda current, now_ms: judge(current, fresh_id, now_ms)
+            )
+        except NeedsProducerId:
+            return await self._change_with_id(transactional_id, judge, await self._fresh_producer_id())
+
+    async def _fresh_producer_id(self) -> int:
+        """Return a new producer id. Raises Unavailable."""
+        try:
+            return await self._producer_ids.next_producer_id()
+        except NoProducerIds as error:
+            logger.warning("no producer id: %s", error)
+            raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
+
+    def _apply(self, loaded: _Loaded, transactional_id: str, judge: Judge) -> Written:
+        """Change the state of a transactional id at once. Raises Unavailable, and the errors of `judge`."""
+        outcome, last_offset = self.shards.apply(loaded, _operation(transactional_id, judge))
+        return self._note(loaded, transactional_id, outcome, last_offset)
+
+    def _note(self, loaded: _Loaded, transactional_id: str, outcome: _Outcome, last_offset: int) -> Written:
+        """Remember the newest record of an id, and begin an end that it decides."""
+        written = Written(loaded, outcome.after, last_offset, outcome.is_new)
+        if outcome.is_new:
+            self._unpersisted[transactional_id] = loaded.partition, last_offset
+            if outcome.after is not None and outcome.after.state in DECIDED:
+                self._begin_ending(transactional_id, written)
+        return written
+
+    def _forget_unpersisted(self, transactional_ids: Iterable[str]) -> None:
+        for transactional_id in transactional_ids:
+            self._unpersisted.pop(transactional_id, None)
 
     # --- producers
 
@@ -247,12 +325,14 @@ class TransactionCoordinator:
         rules.check_begin(transactional_id, timeout_ms, self.limits)
 
         def begin(current: Transaction | None, fresh_id: int | None, now_ms: int) -> Transaction:
-            if current is None and self._state.count >= self.limits.max_transactional_ids:
-                raise TransactionRefused(ErrorCode.policy_violation)
+            if current is None:
+                count = sum(len(loaded.shard.transactions) for loaded in self.shards)
+                if count >= self.limits.max_transactional_ids:
+                    raise TransactionRefused(ErrorCode.policy_violation)
             return rules.begin_producer(current, timeout_ms, claimed, fresh_id, now_ms)
 
         async def attempt() -> Producer:
-            written = await self._state.change_with_id(transactional_id, begin)
+            written = await self._change_with_id(transactional_id, begin)
             assert written.value is not None
             if written.value.state in DECIDED:
                 raise TransactionRefused(ErrorCode.concurrent_transactions)
@@ -271,8 +351,8 @@ class TransactionCoordinator:
         client_version: int,
     ) -> None:
         """Carry out AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
-        loaded = self._state.of(transactional_id)
-        await self._state.change(loaded, transactional_id, self._adding(producer, places, client_version))
+        loaded = self._of(transactional_id)
+        await self._change(loaded, transactional_id, self._adding(producer, places, client_version))
         found = self.unpersisted(transactional_id)
         if found is not None:
             await self.shards.persisted(loaded, found[1])
@@ -305,11 +385,9 @@ class TransactionCoordinator:
         Returns the partition and offset of the record that must be durable, too, before the batch is
         acknowledged. Raises TransactionRefused, Unavailable.
         """
-        loaded = self._state.of(transactional_id)
+        loaded = self._of(transactional_id)
         if client_version >= rules.VERSION_2:
-            self._state.apply(
-                loaded, transactional_id, self._adding(producer, frozenset({place}), client_version)
-            )
+            self._apply(loaded, transactional_id, self._adding(producer, frozenset({place}), client_version))
         elif self.verifies:
             rules.check_partition(loaded.shard.transactions.get(transactional_id), producer, place)
         return self.unpersisted(transactional_id)
@@ -332,7 +410,7 @@ class TransactionCoordinator:
         """
 
         async def attempt() -> Producer:
-            decided = await self._state.change_with_id(
+            decided = await self._change_with_id(
                 transactional_id,
                 lambda current, fresh_id, now_ms: rules.end(current, request, fresh_id, now_ms),
             )
@@ -366,7 +444,7 @@ class TransactionCoordinator:
         try:
             await self.shards.persisted(loaded, last_offset)
             await self.markers.write(value, loaded.partition.leader_epoch)
-            self._state.apply(loaded, transactional_id, lambda _, now_ms: rules.complete(value, now_ms))
+            self._apply(loaded, transactional_id, lambda _, now_ms: rules.complete(value, now_ms))
             for one in left:
                 self._adopt(loaded, transactional_id, one)
         except Unavailable:
@@ -387,7 +465,7 @@ class TransactionCoordinator:
                 continue
             for transactional_id in loaded.shard.overdue(now_ms):
                 try:
-                    written = self._state.apply(loaded, transactional_id, _fenced_if_overdue)
+                    written = self._apply(loaded, transactional_id, _fenced_if_overdue)
                 except Unavailable:
                     break
                 if written.is_new:
@@ -397,11 +475,16 @@ class TransactionCoordinator:
     def forget_expired(self) -> None:
         """Forget the transactional ids that have not been used for long."""
         expiration_ms = self._config.int("transactional.id.expiration.ms")
+
+        def forget(shard: TransactionShard, now_ms: int) -> Change[list[str]]:
+            expired = shard.expired(expiration_ms, now_ms)
+            return Change(expired, [TransactionRecord(name, None) for name in expired])
+
         for loaded in self.shards:
             if not loaded.is_current:
                 continue
             with contextlib.suppress(Unavailable):
-                self._state.forget_expired(loaded, expiration_ms)
+                self._forget_unpersisted(self.shards.apply(loaded, forget).answer)
 
 
 def _fenced_if_overdue(current: Transaction | None, now_ms: int) -> Transaction | None:
@@ -561,133 +644,3 @@ def _operation(transactional_id: str, judge: Judge) -> Operation[TransactionShar
         return Change(_Outcome(after, True), (TransactionRecord(transactional_id, after),))
 
     return operation
-
-
-class TransactionState:
-    """Finds transactional ids and changes them, each change by one record."""
-
-    def __init__(
-        self,
-        shards: CoordinatorShards[TransactionShard],
-        internal_topics: InternalTopics,
-        producer_ids: ProducerIdAllocator,
-        on_decided: Callable[[str, Written], object],
-    ) -> None:
-        """Begin without state.
-
-        Begin without state. `on_decided` is called with every decided end, in the turn in which the decision
-        is written.
-        """
-        self._on_decided = on_decided
-        self._producer_ids = producer_ids
-        self._shards = shards
-        self._internal_topics = internal_topics
-        self._unpersisted: dict[str, tuple[Partition, int]] = {}
-        """The partition and offset of an id's newest record, for the ids whose newest record is not known to
-        be durable.
-        """
-
-    def of(self, transactional_id: str) -> LoadedShard[TransactionShard]:
-        """Return the shard of a transactional id. Raises Unavailable."""
-        if self._internal_topics.index_for(self._shards.topic, transactional_id) is None:
-            # clients then look for the coordinator, which creates the topic
-            raise Unavailable(ErrorCode.not_coordinator)
-        return self._shards.of(transactional_id)
-
-    def all(self) -> list[tuple[str, Transaction]]:
-        """Return every transactional id; those of a shard that can't be loaded are left out."""
-        self._shards.load_stored()
-        return [
-            item for loaded in self._shards if loaded.is_current for item in loaded.shard.transactions.items()
-        ]
-
-    @property
-    def count(self) -> int:
-        """Return the number of known transactional ids."""
-        return sum(len(loaded.shard.transactions) for loaded in self._shards)
-
-    async def change(
-        self, loaded: LoadedShard[TransactionShard], transactional_id: str, judge: Judge
-    ) -> Written:
-        """Change the state of a transactional id with the shard's next round.
-
-        Returns once the round is written; the caller waits until it is durable
-        (`CoordinatorShards.persisted`). Raises Unavailable, and the errors of `judge`.
-        """
-        waiter: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
-
-        def noted(outcome: _Outcome, last_offset: int) -> None:
-            settle(waiter, self._note(loaded, transactional_id, outcome, last_offset))
-
-        operation = _operation(transactional_id, judge)
-        self._shards.ask(loaded, operation, lambda _, error: settle(waiter, None, error), noted)
-        return await waiter
-
-    async def change_with_id(
-        self,
-        transactional_id: str,
-        judge: Callable[[Transaction | None, int | None, int], Transaction | None],
-        fresh_id: int | None = None,
-    ) -> Written:
-        """Change a transactional id as `change` does. `judge` raises NeedsProducerId to get a fresh producer id;
-        an operation of the same round may have used up the epochs, or forgotten the id.
-        """
-        loaded = self.of(transactional_id)
-        try:
-            if fresh_id is None:
-                judge(loaded.shard.transactions.get(transactional_id), None, 0)
-            return await self.change(
-                loaded, transactional_id, lambda current, now_ms: judge(current, fresh_id, now_ms)
-            )
-        except NeedsProducerId:
-            return await self.change_with_id(transactional_id, judge, await self._fresh_producer_id())
-
-    async def _fresh_producer_id(self) -> int:
-        """Return a new producer id. Raises Unavailable."""
-        try:
-            return await self._producer_ids.next_producer_id()
-        except NoProducerIds as error:
-            logger.warning("no producer id: %s", error)
-            raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
-
-    def apply(self, loaded: LoadedShard[TransactionShard], transactional_id: str, judge: Judge) -> Written:
-        """Change the state of a transactional id at once. Raises Unavailable, and the errors of `judge`."""
-        outcome, last_offset = self._shards.apply(loaded, _operation(transactional_id, judge))
-        return self._note(loaded, transactional_id, outcome, last_offset)
-
-    def _note(
-        self,
-        loaded: LoadedShard[TransactionShard],
-        transactional_id: str,
-        outcome: _Outcome,
-        last_offset: int,
-    ) -> Written:
-        """Remember the newest record of an id, and begin an end that it decides."""
-        written = Written(loaded, outcome.after, last_offset, outcome.is_new)
-        if outcome.is_new:
-            self._unpersisted[transactional_id] = loaded.partition, last_offset
-            if outcome.after is not None and outcome.after.state in DECIDED:
-                self._on_decided(transactional_id, written)
-        return written
-
-    def forget_expired(self, loaded: LoadedShard[TransactionShard], expiration_ms: int) -> None:
-        """Forget the transactional ids that have been unused until they expired. Raises Unavailable."""
-
-        def operation(shard: TransactionShard, now_ms: int) -> Change[list[str]]:
-            expired = shard.expired(expiration_ms, now_ms)
-            return Change(expired, [TransactionRecord(name, None) for name in expired])
-
-        self.lost(self._shards.apply(loaded, operation).answer)
-
-    def lost(self, transactional_ids: Sequence[str]) -> None:
-        """Forget the undurable records of these transactional ids."""
-        for transactional_id in transactional_ids:
-            self._unpersisted.pop(transactional_id, None)
-
-    def unpersisted(self, transactional_id: str) -> tuple[Partition, int] | None:
-        """Return the partition and offset of an id's newest record, while that record is not durable."""
-        found = self._unpersisted.get(transactional_id)
-        if found is not None and found[0].is_persisted(found[1]):
-            del self._unpersisted[transactional_id]
-            return None
-        return found
