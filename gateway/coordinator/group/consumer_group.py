@@ -14,6 +14,7 @@ import enum
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
@@ -261,54 +262,26 @@ class ConsumerMember(EpochMember):
     @property
     def value(self) -> MemberValue:
         """The member's description as its record stores it."""
-        return MemberValue(
-            self.instance_id,
-            self.rack_id,
-            self.client_id,
-            self.client_host,
-            self.subscribed_names,
-            self.subscribed_regex,
-            self.rebalance_timeout_ms,
-            self.server_assignor,
-            self.classic,
-        )
+        return MemberValue._make(_DESCRIPTION(self))
 
     @value.setter
     def value(self, value: MemberValue) -> None:
-        (
-            self.instance_id,
-            self.rack_id,
-            self.client_id,
-            self.client_host,
-            self.subscribed_names,
-            self.subscribed_regex,
-            self.rebalance_timeout_ms,
-            self.server_assignor,
-            self.classic,
-        ) = value
+        for name, part in zip(MemberValue._fields, value, strict=True):
+            setattr(self, name, part)
 
     @property
     def current(self) -> CurrentValue:
         """The member's epoch and partitions as its record stores them."""
-        return CurrentValue(
-            self.member_epoch,
-            self.previous_member_epoch,
-            self.state,
-            self.assigned,
-            self.pending_revocation,
-            self.assignment_epochs,
-        )
+        return CurrentValue._make(_CURRENT(self))
 
     @current.setter
     def current(self, value: CurrentValue) -> None:
-        (
-            self.member_epoch,
-            self.previous_member_epoch,
-            self.state,
-            self.assigned,
-            self.pending_revocation,
-            self.assignment_epochs,
-        ) = value
+        for name, part in zip(CurrentValue._fields, value, strict=True):
+            setattr(self, name, part)
+
+
+_DESCRIPTION: Final = attrgetter(*MemberValue._fields)
+_CURRENT: Final = attrgetter(*CurrentValue._fields)
 
 
 @dataclass(slots=True)
