@@ -51,7 +51,7 @@ JOIN_GROUP_FIRST_WITH_REASON: Final = 8
 FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
-async def handle_join_group(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_join(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for its answer."""
     version = context.api_version
     if not context.may_group(Operation.READ, request.group_id):
@@ -113,7 +113,7 @@ SYNC_GROUP_FIRST_WITH_INSTANCE_ID: Final = 3
 FIRST_WITH_PROTOCOL: Final = 5
 
 
-async def handle_sync_group(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_sync(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for the member's assignment."""
     reply = await _sync(context, request)
     return build(
@@ -147,7 +147,7 @@ async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> S
         return SyncReply(error_code=error.error_code)
 
 
-SYNC_GROUP_API = Api(14, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync_group)
+SYNC_GROUP_API = Api(14, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync)
 
 
 HEARTBEAT_FIRST_WITH_INSTANCE_ID: Final = 3
@@ -181,7 +181,7 @@ FIRST_BATCHED_VERSION: Final = 3
 LEAVE_GROUP_FIRST_WITH_REASON: Final = 5
 
 
-async def handle_leave_group(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_leave(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Remove the members; before v3 the one member's error is the error of the request."""
     version = context.api_version
     module = context.response_module
@@ -218,7 +218,7 @@ FIRST_WITH_OPERATIONS: Final = 3
 FIRST_WITH_NOT_FOUND: Final = 6
 
 
-async def handle_describe_groups(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Describe each group of the request."""
     module = context.response_module
     asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
@@ -273,11 +273,11 @@ def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -
 
 
 DESCRIBE_GROUPS_API = Api(
-    15, "DescribeGroups", 0, 6, api.coordinators, handle=handle_describe_groups, may_be_given_up=True
+    15, "DescribeGroups", 0, 6, api.coordinators, handle=handle_describe, may_be_given_up=True
 )
 
 
-LEAVE_GROUP_API = Api(13, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave_group)
+LEAVE_GROUP_API = Api(13, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave)
 
 
-JOIN_GROUP_API = Api(11, "JoinGroup", 0, 9, api.coordinators, handle=handle_join_group)
+JOIN_GROUP_API = Api(11, "JoinGroup", 0, 9, api.coordinators, handle=handle_join)

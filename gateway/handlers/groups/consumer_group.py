@@ -42,7 +42,7 @@ CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
-async def handle_consumer_group_describe(context: RequestContext[Services], request: Any) -> Any:
+async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group of the request."""
     topics = context.services.partitions.registry.by_id
     groups = context.services.coordinators.groups
@@ -90,7 +90,7 @@ def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, topics: T
 FIRST_WITH_REGEX: Final = 1
 
 
-async def handle_consumer_group_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
     return await answer_heartbeat(context, request, _beat(context, request), refused)
 
@@ -137,22 +137,10 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
 
 
 CONSUMER_GROUP_HEARTBEAT_API = Api(
-    68,
-    "ConsumerGroupHeartbeat",
-    0,
-    1,
-    api.coordinators,
-    handle=handle_consumer_group_heartbeat,
-    is_eager=True,
+    68, "ConsumerGroupHeartbeat", 0, 1, api.coordinators, handle=handle_heartbeat, is_eager=True
 )
 
 
 CONSUMER_GROUP_DESCRIBE_API = Api(
-    69,
-    "ConsumerGroupDescribe",
-    0,
-    1,
-    api.everything,
-    handle=handle_consumer_group_describe,
-    may_be_given_up=True,
+    69, "ConsumerGroupDescribe", 0, 1, api.everything, handle=handle_describe, may_be_given_up=True
 )

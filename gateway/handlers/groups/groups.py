@@ -29,7 +29,7 @@ FIRST_WITH_STATES: Final = 4
 FIRST_WITH_TYPES: Final = 5
 
 
-async def handle_list_groups(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List the groups that the client may describe, all of them with DESCRIBE on the cluster.
 
     Filters ignore case. The state filter ignores spaces around a state and underscores in it.
@@ -74,7 +74,7 @@ def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[
             yield group.group_id, group.protocol[0], group.state_text, group.type
 
 
-async def handle_delete_groups(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_delete(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Delete the groups one after another; each gets its own result, and a repeated group only one."""
     module = context.response_module
     results, deleted = [], []
@@ -119,9 +119,9 @@ async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -
         return error.error_code
 
 
-DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 2, api.coordinators, handle=handle_delete_groups)
+DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 2, api.coordinators, handle=handle_delete)
 
 
 LIST_GROUPS_API = Api(
-    16, "ListGroups", 0, 5, api.coordinators, handle=handle_list_groups, is_long=True, may_be_given_up=True
+    16, "ListGroups", 0, 5, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
 )

@@ -71,7 +71,7 @@ logger = logging.getLogger(__name__)
 HIDDEN_TOPICS: Final = "The described group uses topics that the client is not authorized to describe."
 
 
-async def handle_streams_group_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Describe each group of the request."""
     groups = context.services.groups
 
@@ -186,7 +186,7 @@ def _task_ids(module: Any, tasks: Tasks) -> tuple[Any, ...]:
     )
 
 
-async def handle_streams_group_heartbeat(context: RequestContext[Services], request: Any) -> Any:
+async def handle_heartbeat(context: RequestContext[Services], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable.
 
     A client needs READ on the group, and DESCRIBE on every topic of its topology. The internal topics that
@@ -355,7 +355,7 @@ def _endpoint(module: Any, found: EndpointPartitions) -> Any:
 
 
 STREAMS_GROUP_HEARTBEAT_API = Api(
-    88, "StreamsGroupHeartbeat", 0, 0, api.everything, handle=handle_streams_group_heartbeat, is_eager=True
+    88, "StreamsGroupHeartbeat", 0, 0, api.everything, handle=handle_heartbeat, is_eager=True
 )
 
 
@@ -457,11 +457,5 @@ def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
 
 
 STREAMS_GROUP_DESCRIBE_API = Api(
-    89,
-    "StreamsGroupDescribe",
-    0,
-    0,
-    api.coordinators,
-    handle=handle_streams_group_describe,
-    may_be_given_up=True,
+    89, "StreamsGroupDescribe", 0, 0, api.coordinators, handle=handle_describe, may_be_given_up=True
 )

@@ -40,7 +40,7 @@ from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 
 
-async def handle_share_group_describe(context: RequestContext[Services], request: Any) -> Any:
+async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group of the request."""
     topics = context.services.partitions.registry.by_id
 
@@ -75,7 +75,7 @@ def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
     )
 
 
-async def handle_share_group_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
     return await answer_heartbeat(context, request, _beat(context, request), refused)
 
@@ -103,11 +103,9 @@ async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> A
     return accepted(context, reply, services.group_configs.of(request.group_id).share_heartbeat_interval_ms)
 
 
-SHARE_GROUP_HEARTBEAT_API = Api(
-    76, "ShareGroupHeartbeat", 1, 1, api.coordinators, handle=handle_share_group_heartbeat
-)
+SHARE_GROUP_HEARTBEAT_API = Api(76, "ShareGroupHeartbeat", 1, 1, api.coordinators, handle=handle_heartbeat)
 
 
 SHARE_GROUP_DESCRIBE_API = Api(
-    77, "ShareGroupDescribe", 1, 1, api.everything, handle=handle_share_group_describe, may_be_given_up=True
+    77, "ShareGroupDescribe", 1, 1, api.everything, handle=handle_describe, may_be_given_up=True
 )

@@ -89,7 +89,7 @@ def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:
     return ErrorCode.none, None
 
 
-async def handle_alter_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
+async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
     """Start each partition again at its new offset, durably."""
     module = context.response_module
     limit = TimeLimit(context)
@@ -159,12 +159,10 @@ async def _begin(context: RequestContext[Services], group_id: str, topic: Any, e
     return ErrorCode.none
 
 
-ALTER_SHARE_GROUP_OFFSETS_API = Api(
-    91, "AlterShareGroupOffsets", 0, 0, api.everything, handle=handle_alter_share_group_offsets
-)
+ALTER_SHARE_GROUP_OFFSETS_API = Api(91, "AlterShareGroupOffsets", 0, 0, api.everything, handle=handle_alter)
 
 
-async def handle_delete_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
+async def handle_delete(context: RequestContext[Services], request: Any) -> Any:
     """Delete the share group's state of each topic durably."""
     module = context.response_module
     limit = TimeLimit(context)
@@ -225,14 +223,14 @@ async def _forget(
 
 
 DELETE_SHARE_GROUP_OFFSETS_API = Api(
-    92, "DeleteShareGroupOffsets", 0, 0, api.everything, handle=handle_delete_share_group_offsets
+    92, "DeleteShareGroupOffsets", 0, 0, api.everything, handle=handle_delete
 )
 
 
 UNKNOWN: Final = -1
 
 
-async def handle_describe_share_group_offsets(context: RequestContext[Services], request: Any) -> Any:
+async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group; null topics mean all partitions that it ever read.
 
     An unknown partition gets no offset, no error.
@@ -357,11 +355,5 @@ def _topic(
 
 
 DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(
-    90,
-    "DescribeShareGroupOffsets",
-    0,
-    1,
-    api.everything,
-    handle=handle_describe_share_group_offsets,
-    may_be_given_up=True,
+    90, "DescribeShareGroupOffsets", 0, 1, api.everything, handle=handle_describe, may_be_given_up=True
 )

@@ -41,7 +41,7 @@ FIRST_OF_CLIENTS_THAT_ADD_BY_PRODUCE: Final = 5
 Errors = dict[TopicPartition, ErrorCode]
 
 
-async def handle_add_partitions_to_txn(context: RequestContext[Services], request: Any) -> Any:
+async def handle_partitions(context: RequestContext[Services], request: Any) -> Any:
     """Add or verify the partitions durably, transaction by transaction."""
     version = context.api_version
     module = context.response_module
@@ -170,7 +170,7 @@ def _results(module: Any, topics: Sequence[Any], errors: Errors) -> tuple[Any, .
     )
 
 
-async def handle_add_offsets_to_txn(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_offsets(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Add the group's partition to the transaction durably."""
     version = context.api_version
     services = context.services
@@ -194,9 +194,7 @@ async def handle_add_offsets_to_txn(context: RequestContext[CoordinatorServices]
     return build(response_type(context.api_key, context.api_version), error_code=error)
 
 
-ADD_OFFSETS_TO_TXN_API = Api(25, "AddOffsetsToTxn", 0, 4, api.coordinators, handle=handle_add_offsets_to_txn)
+ADD_OFFSETS_TO_TXN_API = Api(25, "AddOffsetsToTxn", 0, 4, api.coordinators, handle=handle_offsets)
 
 
-ADD_PARTITIONS_TO_TXN_API = Api(
-    24, "AddPartitionsToTxn", 0, 5, api.everything, handle=handle_add_partitions_to_txn
-)
+ADD_PARTITIONS_TO_TXN_API = Api(24, "AddPartitionsToTxn", 0, 5, api.everything, handle=handle_partitions)

@@ -36,7 +36,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
 
-async def handle_describe_transactions(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Describe each transactional id of the request."""
     module = context.response_module
     states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
@@ -79,7 +79,7 @@ FIRST_WITH_DURATION: Final = 1
 FIRST_WITH_PATTERN: Final = 2
 
 
-async def handle_list_transactions(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List the ids that pass every filter and that the client may describe.
 
     The answer lists the states of the filter that do not exist.
@@ -128,23 +128,10 @@ def _filter(context: RequestContext[CoordinatorServices], request: Any) -> Wante
 
 
 LIST_TRANSACTIONS_API = Api(
-    66,
-    "ListTransactions",
-    0,
-    2,
-    api.coordinators,
-    handle=handle_list_transactions,
-    is_long=True,
-    may_be_given_up=True,
+    66, "ListTransactions", 0, 2, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
 )
 
 
 DESCRIBE_TRANSACTIONS_API = Api(
-    65,
-    "DescribeTransactions",
-    0,
-    0,
-    api.coordinators,
-    handle=handle_describe_transactions,
-    may_be_given_up=True,
+    65, "DescribeTransactions", 0, 0, api.coordinators, handle=handle_describe, may_be_given_up=True
 )
