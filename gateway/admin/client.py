@@ -24,6 +24,7 @@ from seqgate.gateway.admin.request import (
     Elsewhere,
     NoAnswer,
     NotRunning,
+    PagedRequest,
     Request,
     short_path,
 )
@@ -51,25 +52,26 @@ seqgate.log.sharing, which takes too long to import for a command. A test compar
 
 
 def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
-    """Return the answer of the gateway that runs on `data_dir`, or of the first of its workers that gives
-    one.
+    """Return the answer of the gateway that runs on `data_dir`, of a list all pages in one.
 
-    Raises NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and
-    ControlError when it refuses or fails.
-    """
-    return _first(data_dir, lambda place: _ask_at(place, request, timeout_s), min(timeout_s, RESTART_S))
-
-
-def ask_workers(data_dir: Path, request: Request[A]) -> tuple[list[A], list[str]]:
-    """Return the answers of all workers of the gateway that runs on `data_dir`, and a sentence about each
-    that gave none.
-
-    There is one answer, and no sentence, if the gateway is one process. Raises the errors of `ask`.
+    Of several workers the first one that gives an answer gives all of it, unless each knows a part. Raises
+    NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and ControlError
+    when it refuses or fails.
     """
     asked = places(data_dir)
+
+    def ask_whole(place: Path) -> A:
+        return joined(request, [_pages_of(place, request, timeout_s)])
+
     if len(asked) == 1:
-        return [_ask_at(asked[0], request, ANSWER_TIMEOUT_S)], []
-    return Workers(asked, _is_there).all(lambda place: _ask_at(place, request, ANSWER_TIMEOUT_S))
+        return ask_whole(asked[0])
+    workers = Workers(asked, _is_there, min(timeout_s, RESTART_S))
+    if not request.is_spread:
+        return workers.first(ask_whole)
+    found, missing = workers.all(lambda place: _pages_of(place, request, timeout_s, is_whole=True))
+    for sentence in missing:
+        _show_once(f"{sentence}; what only that worker knows is missing")
+    return joined(request, found)
 
 
 def places(data_dir: Path) -> list[Path]:
@@ -78,11 +80,6 @@ def places(data_dir: Path) -> list[Path]:
     """
     workers = [path for path in data_dir.glob(f"{WORKERS}/*") if path.name.isdecimal()]
     return sorted(workers, key=lambda path: int(path.name)) or caches_in(data_dir) or [data_dir]
-
-
-def _first(data_dir: Path, ask_at: Callable[[Path], B], patience_s: float = RESTART_S) -> B:
-    asked = places(data_dir)
-    return ask_at(asked[0]) if len(asked) == 1 else Workers(asked, _is_there, patience_s).first(ask_at)
 
 
 def _is_there(place: Path) -> bool:
@@ -99,9 +96,7 @@ def _is_there(place: Path) -> bool:
         return True
 
 
-def _ask_at(
-    place: Path, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S, *, is_whole: bool = False
-) -> A:
+def _ask_at(place: Path, request: Request[A], timeout_s: float, *, is_whole: bool = False) -> A:
     """Return the answer of one gateway. `is_whole`: all others are asked, too, so nothing is left out that a
     note must tell.
     """
@@ -128,25 +123,12 @@ def _show_once(note: str) -> None:
         sys.stderr.write(f"seqgate: {note}\n")
 
 
-def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
-    """Return all pages of an answer, at least one; of all workers if each knows a part. Raises the errors of
-    `ask`.
-    """
-    asked = places(data_dir)
-    if not request.is_spread or len(asked) == 1:
-        return _first(data_dir, lambda place: _pages_of(place, request))
-    found, missing = Workers(asked, _is_there).all(lambda place: _pages_of(place, request, is_whole=True))
-    for sentence in missing:
-        _show_once(f"{sentence}; what only that worker knows is missing")
-    return joined(found)
-
-
-def _pages_of(place: Path, request: Request[A], *, is_whole: bool = False) -> list[A]:
+def _pages_of(place: Path, request: Request[A], timeout_s: float, *, is_whole: bool = False) -> list[A]:
     pages = []
     following: Request[A] | None = request
     while following is not None:
-        pages.append(_ask_at(place, following, is_whole=is_whole))
-        following = following.next_page(pages[-1])
+        pages.append(_ask_at(place, following, timeout_s, is_whole=is_whole))
+        following = following.next_page(pages[-1]) if isinstance(following, PagedRequest) else None
     return pages
 
 
@@ -167,30 +149,20 @@ class Client:
         return ask(self.data_dir, request)
 
     def ask_workers(self, request: Request[A]) -> tuple[list[A], list[str]]:
-        """Return the answers of all workers of the running gateway, and a sentence about each that gave none."""
-        return ask_workers(self.data_dir, request)
-
-    def ask_all(self, request: Request[A]) -> list[A]:
-        """Return all pages of the running gateway's answer, at least one."""
-        return ask_all(self.data_dir, request)
+        """Return the answers of all workers of the running gateway, at least one, and a sentence about each
+        that gave none.
+        """
+        asked = places(self.data_dir)
+        if len(asked) == 1:
+            return [ask(self.data_dir, request)], []
+        return Workers(asked, _is_there).all(lambda place: _ask_at(place, request, ANSWER_TIMEOUT_S))
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
-        """Return "running" with the first page of the gateway's answer, or "stopped" with the contents of the
-        data directory.
-        """
+        """Return "running" with the gateway's answer, or "stopped" with the contents of the data directory."""
         if self.asks_gateway:
             with contextlib.suppress(NotRunning):
                 return RUNNING, self.ask(request)
         return STOPPED, self._read(request)
-
-    def ask_or_read_all(self, request: Request[A]) -> tuple[str, list[A]]:
-        """Return "running" with all pages of the gateway's answer, or "stopped" with the contents of the data
-        directory.
-        """
-        if self.asks_gateway:
-            with contextlib.suppress(NotRunning):
-                return RUNNING, self.ask_all(request)
-        return STOPPED, [self._read(request)]
 
     def _read(self, request: Request[A]) -> A:
         """Return the whole answer from the data directory or another store."""
@@ -342,28 +314,27 @@ def _why(error: ControlError) -> str:
     return "it is not running now" if isinstance(error, NotRunning) else str(error)
 
 
-# Joins the answers of several workers, each of which knows a part.
+# Joins the pages of an answer, and the answers of several workers, each of which knows a part.
 
 _SUMMED: Final = ("counters", "waiting_requests", "waiting_bytes")
 _UNITED: Final = ("offline_partitions",)
 
 
-def joined(found: Sequence[list[A]]) -> list[A]:
-    """Return the pages of all workers as those of one gateway: the last page has the facts that are about no
-    row, of all workers.
-    """
-    pages = [page for of_worker in found for page in of_worker]
-    last = [of_worker[-1] for of_worker in found]
-    facts: dict[str, Any] = {}
-    for name in _SUMMED:
-        if hasattr(last[0], name):
-            facts[name] = summed([getattr(page, name) for page in last])
-    for name in _UNITED:
-        if hasattr(last[0], name):
-            facts[name] = sorted({value for page in last for value in getattr(page, name)})
-    if facts:
-        pages[-1] = cast("A", msgspec.structs.replace(cast("Any", pages[-1]), **facts))
-    return pages
+def joined(request: Request[A], found: Sequence[list[A]]) -> A:
+    """Return the pages that each worker gave as one answer, with the counts of all workers."""
+    pages: list[Any] = [page for of_worker in found for page in of_worker]
+    if len(pages) == 1 or not isinstance(request, PagedRequest):
+        return cast("A", pages[0])
+    first: list[Any] = [of_worker[0] for of_worker in found]
+    fields = set(pages[0].__struct_fields__)
+    facts: dict[str, Any] = {
+        name: summed([getattr(page, name) for page in first]) for name in fields.intersection(_SUMMED)
+    }
+    for name in fields.intersection(_UNITED):
+        facts[name] = sorted({value for page in first for value in getattr(page, name)})
+    for name in request.rows.split():
+        facts[name] = [row for page in pages for row in getattr(page, name)]
+    return cast("A", msgspec.structs.replace(pages[0], **facts, **dict.fromkeys(fields & {"complete"}, True)))
 
 
 def summed(values: Sequence[Any]) -> Any:

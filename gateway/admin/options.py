@@ -274,13 +274,10 @@ class Asker(Protocol):
     """Asks a running gateway or another cluster."""
 
     def ask(self, request: Request[A]) -> A:
-        """Return the answer."""
+        """Return the answer, of a list all pages in one."""
 
-    def ask_all(self, request: Request[A]) -> list[A]:
-        """Return all pages of the answer, at least one."""
-
-    def ask_or_read_all(self, request: Request[A]) -> tuple[str, list[A]]:
-        """Return "running" with all pages of the answer, or "stopped" with what the data directory holds."""
+    def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
+        """Return "running" with the answer, or "stopped" with what the data directory holds."""
 
 
 @contextmanager

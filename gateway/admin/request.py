@@ -11,6 +11,7 @@ import errno
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, get_args
 
@@ -22,6 +23,8 @@ PAGE_ROWS: Final = 1_000
 """Rows of a page if the request gives no limit."""
 MAX_PAGE_ROWS: Final = 10_000
 """The highest limit of a page; the gateway refuses a request with a higher one."""
+POSITION: Final = "position"
+"""The key of a list whose rows are numbered."""
 
 RUNNING: Final = "running"
 """The word for a running gateway as the source of an answer."""
@@ -69,15 +72,31 @@ class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_
         """Return the type of the answer."""
         return get_args(vars(cls)["__orig_bases__"][0])[0]
 
-    def next_page(self, answer: A) -> Self | None:  # noqa: ARG002 - the answers that come in pages use it
-        """Return the request for the page after `answer`; None: no page follows."""
-        return None
-
 
 class PagedRequest(Request[A], kw_only=True):
-    """A request for at most `limit` rows of a list."""
+    """A request for at most `limit` rows of a list.
 
+    `rows` names the fields of the answer of which each page has a part, that of the list itself first. `key`
+    names the fields of a row that the request for the next page has as `after`; POSITION: the list is numbered,
+    and the next page begins at `position`. Without a key there is one page.
+    """
+
+    rows: ClassVar[str]
+    key: ClassVar[str] = ""
     limit: int = PAGE_ROWS
+
+    def next_page(self, answer: A) -> Self | None:
+        """Return the request for the page after `answer`; None: no page follows."""
+        page: Any = answer
+        found = getattr(page, self.rows.partition(" ")[0])
+        if self.key == POSITION:
+            position = getattr(self, POSITION) + len(found)
+            return (
+                msgspec.structs.replace(self, position=position) if found and position < page.total else None
+            )
+        if not self.key or page.complete:
+            return None
+        return msgspec.structs.replace(self, after=attrgetter(*self.key.split())(found[-1]))
 
 
 def page(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from seqgate.gateway.admin.backlog.messages import (
@@ -42,9 +41,7 @@ def backlog(
     docs/backlog.md describes quotas and TTL.
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
-        pages = client.ask_all(BacklogRequest(topic))
-    rows = [row for page in pages for row in page.partitions]
-    page = msgspec.structs.replace(pages[-1], partitions=rows)
+        page = client.ask(BacklogRequest(topic))
     return Output(page, _text(page))
 
 

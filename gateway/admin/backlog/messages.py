@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest
@@ -67,12 +65,8 @@ class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):
     A page ends when it has `limit` groups.
     """
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "partitions"
+    key = "partition"
     topic: str
     after: int | None = None
-
-    def next_page(self, answer: BacklogPage) -> BacklogRequest | None:
-        """Ask for the partitions after the last one."""
-        if answer.complete:
-            return None
-        return msgspec.structs.replace(self, after=answer.partitions[-1].partition)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from seqgate.gateway.admin.completion import group_names, topic_names
@@ -15,6 +14,7 @@ from seqgate.gateway.admin.groups.messages import (
     GroupDeletion,
     GroupDescription,
     GroupMember,
+    GroupPage,
     GroupPartition,
     GroupRow,
     ListGroupsRequest,
@@ -92,10 +92,9 @@ def list_groups(
       Stable                its members read
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
-        pages = client.ask_all(ListGroupsRequest(states or []))
-    rows = [row for page in pages for row in page.groups]
-    offline = pages[-1].offline_partitions
-    return Output({"groups": rows, "offline_partitions": offline}, _listing_text(rows, offline))
+        page = client.ask(ListGroupsRequest(states or []))
+    document = {"groups": page.groups, "offline_partitions": page.offline_partitions}
+    return Output(document, _listing_text(page))
 
 
 @app.command("describe")
@@ -137,9 +136,7 @@ def describe(opened: Opened[Asker], group: Group) -> Output:
       warm-up           tasks whose state it follows until they move to it
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
-        pages = client.ask_all(DescribeGroupRequest(group))
-    partitions = [row for page in pages for row in page.partitions]
-    description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
+        description = client.ask(DescribeGroupRequest(group))
     return Output(description, description_text(description))
 
 
@@ -282,11 +279,11 @@ def _partition(text: str, number: str) -> int:
 SHARE: Final = "share"
 
 
-def _listing_text(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) -> Iterator[Block]:
-    yield table(GroupRow, rows, "group state type protocol members committed_partitions total_lag")
-    yield f"{counted(len(rows), 'group')}."
-    if offline_partitions:
-        missing = ranges(offline_partitions)
+def _listing_text(page: GroupPage) -> Iterator[Block]:
+    yield table(GroupRow, page.groups, "group state type protocol members committed_partitions total_lag")
+    yield f"{counted(len(page.groups), 'group')}."
+    if page.offline_partitions:
+        missing = ranges(page.offline_partitions)
         yield f"Groups are missing: {missing} of __consumer_offsets is offline (seqgate status)."
 
 

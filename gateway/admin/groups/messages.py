@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -73,13 +73,11 @@ class GroupPage(msgspec.Struct, frozen=True):
 class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
     """The groups by their ids, from the first one after `after` on; of the named states, or of all states."""
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "groups"
+    key = "group"
     states: list[str] = msgspec.field(default_factory=list)
     after: str | None = None
-
-    def next_page(self, answer: GroupPage) -> ListGroupsRequest | None:
-        """Ask for the groups after the last one."""
-        return None if answer.complete else msgspec.structs.replace(self, after=answer.groups[-1].group)
 
 
 def protocol_text(protocol_type: str, protocol_name: str | None) -> str:
@@ -230,15 +228,10 @@ class GroupDescription(msgspec.Struct, frozen=True):
 class DescribeGroupRequest(PagedRequest[GroupDescription], tag="groups.describe"):
     """One group, with its partitions from the first one after `after` (topic, partition) on."""
 
+    rows = "partitions members"
+    key = "topic partition"
     group: str
     after: tuple[str, int] | None = None
-
-    def next_page(self, answer: GroupDescription) -> DescribeGroupRequest | None:
-        """Ask for the partitions after the last one."""
-        if answer.complete:
-            return None
-        last = answer.partitions[-1]
-        return msgspec.structs.replace(self, after=(last.topic, last.partition))
 
 
 class TopicSelection(msgspec.Struct, forbid_unknown_fields=True):

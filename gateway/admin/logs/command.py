@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.client import Client, places
 from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
 from seqgate.gateway.admin.options import AsJson, Opened, Output, asks, gateway, option, stop
 from seqgate.gateway.admin.printing import print_lines
@@ -46,7 +46,7 @@ def logs(
 
 
 def _follow(client: Client, found: list[LogLine]) -> None:
-    if len(client.ask_all(LogLinesRequest(limit=1))) > 1:
+    if len(places(client.data_dir)) > 1:
         raise stop("--follow shows the log of one process; several workers number their lines apart")
     after = max((line.number for line in found), default=0)
     while True:
@@ -58,8 +58,7 @@ def _follow(client: Client, found: list[LogLine]) -> None:
 
 def _lines(client: Client, request: LogLinesRequest) -> list[LogLine]:
     """Return the newest lines of all workers, by time."""
-    found = [line for page in client.ask_all(request) for line in page.lines]
-    return sorted(found, key=lambda line: (line.time_ms, line.number))
+    return sorted(client.ask(request).lines, key=lambda line: (line.time_ms, line.number))
 
 
 def _text(lines: list[LogLine]) -> Iterator[str]:

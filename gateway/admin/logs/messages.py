@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from seqgate.gateway.admin.request import PagedRequest
@@ -32,5 +30,6 @@ class LogPage(msgspec.Struct, frozen=True):
 class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
     """The newest lines of the gateway's log, with a number above `after`."""
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "lines"
     after: int = 0

@@ -49,13 +49,8 @@ def names(
         raise stop("--partition needs TOPIC", code=2)
     request = NamesRequest(topic, partition, None if name is None else os.fsencode(name))
     with opened as client:
-        source, pages = client.ask_or_read_all(request)
-    listing = NameListing(
-        source,
-        names=[row for page in pages for row in page.names],
-        untold=[row for page in pages for row in page.untold],
-        counters=pages[-1].counters,
-    )
+        source, page = client.ask_or_read(request)
+    listing = NameListing(source, page.names, page.untold, page.counters)
     return Output(listing, _text(listing), code=1 if listing.untold else 0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -85,14 +85,15 @@ class NamesRequest(PagedRequest[NamePage], tag="names"):
     `begin` is the `next` of the page before.
     """
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "names untold"
     topic: str | None = None
     partition: int | None = None
     name: bytes | None = None
     begin: Position | None = None
 
     def next_page(self, answer: NamePage) -> NamesRequest | None:
-        """Ask for the names from `next` on."""
+        """Return the request for the names from `next` on."""
         return None if answer.next is None else msgspec.structs.replace(self, begin=answer.next)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Final
 
@@ -92,16 +93,15 @@ def _last_blocks(
     with store(data_dir, redis, prefix, config_file) as client:
         position = 0
         if last is not None:
-            _, newest = client.ask_or_read(ListBlocksRequest(limit=1))
-            position = max(0, newest.total - last)
-        gateway, pages = client.ask_or_read_all(ListBlocksRequest(position))
-    end = pages[-1]
+            _, behind_all = client.ask_or_read(ListBlocksRequest(sys.maxsize))
+            position = max(0, behind_all.total - last)
+        gateway, page = client.ask_or_read(ListBlocksRequest(position))
     return BlockListing(
-        store=end.store,
-        gateway=None if gateway == STOPPED and end.store == REDIS else gateway,
-        next_producer_id=end.next_producer_id,
-        total=end.total,
-        blocks=[block for page in pages for block in page.blocks],
+        store=page.store,
+        gateway=None if gateway == STOPPED and page.store == REDIS else gateway,
+        next_producer_id=page.next_producer_id,
+        total=page.total,
+        blocks=page.blocks,
     )
 
 

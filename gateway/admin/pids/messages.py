@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.request import POSITION, PagedRequest, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Column, count, moment, number
 
 EMBEDDED: Final = "embedded"
@@ -50,14 +50,9 @@ class BlockPage(msgspec.Struct, frozen=True):
 class ListBlocksRequest(PagedRequest[BlockPage], tag="pids.list"):
     """The claimed blocks from index `position` on, in the order of their claims."""
 
+    rows = "blocks"
+    key = POSITION
     position: int = 0
-
-    def next_page(self, answer: BlockPage) -> ListBlocksRequest | None:
-        """Ask for the blocks after the last one."""
-        position = self.position + len(answer.blocks)
-        if position >= answer.total or not answer.blocks:
-            return None
-        return msgspec.structs.replace(self, position=position)
 
 
 class BlockListing(msgspec.Struct, frozen=True):

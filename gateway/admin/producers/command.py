@@ -14,7 +14,7 @@ from seqgate.gateway.admin.options import (
     gateway_or_cluster,
     stop,
 )
-from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
+from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
 from seqgate.gateway.admin.tables import Block, counted, table
 
 
@@ -37,19 +37,17 @@ def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPar
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
     with opened as client:
-        pages = client.ask_all(ListProducersRequest(topic, partition))
-    rows = [row for page in pages for row in page.producers]
-    counters = pages[-1].counters
-    return Output({"producers": rows, "counters": counters}, _text(rows, counters))
+        page = client.ask(ListProducersRequest(topic, partition))
+    return Output({"producers": page.producers, "counters": page.counters}, _text(page))
 
 
-def _text(rows: list[ProducerRow], counters: ProducerCounters | None) -> Iterator[Block]:
+def _text(page: ProducerPage) -> Iterator[Block]:
     yield table(
         ProducerRow,
-        rows,
+        page.producers,
         "topic partition producer_id producer_epoch last_sequence last_offset age_ms retained_batches",
     )
-    if counters is not None:
+    if (counters := page.counters) is not None:
         yield "Since the gateway started:"
         yield f"  {counted(counters.duplicates, 'duplicate')} answered with the offset of the original"
         yield f"  {counted(counters.rejections, 'batch', 'batches')} refused for sequence or epoch"

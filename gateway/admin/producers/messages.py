@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -60,14 +60,9 @@ class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
     `after` is topic, partition and producer id of the last row of the page before.
     """
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "producers"
+    key = "topic partition producer_id"
     topic: str | None = None
     partition: int | None = None
     after: tuple[str, int, int] | None = None
-
-    def next_page(self, answer: ProducerPage) -> ListProducersRequest | None:
-        """Ask for the rows after the last one."""
-        if answer.complete:
-            return None
-        last = answer.producers[-1]
-        return msgspec.structs.replace(self, after=(last.topic, last.partition, last.producer_id))

@@ -63,10 +63,6 @@ class RemoteClient:
         answer: A = OPERATIONS[type(request)](self.cluster, request)
         return answer
 
-    def ask_all(self, request: Request[A]) -> list[A]:
-        """Return the answer of the cluster as the only page."""
-        return [self.ask(request)]
-
-    def ask_or_read_all(self, request: Request[A]) -> tuple[str, list[A]]:
-        """Return "running" with the answer of the cluster as the only page."""
-        return RUNNING, [self.ask(request)]
+    def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
+        """Return "running" with the answer of the cluster."""
+        return RUNNING, self.ask(request)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from seqgate.gateway.admin.client import Client
@@ -82,8 +81,7 @@ def _sweep(client: Client, request: SweepRequest) -> SweepPage:
 
         return live.sweep(client.data_dir, request, time.time_ns() // 1_000_000, _print_progress)
     while True:
-        pages = client.ask_all(SweepResultRequest(task.number))
-        page = msgspec.structs.replace(pages[0], leaks=[leak for each in pages for leak in each.leaks])
+        page = client.ask(SweepResultRequest(task.number))
         if page.task.ended:
             break
         _print_progress(page.task.done, page.task.total)

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.request import POSITION, PagedRequest, Request
 from seqgate.gateway.admin.tables import Column, count, duration, known, shown
 
 DEFAULT_MIN_AGE_MS: Final = 3_600_000
@@ -103,12 +103,7 @@ class SweepResultRequest(PagedRequest[SweepPage], tag="sweep.result"):
     the sweep.
     """
 
+    rows = "leaks"
+    key = POSITION
     number: int
     position: int = 0
-
-    def next_page(self, answer: SweepPage) -> SweepResultRequest | None:
-        """Ask for the leaks after the last one."""
-        position = self.position + len(answer.leaks)
-        if position >= answer.total or not answer.leaks:
-            return None
-        return msgspec.structs.replace(self, position=position)

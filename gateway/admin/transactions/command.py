@@ -33,6 +33,7 @@ from seqgate.gateway.admin.transactions.messages import (
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
+    HangingPage,
     HangingTransaction,
     ListTransactionsRequest,
     PendingOffset,
@@ -100,9 +101,10 @@ def list_transactions(
         states or [], producer_ids or [], parsed(duration_ms, longer_than), pattern
     )
     with opened as client:
-        gateway, pages = client.ask_or_read_all(request)
-    rows = [row for page in pages for row in page.transactions]
-    listing = TransactionListing(gateway, rows, pages[-1].offline_partitions, pages[-1].partitions_elsewhere)
+        gateway, page = client.ask_or_read(request)
+    listing = TransactionListing(
+        gateway, page.transactions, page.offline_partitions, page.partitions_elsewhere
+    )
     return Output(listing, _listing_text(listing))
 
 
@@ -121,9 +123,7 @@ def describe(opened: Opened[Asker], name: Name) -> Output:
     takes effect, because the group has committed another one since.
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
-        gateway, pages = client.ask_or_read_all(DescribeTransactionRequest(name))
-    partitions = [row for page in pages for row in page.partitions]
-    description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
+        gateway, description = client.ask_or_read(DescribeTransactionRequest(name))
     return Output(description, _description_text(gateway, description))
 
 
@@ -144,11 +144,9 @@ def find_hanging(opened: Opened[Asker], topic: Topic = None, partition: Partitio
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
     with opened as client:
-        pages = client.ask_all(FindHangingRequest(topic, partition))
-    rows = [row for page in pages for row in page.hanging]
-    offline = pages[-1].offline_partitions
-    document = {"hanging": rows, "offline_partitions": offline}
-    return Output(document, _hanging_text(rows, offline), code=1 if rows else 0)
+        page = client.ask(FindHangingRequest(topic, partition))
+    document = {"hanging": page.hanging, "offline_partitions": page.offline_partitions}
+    return Output(document, _hanging_text(page), code=1 if page.hanging else 0)
 
 
 @app.command("abort")
@@ -259,14 +257,14 @@ def _description_text(gateway: str, description: TransactionDescription) -> Iter
     yield from _stopped(gateway)
 
 
-def _hanging_text(rows: Sequence[HangingTransaction], offline_partitions: Sequence[int]) -> Iterator[Block]:
+def _hanging_text(page: HangingPage) -> Iterator[Block]:
     yield table(
         HangingTransaction,
-        rows,
+        page.hanging,
         "topic partition first_offset producer_id producer_epoch transactional_id age_ms reason",
     )
-    yield f"{counted(len(rows), 'hanging transaction')}."
-    yield from _offline("Transactions of unknown producers are missing", offline_partitions)
+    yield f"{counted(len(page.hanging), 'hanging transaction')}."
+    yield from _offline("Transactions of unknown producers are missing", page.offline_partitions)
 
 
 def _abort_text(planned: TransactionAbort) -> Iterator[Block]:

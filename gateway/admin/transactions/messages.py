@@ -5,7 +5,7 @@ Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -82,18 +82,14 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
     matches whole.
     """
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "transactions"
+    key = "transactional_id"
     states: list[str] = msgspec.field(default_factory=list)
     producer_ids: list[int] = msgspec.field(default_factory=list)
     longer_than_ms: int | None = None
     pattern: str | None = None
     after: str | None = None
-
-    def next_page(self, answer: TransactionPage) -> ListTransactionsRequest | None:
-        """Ask for the ids after the last one."""
-        if answer.complete:
-            return None
-        return msgspec.structs.replace(self, after=answer.transactions[-1].transactional_id)
 
 
 class TransactionListing(msgspec.Struct, frozen=True):
@@ -138,15 +134,10 @@ class TransactionDescription(TransactionRow, frozen=True):
 class DescribeTransactionRequest(PagedRequest[TransactionDescription], tag="transactions.describe"):
     """One transactional id, with its partitions from the first one after `after` (topic, partition) on."""
 
+    rows = "partitions"
+    key = "topic partition"
     transactional_id: str
     after: tuple[str, int] | None = None
-
-    def next_page(self, answer: TransactionDescription) -> DescribeTransactionRequest | None:
-        """Ask for the partitions after the last one."""
-        if answer.complete:
-            return None
-        last = answer.partitions[-1]
-        return msgspec.structs.replace(self, after=(last.topic, last.partition))
 
 
 class HangingTransaction(msgspec.Struct, frozen=True):
@@ -188,17 +179,12 @@ class FindHangingRequest(PagedRequest[HangingPage], tag="transactions.hanging"):
     `after` is topic, partition and producer id of the last row of the page before.
     """
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "hanging"
+    key = "topic partition producer_id"
     topic: str | None = None
     partition: int | None = None
     after: tuple[str, int, int] | None = None
-
-    def next_page(self, answer: HangingPage) -> FindHangingRequest | None:
-        """Ask for the transactions after the last one."""
-        if answer.complete:
-            return None
-        last = answer.hanging[-1]
-        return msgspec.structs.replace(self, after=(last.topic, last.partition, last.producer_id))
 
 
 class FencedBy(msgspec.Struct, frozen=True):

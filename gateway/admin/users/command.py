@@ -26,7 +26,6 @@ from seqgate.gateway.admin.users.messages import (
     ListUsersRequest,
     NewCredential,
     RemoveUserRequest,
-    UserPage,
 )
 from seqgate.gateway.security.sasl.scram_credential import (
     MAX_ITERATIONS,
@@ -94,7 +93,7 @@ def add(
     password = read_password(password_file)
     request = AddUserRequest(user, [credential_for(hashing, password, iterations) for hashing in hashes])
     with opened as client:
-        changed: ChangedUser = client.ask_or_read_all(request)[1][0]
+        _, changed = client.ask_or_read(request)
     created = ["Created the data directory."] if changed.created_data_dir else []
     return Output(changed, [*created, f"User {shown(user)} can log in with {_listed(changed)}."])
 
@@ -109,7 +108,7 @@ def remove(opened: Opened[Asker], user: User, mechanisms: Mechanisms = None) -> 
     """
     request = RemoveUserRequest(user, _checked(mechanisms))
     with opened as client:
-        changed: ChangedUser = client.ask_or_read_all(request)[1][0]
+        _, changed = client.ask_or_read(request)
     return Output(changed, [f"User {shown(user)} can't log in with {_listed(changed)} any more."])
 
 
@@ -118,18 +117,17 @@ def remove(opened: Opened[Asker], user: User, mechanisms: Mechanisms = None) -> 
 def list_users(opened: Opened[Asker]) -> Output:
     """List the users with their mechanisms."""
     with opened as client:
-        _, pages = client.ask_or_read_all(ListUsersRequest())
-    users = [row for page in pages for row in page.users]
+        _, page = client.ask_or_read(ListUsersRequest())
     listing = Table(
         (Column("user"), Column("mechanism"), Column("iterations", count)),
         [
             (shown(row.user), credential.mechanism, count(credential.iterations))
-            for row in users
+            for row in page.users
             for credential in row.credentials
         ],
     )
-    total = f"{counted(len(users), 'user')}."
-    return Output(UserPage(users, True), [listing, total] if users else [total])
+    total = f"{counted(len(page.users), 'user')}."
+    return Output(page, [listing, total] if page.users else [total])
 
 
 def _checked(mechanisms: list[str] | None) -> list[str]:

@@ -31,11 +31,9 @@ class UserPage(msgspec.Struct, frozen=True):
 class ListUsersRequest(PagedRequest[UserPage], tag="users.list"):
     """The users by name, from the first one after `after` on."""
 
+    rows = "users"
+    key = "user"
     after: str | None = None
-
-    def next_page(self, answer: UserPage) -> ListUsersRequest | None:
-        """Ask for the users after the last one."""
-        return None if answer.complete else msgspec.structs.replace(self, after=answer.users[-1].user)
 
 
 class NewCredential(msgspec.Struct, frozen=True):

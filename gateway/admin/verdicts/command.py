@@ -50,9 +50,9 @@ def verdicts(
         raise stop("--partition needs --topic", code=2)
     request = ListVerdictsRequest(topic=topic, partition=partition, producer_id=producer_id, limit=limit)
     with opened as client:
-        pages = client.ask_all(request)
-    rows = sorted((row for page in pages for row in page.verdicts), key=lambda row: -row.time_ms)[:limit]
+        page = client.ask(request)
+    rows = sorted(page.verdicts, key=lambda row: -row.time_ms)[:limit]
     columns = "time_ms place producer_id producer_epoch sequences base_offset outcome client_id message"
     empty = "Every batch since the start was stored, or too many others were refused since."
     text = table(VerdictRow, rows, columns) if rows else empty
-    return Output({"verdicts": rows, "kept": pages[-1].kept}, [text])
+    return Output({"verdicts": rows, "kept": page.kept}, [text])

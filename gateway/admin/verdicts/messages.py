@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -61,7 +61,8 @@ class ListVerdictsRequest(PagedRequest[VerdictPage], tag="verdicts"):
     only verdicts with a higher number.
     """
 
-    is_spread: ClassVar[bool] = True
+    is_spread = True
+    rows = "verdicts"
     topic: str | None = None
     partition: int | None = None
     producer_id: int | None = None

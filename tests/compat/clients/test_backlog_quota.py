@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from seqgate.gateway.admin.backlog.messages import BacklogPage, BacklogRequest
-from seqgate.gateway.admin.client import ask_all
+from seqgate.gateway.admin.client import ask
 from tests.compat.groups.members import await_that
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.gateway_process import GatewayProcess
@@ -188,7 +188,7 @@ def send_and_catch_up(
 
     def has_met_it() -> bool:
         assert not failures, failures
-        (page,) = ask_all(gateway.data_dir, BacklogRequest(topic))
+        page = ask(gateway.data_dir, BacklogRequest(topic))
         return has_met_the_quota(page)
 
     with reading(bootstrap, topic) as reader:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
 from seqgate.gateway.admin.pids.blocks import gateway_source
-from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.server import Traffic
 from tests.gateway.handlers.support import NOW_MS, Node
 
@@ -34,5 +34,5 @@ async def all_pages(node: Node, request: Request[A]) -> list[A]:
     while following is not None:
         assert len(pages) < 1_000
         pages.append(await answer(node, following))
-        following = following.next_page(pages[-1])
+        following = following.next_page(pages[-1]) if isinstance(following, PagedRequest) else None
     return pages

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from seqgate.gateway.admin import client
-from seqgate.gateway.admin.client import RESTART_S, Client, Workers, ask, ask_all, joined, places, summed
-from seqgate.gateway.admin.groups.messages import GroupPage
+from seqgate.gateway.admin.client import RESTART_S, Client, Workers, ask, joined, places, summed
+from seqgate.gateway.admin.groups.messages import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.pids.messages import ListBlocksRequest
-from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerPage
+from seqgate.gateway.admin.producers.messages import (
+    ListProducersRequest,
+    ProducerCounters,
+    ProducerPage,
+    ProducerRow,
+)
 from seqgate.gateway.admin.request import (
     PAGE_ROWS,
     RUNNING,
@@ -50,11 +54,11 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 async def test_blocks_of_a_running_gateway(node: Node, tmp_path: Path) -> None:
     store = EmbeddedBlockStore(node.services.topics.metadata_log, 0)
     await asyncio.gather(*(store.claim(10, "loader", NOW_MS) for _ in range(MANY)))
-    pages = await asyncio.to_thread(ask_all, tmp_path, ListBlocksRequest())
-    rows = [row.first_producer_id for page in pages for row in page.blocks]
+    page = await asyncio.to_thread(ask, tmp_path, ListBlocksRequest())
+    rows = [row.first_producer_id for row in page.blocks]
     assert rows == list(range(0, 10 * MANY, 10))
-    assert {page.total for page in pages} == {MANY}
-    (latest,) = await asyncio.to_thread(ask_all, tmp_path, ListBlocksRequest(MANY - 3))
+    assert page.total == MANY
+    latest = await asyncio.to_thread(ask, tmp_path, ListBlocksRequest(MANY - 3))
     assert [row.first_producer_id for row in latest.blocks] == rows[-3:]
 
 
@@ -65,10 +69,10 @@ async def test_producers_of_a_running_gateway(node: Node, tmp_path: Path) -> Non
         assert partition is not None
         for producer_id in range(MANY):
             partition.append(batch(producer_id=producer_id, base_sequence=0), NOW_MS)
-    pages = await asyncio.to_thread(ask_all, tmp_path, ListProducersRequest())
-    rows = [(row.topic, row.producer_id) for page in pages for row in page.producers]
+    page = await asyncio.to_thread(ask, tmp_path, ListProducersRequest())
+    rows = [(row.topic, row.producer_id) for row in page.producers]
     assert rows == [(topic, producer_id) for topic in ("a", "b") for producer_id in range(MANY)]
-    assert [page.complete for page in pages] == [False] * (len(pages) - 1) + [True]
+    assert page.complete
 
 
 async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) -> None:
@@ -76,10 +80,10 @@ async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) 
     async with open_node(tmp_path) as node:
         control = ControlServer(node.services, tmp_path)
         await control.start()
-        gateway, (page,) = await asyncio.to_thread(client.ask_or_read_all, NamesRequest())
+        gateway, page = await asyncio.to_thread(client.ask_or_read, NamesRequest())
         assert (gateway, page.names, page.counters is None) == (RUNNING, [], False)
         await control.stop()
-    gateway, (page,) = client.ask_or_read_all(NamesRequest())
+    gateway, page = client.ask_or_read(NamesRequest())
     assert (gateway, page.names, page.counters) == (STOPPED, [], None)
     with pytest.raises(ControlError, match="limit must be between 1 and 10000, not 0"):
         client.ask_or_read(NamesRequest(limit=0))
@@ -206,29 +210,29 @@ def test_all_refuse_alike() -> None:
 COUNTERS = ProducerCounters(1, 2, 3, 4, 5)
 
 
-def test_counters_are_summed_and_rows_stay_in_their_pages() -> None:
-    pages = joined(
+def row(producer_id: int) -> ProducerRow:
+    return ProducerRow("t", 0, producer_id, 0, 0, 0, 0, 0, -1, 0, 1)
+
+
+def test_counters_are_summed_and_rows_are_joined() -> None:
+    page = joined(
+        ListProducersRequest(),
         [
-            [ProducerPage([], False, COUNTERS), ProducerPage([], True, COUNTERS)],
-            [ProducerPage([], True, COUNTERS)],
-        ]
+            [ProducerPage([row(1)], False, COUNTERS), ProducerPage([row(2)], True, COUNTERS)],
+            [ProducerPage([row(3)], True, COUNTERS)],
+        ],
     )
-    assert len(pages) == 3
-    assert pages[-1].counters == ProducerCounters(2, 4, 6, 8, 10)
+    assert page == ProducerPage([row(1), row(2), row(3)], True, ProducerCounters(2, 4, 6, 8, 10))
 
 
 def test_offline_partitions_are_united() -> None:
-    pages = joined([[GroupPage([], True, [3, 1])], [GroupPage([], True, [1, 2])]])
-    assert pages[-1].offline_partitions == [1, 2, 3]
+    page = joined(ListGroupsRequest(), [[GroupPage([], True, [3, 1])], [GroupPage([], True, [1, 2])]])
+    assert page.offline_partitions == [1, 2, 3]
 
 
 def test_a_missing_count_makes_the_sum_missing() -> None:
     assert summed([COUNTERS, None]) is None
     assert summed([1, 2]) == 3
-
-
-def test_answers_of_another_kind_stay_as_they_are() -> None:
-    assert joined([[uuid.UUID(int=1)]]) == [uuid.UUID(int=1)]
 
 
 def test_the_places_of_workers(tmp_path: Path) -> None:
