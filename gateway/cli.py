@@ -1,25 +1,23 @@
 """The `seqgate` command.
 
-Functions import what they need when they run, so that a command answers soon. `seqgate.gateway.entry` runs
-`serve` without this module.
+Functions import what they need when they run, so that a gateway starts and a command answers soon.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from seqgate import __version__
-from seqgate.gateway.admin.help import CONTEXT, tidy
-from seqgate.gateway.admin.options import option
+from seqgate.gateway.admin.commands import Command, Commands, command, flag, option
 
 if TYPE_CHECKING:
+    import typer
+
     app: typer.Typer
     """The whole command line."""
 
@@ -53,90 +51,51 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The commands and groups of commands in the order of the help: the module of each, and its name there."""
 
-ConfigFile = Annotated[
-    Path | None, option("--config", "FILE", "A TOML file with settings.", exists=True, dir_okay=False)
-]
-DataDir = Annotated[
-    Path | None, option("--data-dir", "DIRECTORY", "The data directory (log.dirs). [default: ./data]")
-]
-Cluster = Annotated[
-    str | None,
-    option(
+
+@command
+def serve(
+    listen: list[str] | None = option(
+        "--listen",
+        "HOST:PORT",
+        "The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
+    ),
+    data_dir: Path | None = option(
+        "--data-dir", "DIRECTORY", "The data directory (log.dirs). [default: ./data]"
+    ),
+    cluster: str | None = option(
         "--cluster",
         "ADDRESS",
         "The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or "
         "file:///DIRECTORY.",
     ),
-]
-Workers = Annotated[
-    int | None,
-    option(
+    workers: int | None = option(
         "--workers",
         "N",
         "Serve the data directory, or the bucket, with N processes, each a broker on the next port. "
         "[default: 1]",
     ),
-]
-TestControl = Annotated[
-    str | None,
-    option(
+    settings: list[str] | None = option(
+        "--set", "NAME=VALUE", "A setting (docs/configuration.md); may be repeated."
+    ),
+    config_file: Path | None = option(
+        "--config", "FILE", "A TOML file with settings.", exists=True, dir_okay=False
+    ),
+    guide: bool = flag("--guide", "Also print a first command to try."),
+    with_console: bool = flag(
+        "--console", "Also run the console beside the gateway, on 127.0.0.1:8080 if that is free."
+    ),
+    test_control: str | None = option(
         "--test-control",
         "HOST:PORT",
         "Let programs on this machine order faults and move the clock (docs/testing.md). For tests only.",
     ),
-]
-ExitWith = Annotated[
-    int | None,
-    option(
+    exit_with: int | None = option(
         "--exit-with",
         "PID",
         "With --test-control: stop when the process with this id, that of the test, has ended, however "
         "it ended.",
         min=1,
     ),
-]
-Settings = Annotated[
-    list[str] | None, option("--set", "NAME=VALUE", "A setting (docs/configuration.md); may be repeated.")
-]
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"seqgate {__version__}")
-        raise typer.Exit
-
-
-def _options(
-    _: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Take the options that stand before a command."""
-
-
-def serve(
-    listen: Annotated[
-        list[str] | None,
-        option(
-            "--listen",
-            "HOST:PORT",
-            "The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
-        ),
-    ] = None,
-    data_dir: DataDir = None,
-    cluster: Cluster = None,
-    workers: Workers = None,
-    settings: Settings = None,
-    config_file: ConfigFile = None,
-    guide: Annotated[bool, typer.Option("--guide", help="Also print a first command to try.")] = False,
-    with_console: Annotated[
-        bool,
-        typer.Option(
-            "--console", help="Also run the console beside the gateway, on 127.0.0.1:8080 if that is free."
-        ),
-    ] = False,
-    test_control: TestControl = None,
-    exit_with: ExitWith = None,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
     from seqgate.gateway import serving
@@ -156,11 +115,21 @@ def serve(
         )
     )
     if code:
-        raise typer.Exit(code)
+        raise SystemExit(code)
+
+
+def found(name: str) -> Command | Commands:
+    """Return a command, or a group of commands, from its module."""
+    place, attribute = COMMANDS[name]
+    return cast("Command | Commands", getattr(import_module(f"seqgate.gateway.{place}"), attribute))
 
 
 def command_line(only: str | None = None) -> typer.Typer:
     """Return the command line with all commands, or with one of COMMANDS, which imports what this one needs."""
+    import typer
+
+    from seqgate.gateway.admin.help import CONTEXT, add
+
     made = typer.Typer(
         name="seqgate",
         help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every "
@@ -170,16 +139,23 @@ def command_line(only: str | None = None) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    made.callback()(_options)
-    for name, (place, attribute) in COMMANDS.items():
+
+    def print_version(wanted: bool) -> None:
+        if wanted:
+            print(f"seqgate {__version__}")
+            raise typer.Exit
+
+    version = typer.Option(
+        False, "--version", help="Print the version.", callback=print_version, is_eager=True
+    )
+
+    def options(_: bool = version) -> None:
+        """Take the options that stand before a command."""
+
+    made.callback()(options)
+    for name in COMMANDS:
         if only in {None, name}:
-            module = import_module(f"seqgate.gateway.{place}")
-            found = getattr(module, attribute)
-            if isinstance(found, typer.Typer):
-                made.add_typer(found, name=name, help=module.HELP)
-            else:
-                made.command(name)(found)
-    tidy(made)
+            add(made, name, found(name))
     return made
 
 
@@ -190,8 +166,40 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command that the process was started with. The first word chooses the command, unless it is an
-    option, or a shell asks for completions.
+    """Run the command that the process was started with, without typer where its options are right.
+
+    The first words choose the command, unless they are options, or a shell asks for completions.
     """
-    word = "" if "_SEQGATE_COMPLETE" in os.environ else "".join(sys.argv[1:2])
-    command_line(word if word in COMMANDS else None)(prog_name="seqgate")
+    words = [] if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
+    right = parse(words)
+    if right is not None:
+        _run(*right)
+    else:
+        command_line(words[0] if words and words[0] in COMMANDS else None)(prog_name="seqgate")
+
+
+def parse(words: Sequence[str]) -> tuple[Command, dict[str, Any]] | None:
+    """Return the command that words choose, and the values of its parameters; None when typer must look."""
+    if not words or words[0] not in COMMANDS:
+        return None
+    chosen, rest = found(words[0]), words[1:]
+    if isinstance(chosen, Commands):
+        if not rest or rest[0] not in chosen.commands:
+            return None
+        chosen, rest = chosen.commands[rest[0]], rest[1:]
+    given = chosen.parse(rest)
+    return None if given is None else (chosen, given)
+
+
+def _run(chosen: Command, given: dict[str, Any]) -> None:
+    """Run a command, and end as typer does: on Ctrl-C, at the end of the input, and when nobody reads on."""
+    try:
+        chosen(**given)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except EOFError:
+        print("\nAborted!", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the last flush must not fail again
+        sys.exit(1)

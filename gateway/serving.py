@@ -1,8 +1,4 @@
-"""`seqgate serve`: its options and its run, without the packages that other commands need.
-
-`seqgate.gateway.cli` describes the options, writes the help and refuses wrong options. typer takes longer to
-import than a gateway to start, so `parse` takes the options itself when all of them are valid.
-"""
+"""`seqgate serve`: its run, without the packages that other commands need. `seqgate.gateway.cli` has its options."""
 
 from __future__ import annotations
 
@@ -19,8 +15,6 @@ from seqgate.gateway.config.listeners import parse_listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 USAGE_ERROR: Final = 2
-_NUMBERS: Final = ("--workers", "--exit-with")
-_WITH_VALUE: Final = (*_NUMBERS, "--listen", "--set", "--data-dir", "--cluster", "--config", "--test-control")
 _NO_CONSOLE: Final = "--console shows one process; with --workers start `seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
 
 
@@ -43,41 +37,6 @@ class _Refused(Exception):
     def __init__(self, sentence: str, code: int = 1) -> None:
         super().__init__(sentence)
         self.code = code
-
-
-def parse(words: Sequence[str]) -> Options | None:
-    """Return the options behind `serve`, or None when typer must look: `--help`, and what may be wrong."""
-    given: dict[str, list[str]] = {name: [] for name in _WITH_VALUE}
-    flags = {"--guide": False, "--console": False}
-    rest = iter(words)
-    for word in rest:
-        if word in flags:
-            flags[word] = True
-            continue
-        name, equals, value = word.partition("=")
-        if not equals:
-            value = next(rest, "")
-        if name not in given or not value or value.startswith("-"):
-            return None
-        given[name].append(value)
-    files = [Path(value) for value in given["--config"][-1:]]
-    if not all(os.access(file, os.R_OK) and file.is_file() for file in files):
-        return None
-    if not all(value.isascii() and value.isdecimal() for name in _NUMBERS for value in given[name]):
-        return None
-    last = {name: values[-1] for name, values in given.items() if values}
-    return Options(
-        listen=given["--listen"],
-        data_dir=Path(last["--data-dir"]) if "--data-dir" in last else None,
-        settings=given["--set"],
-        config_file=files[-1] if files else None,
-        guide=flags["--guide"],
-        console=flags["--console"],
-        cluster=last.get("--cluster"),
-        workers=int(last["--workers"]) if "--workers" in last else None,
-        test_control=last.get("--test-control"),
-        exit_with=int(last["--exit-with"]) if "--exit-with" in last else None,
-    )
 
 
 def serve(options: Options) -> int:

@@ -10,8 +10,6 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-import typer
-
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from seqgate.gateway.admin.request import NotRunning
@@ -29,24 +27,24 @@ Internal topics are offered only for a word that begins with this character.
 Address = tuple[str, int]
 
 
-def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def topic_names(ctx: Any, incomplete: str) -> list[str]:
     """Return the topics whose names begin with the typed text; internal topics only when the text begins with
     `_`.
     """
     return _offered(ctx, incomplete, "topic")
 
 
-def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def group_names(ctx: Any, incomplete: str) -> list[str]:
     """Return the groups whose names begin with the typed text."""
     return _offered(ctx, incomplete, "group")
 
 
-def configured_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def configured_names(ctx: Any, incomplete: str) -> list[str]:
     """Return the topics, brokers or groups, by the kind that was typed before."""
     return _offered(ctx, incomplete, str(ctx.params.get("kind")))
 
 
-def _offered(ctx: typer.Context, incomplete: str, kind: str) -> list[str]:
+def _offered(ctx: Any, incomplete: str, kind: str) -> list[str]:
     try:
         names = _names(kind, _addresses(ctx.params), ctx.params.get("command_config"))
     except Exception:  # noqa: BLE001 - a shell shows neither errors nor tracebacks in place of names

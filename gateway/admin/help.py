@@ -1,13 +1,18 @@
-"""The help of commands: arguments by their names, summaries that are not cut."""
+"""The commands as typer takes them, for help, completion and wrong options: arguments by their names, summaries
+that are not cut.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperArgument, TyperCommand
+
+from seqgate.gateway.admin.commands import Command, Commands, Parameter, option_of
 
 WIDEST: Final = 120
 """Columns of help on a wide terminal."""
@@ -18,7 +23,7 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": WI
 """The settings that all commands inherit from the app."""
 
 
-class Command(TyperCommand):
+class PlainCommand(TyperCommand):
     """A command whose help names an argument as its metavar does, without braces and without Python's types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -48,18 +53,40 @@ def _without_required(text: str) -> str:
     return text.removesuffix("[required]").rstrip()
 
 
-def tidy(app: typer.Typer) -> None:
-    """Use `Command` for every command of an app and of its sub-apps."""
-    for command in app.registered_commands:
-        command.cls = Command
-        command.short_help = _summary(command.callback)
-    for group in app.registered_groups:
-        group.short_help = (group.help or "").partition("\n")[0]
-        if group.typer_instance is not None:
-            tidy(group.typer_instance)
+def add(app: typer.Typer, name: str, added: Command | Commands) -> None:
+    """Add a command, or a group of commands, to an app."""
+    if isinstance(added, Commands):
+        group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+        for word, command in added.commands.items():
+            add(group, word, command)
+        app.add_typer(group, name=name, help=added.help, short_help=added.help.partition("\n")[0])
+    else:
+        app.command(name, cls=PlainCommand, short_help=_summary(added.help))(_callback(added))
 
 
-def _summary(function: Callable[..., Any] | None) -> str:
+def _callback(command: Command) -> Callable[..., None]:
+    """Return the function from whose parameters typer makes the options of a command."""
+
+    def callback(**given: Any) -> None:
+        command(**given)
+
+    callback.__doc__ = command.help
+    callback.__annotations__ = {}
+    callback.__signature__ = inspect.Signature(list(map(_typed, command.parameters)))  # type: ignore[attr-defined]
+    return callback
+
+
+def _typed(parameter: Parameter) -> inspect.Parameter:
+    mark = option_of(parameter)
+    given = typer.Argument(**mark.facts) if mark.names is None else typer.Option(*mark.names, **mark.facts)
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=parameter.default,
+        annotation=Annotated[parameter.type, given],
+    )
+
+
+def _summary(text: str) -> str:
     """Return the first sentence of a command's description."""
-    first = (function.__doc__ if function is not None else None) or ""
-    return " ".join(first.strip().partition("\n\n")[0].split()).partition(". ")[0].rstrip(".") + "."
+    return " ".join(text.strip().partition("\n\n")[0].split()).partition(". ")[0].rstrip(".") + "."

@@ -1,57 +1,30 @@
-"""Gives every command the options of the gateway or cluster that it asks, prints its output, and ends it.
+"""The gateway or cluster that a command asks, and the options that name it.
 
-A command is a function over what it asks (`Opened`) and its own options. It returns an `Output`: the document
-of `--json`, and the tables and sentences for people. `asks` adds the options of its reach behind the
-command's own, then `--json`, and prints the output. A reach is a context manager whose parameters are
-options: `gateway`, `gateway_or_cluster` and `cluster` here, others beside the commands that need them.
+A command is a function over what it asks (`Opened`) and its own options (`asks` in `admin/commands.py`). A
+reach is a context manager whose parameters are options: `gateway`, `gateway_or_cluster` and `cluster` here,
+others beside the commands that need them.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Concatenate,
-    Final,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-)
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
 from seqgate.gateway.admin.client import Client, ask
+from seqgate.gateway.admin.commands import option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.printing import print_blocks, print_json
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from seqgate.gateway.admin.request import ControlError, NotRunning, Request
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.tables import Block
 from seqgate.gateway.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
-
-
-def option(names: str, metavar: str, text: str, *, show_default: bool | str = False, **more: Any) -> Any:
-    """Return an option that takes a value, such as `--lines -n`; `text` is its help."""
-    return typer.Option(*names.split(), metavar=metavar, help=text, show_default=show_default, **more)
-
-
-def argument(metavar: str, text: str, *, show_default: bool | str = False, **more: Any) -> Any:
-    """Return an argument; `text` is its help."""
-    return typer.Argument(metavar=metavar, help=text, show_default=show_default, **more)
 
 
 OnlyTopic = Annotated[
@@ -81,9 +54,6 @@ Bootstrap = Annotated[
         f"[default: the gateway that runs on --data-dir, or {DEFAULT_ADDRESS}]",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-
 OtherCluster = Annotated[
     str | None,
     option(
@@ -105,122 +75,11 @@ CommandConfig = Annotated[
         dir_okay=False,
     ),
 ]
-AS_JSON: Final = "as_json"
 A = TypeVar("A")
 C = TypeVar("C")
-P = ParamSpec("P")
 Opened: TypeAlias = AbstractContextManager[C]
 """A client of a gateway or cluster that is not connected yet; the command connects it with `with`."""
 OpenedCluster: TypeAlias = "Opened[Cluster]"
-
-
-class Output(NamedTuple):
-    """The output of a command, and its exit code.
-
-    `document` is what `--json` prints, `text` the tables and sentences otherwise. Each of `refusals` is
-    printed on stderr after either of them; with any, the command exits with 1.
-    """
-
-    document: Any
-    text: Iterable[Block] = ()
-    code: int = 0
-    refusals: Sequence[str] = ()
-
-
-class OptionsOf(NamedTuple):
-    """Marks a parameter whose value `make` returns; the parameters of `make` are the options."""
-
-    make: Callable[..., Any]
-
-
-def asks(
-    reach: Callable[..., C], *, first: bool = False
-) -> Callable[[Callable[Concatenate[C, P], Output | None]], Callable[..., None]]:
-    """Make a command of a function that asks what `reach` returns.
-
-    The command has the options of the function, of `reach` (before them with `first`), and `--json`. It calls
-    the function with what `reach` returns, in most cases not opened yet, so that a wrong option is reported
-    before anybody is asked. A function that prints by itself returns None, and takes `as_json` if it needs
-    it.
-    """
-
-    def command(function: Callable[Concatenate[C, P], Output | None]) -> Callable[..., None]:
-        own, of_reach = _parameters(function, first=1), _parameters(reach)
-        prints_itself = any(each.name == AS_JSON for each in own)
-        made = {each.name: mark.make for each in own for mark in _marks(each)}
-
-        def take(make: Callable[..., Any], given: dict[str, Any]) -> Any:
-            return make(**{each.name: given.pop(each.name) for each in _parameters(make)})
-
-        @functools.wraps(function)
-        def run(**given: Any) -> None:
-            opened = take(reach, given)
-            as_json: bool = given[AS_JSON] if prints_itself else given.pop(AS_JSON)
-            given |= {name: take(make, given) for name, make in made.items()}
-            output = typing.cast("Callable[..., Output | None]", function)(opened, **given)
-            if output is not None:
-                _end(output, as_json=as_json)
-
-        last = [each for each in own if each.name == AS_JSON] or [_JSON_PARAMETER]
-        own = [
-            part
-            for each in own
-            if each.name != AS_JSON
-            for part in (_parameters(made[each.name]) if each.name in made else [each])
-        ]
-        parameters = [*of_reach, *own, *last] if first else [*own, *of_reach, *last]
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads the options here
-            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-        )
-        run.__annotations__ = {}
-        del run.__wrapped__  # typer must not see the function's own parameters
-        return run
-
-    return command
-
-
-_JSON_PARAMETER: Final = inspect.Parameter(
-    AS_JSON, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson
-)
-
-
-def _marks(parameter: inspect.Parameter) -> list[OptionsOf]:
-    return [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionsOf)]
-
-
-def _parameters(function: Callable[..., Any], first: int = 0) -> list[inspect.Parameter]:
-    """Return the parameters of a function from number `first` on, with their types.
-
-    Neither the types before nor that of the result are evaluated; they may be imported for the type checker
-    alone.
-    """
-    written = inspect.unwrap(function)
-    parameters = list(inspect.signature(written).parameters.values())[first:]
-
-    def typed() -> None: ...
-
-    typed.__annotations__ = {each.name: each.annotation for each in parameters}
-    types = typing.get_type_hints(typed, written.__globals__, include_extras=True)
-    return [each.replace(annotation=types[each.name]) for each in parameters]
-
-
-def _end(output: Output, *, as_json: bool) -> None:
-    """Print an output, and end the command unless all is well."""
-    if as_json:
-        print_json(output.document)
-    else:
-        print_blocks(output.text)
-    for sentence in output.refusals:
-        stop(sentence)
-    code = output.code or bool(output.refusals)
-    if code:
-        raise typer.Exit(int(code))
-
-
-def stop(sentence: str, code: int = 1) -> typer.Exit:
-    """Print a sentence on stderr and return the exit to raise."""
-    print(f"seqgate: {sentence}", file=sys.stderr)
-    return typer.Exit(code)
 
 
 @contextmanager
@@ -387,6 +246,8 @@ def name_values(texts: Sequence[str], option: str) -> dict[str, str]:
 def is_confirmed(question: str) -> bool:
     """Ask on the terminal; False where there is no terminal to answer on."""
     sys.stdout.flush()  # print the subject of the question before the question itself, also where stdout is no terminal
+    import typer  # noqa: PLC0415 - slow to import
+
     try:
         return typer.confirm(question, err=True)
     except typer.Abort:

@@ -5,68 +5,56 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from seqgate.gateway.admin.options import AsJson, option, stop
+from seqgate.gateway.admin.commands import AsJson, command, flag, option, stop
 
 
+@command
 def certify(
-    command: Annotated[
-        str | None,
-        option(
-            "--command",
-            "COMMAND",
-            "The command that starts the application. Words may hold placeholders (docs/certify.md).",
-        ),
-    ] = None,
-    lists: Annotated[bool, typer.Option("--list", help="Print the scripts, and run nothing.")] = False,
-    scripts: Annotated[
-        str | None, option("--scripts", "NAME,...", "Run these scripts only. [default: all thirty]")
-    ] = None,
-    records: Annotated[
-        int, option("--records", "N", "Records of each run.", show_default=True, min=20)
-    ] = 200,
-    topic: Annotated[
-        str, option("--topic", "TOPIC", "The topic that the application writes to.", show_default=True)
-    ] = "certify",
-    partitions: Annotated[
-        int, option("--partitions", "N", "Partitions of the topic.", show_default=True, min=1)
-    ] = 1,
-    timeout: Annotated[
-        float,
-        option("--timeout", "SECONDS", "Time after which a run counts as hung.", show_default=True, min=1),
-    ] = 60.0,
-    request_timeout: Annotated[
-        float,
-        option(
-            "--request-timeout",
-            "SECONDS",
-            "The request timeout of the application's client: late answers come after it.",
-            show_default=True,
-            min=0.1,
-        ),
-    ] = 2.0,
-    seed: Annotated[int, option("--seed", "N", "The seed of the random scripts.", show_default=True)] = 1,
-    jobs: Annotated[
-        int | None,
-        option("--jobs", "N", "Runs at a time. [default: one for each processor, at most 4]", min=1),
-    ] = None,
-    allow_giving_up: Annotated[
-        bool,
-        typer.Option("--allow-giving-up", help="A reported failure is good enough, whatever the script is."),
-    ] = False,
-    reports: Annotated[
-        list[Path] | None,
-        option(
-            "--report",
-            "FILE",
-            "Write the report into this file: JUnit's XML if its name ends in .xml, otherwise JSON; may "
-            "be repeated.",
-            dir_okay=False,
-        ),
-    ] = None,
+    command: str | None = option(
+        "--command",
+        "COMMAND",
+        "The command that starts the application. Words may hold placeholders (docs/certify.md).",
+    ),
+    lists: bool = flag("--list", "Print the scripts, and run nothing."),
+    scripts: str | None = option("--scripts", "NAME,...", "Run these scripts only. [default: all thirty]"),
+    records: int = option("--records", "N", "Records of each run.", show_default=True, min=20, default=200),
+    topic: str = option(
+        "--topic", "TOPIC", "The topic that the application writes to.", show_default=True, default="certify"
+    ),
+    partitions: int = option(
+        "--partitions", "N", "Partitions of the topic.", show_default=True, min=1, default=1
+    ),
+    timeout: float = option(
+        "--timeout",
+        "SECONDS",
+        "Time after which a run counts as hung.",
+        show_default=True,
+        min=1,
+        default=60.0,
+    ),
+    request_timeout: float = option(
+        "--request-timeout",
+        "SECONDS",
+        "The request timeout of the application's client: late answers come after it.",
+        show_default=True,
+        min=0.1,
+        default=2.0,
+    ),
+    seed: int = option("--seed", "N", "The seed of the random scripts.", show_default=True, default=1),
+    jobs: int | None = option(
+        "--jobs", "N", "Runs at a time. [default: one for each processor, at most 4]", min=1
+    ),
+    allow_giving_up: bool = flag(
+        "--allow-giving-up", "A reported failure is good enough, whatever the script is."
+    ),
+    reports: list[Path] | None = option(
+        "--report",
+        "FILE",
+        "Write the report into this file: JUnit's XML if its name ends in .xml, otherwise JSON; may "
+        "be repeated.",
+        dir_okay=False,
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Run an application's producer through thirty fault scripts, and report what it loses, doubles or reorders.
@@ -125,4 +113,4 @@ def certify(
     else:
         certification.print_summary(certificate)
     if not certificate.is_good(may_give_up=allow_giving_up):
-        raise typer.Exit(1)
+        raise SystemExit(1)

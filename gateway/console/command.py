@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from seqgate.gateway.admin.options import CommandConfig, option, stop
+from seqgate.gateway.admin.commands import command, flag, option, stop
+from seqgate.gateway.admin.options import CommandConfig
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.packages import install
@@ -26,46 +25,40 @@ Certificate = Annotated[
 ]
 
 
+@command
 def console(
-    bootstrap: Annotated[
-        str,
-        option(
-            "--bootstrap",
-            "HOST:PORT",
-            "The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas.",
-            show_default=True,
-        ),
-    ] = DEFAULT_ADDRESS,
-    metrics: Annotated[
-        str | None,
-        option(
-            "--metrics",
-            "URL",
-            "The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
-            "Without it, pages lack what the Kafka protocol does not tell.",
-        ),
-    ] = None,
-    listen: Annotated[
-        str, option("--listen", "HOST:PORT", "The address to serve browsers on.", show_default=True)
-    ] = DEFAULT_LISTEN,
+    bootstrap: str = option(
+        "--bootstrap",
+        "HOST:PORT",
+        "The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas.",
+        show_default=True,
+        default=DEFAULT_ADDRESS,
+    ),
+    metrics: str | None = option(
+        "--metrics",
+        "URL",
+        "The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
+        "Without it, pages lack what the Kafka protocol does not tell.",
+    ),
+    listen: str = option(
+        "--listen",
+        "HOST:PORT",
+        "The address to serve browsers on.",
+        show_default=True,
+        default=DEFAULT_LISTEN,
+    ),
     command_config: CommandConfig = None,
-    public_names: Annotated[
-        list[str] | None,
-        option(
-            "--public-name",
-            "HOST",
-            "A further host name under which browsers reach the console, such as that of a proxy; may "
-            "be repeated.",
-        ),
-    ] = None,
+    public_names: list[str] | None = option(
+        "--public-name",
+        "HOST",
+        "A further host name under which browsers reach the console, such as that of a proxy; may "
+        "be repeated.",
+    ),
     certificate: Certificate = None,
     key: Key = None,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure", help="Also listen beyond this machine where the cluster's listener has no logins."
-        ),
-    ] = False,
+    insecure: bool = flag(
+        "--insecure", "Also listen beyond this machine where the cluster's listener has no logins."
+    ),
 ) -> None:
     """Serve a web page that shows and changes a cluster, until Ctrl-C or SIGTERM.
 

@@ -10,19 +10,10 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import msgspec
-import typer
 
+from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import (
-    OpenedCluster,
-    OptionsOf,
-    Output,
-    asks,
-    is_confirmed,
-    option,
-    parsed,
-    stop,
-)
+from seqgate.gateway.admin.options import OpenedCluster, is_confirmed, parsed
 from seqgate.gateway.admin.options import cluster as any_cluster
 from seqgate.gateway.admin.printing import print_blocks, print_lines
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
@@ -38,20 +29,18 @@ from seqgate.gateway.security.acls.access import (
     ResourceType,
 )
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """List, add and remove access control entries: who may do what.
+app = Commands("""List, add and remove access control entries: who may do what.
 
 The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
 The options are those of kafka-acls. docs/security.md has the operation that each request needs.
-"""
+""")
 
 Topics = Annotated[
     list[str] | None,
     option("--topic", "TOPIC", "A topic; * is every topic. May be repeated.", autocompletion=topic_names),
 ]
 Groups = Annotated[list[str] | None, option("--group", "GROUP", "A group; * is every group.")]
-OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+OfCluster = Annotated[bool, flag("--cluster", "The cluster itself.")]
 TransactionalIds = Annotated[list[str] | None, option("--transactional-id", "ID", "A transactional id.")]
 Tokens = Annotated[list[str] | None, option("--delegation-token", "ID", "A delegation token.")]
 Users = Annotated[
@@ -101,21 +90,19 @@ Operations = Annotated[
 ]
 Producer = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--producer",
-        help="What a producer needs: write, describe and create on topics, write and describe on "
+        "What a producer needs: write, describe and create on topics, write and describe on "
         "transactional ids.",
     ),
 ]
 Consumer = Annotated[
-    bool,
-    typer.Option("--consumer", help="What a consumer needs: read and describe on topics, read on groups."),
+    bool, flag("--consumer", "What a consumer needs: read and describe on topics, read on groups.")
 ]
 Idempotent = Annotated[
     bool,
-    typer.Option(
-        "--idempotent",
-        help="What an idempotent producer needed before Kafka 3: idempotent-write on the cluster.",
+    flag(
+        "--idempotent", "What an idempotent producer needed before Kafka 3: idempotent-write on the cluster."
     ),
 ]
 ForPrincipal = Annotated[str | None, option("--principal", "PRINCIPAL", "Only entries of this principal.")]
@@ -316,7 +303,7 @@ def remove(
     pattern: FoundPattern = "literal",
     allowed_hosts: AllowedHosts = None,
     denied_hosts: DeniedHosts = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    yes: bool = flag("--yes", "Remove without asking."),
 ) -> Output:
     """Remove the entries that `add` makes of the same options, or else all entries of resources or of a principal.
 
@@ -343,7 +330,7 @@ def remove(
             print_blocks([_found([row_of(entry) for entry in found])])
             if found and not is_confirmed(f"Remove {counted(len(found), 'entry', 'entries')}?"):
                 print_lines("Nothing is removed. --yes removes without asking.")
-                raise typer.Exit(1)
+                raise SystemExit(1)
         removed = remote.delete(reached, wanted)
     text = f"{counted(len(removed), 'entry', 'entries')} removed."
     return Output({"acls": [row_of(entry) for entry in removed]}, [text])

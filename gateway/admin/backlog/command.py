@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from seqgate.gateway.admin.backlog.messages import (
     BacklogPage,
@@ -14,8 +12,9 @@ from seqgate.gateway.admin.backlog.messages import (
     PartitionBacklog,
 )
 from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Opened, Output, asks, gateway
+from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.tables import NONE, Block, Column, Table, count, counted, duration, number, shown
 
 NO_LIMIT: Final = -1
@@ -24,8 +23,7 @@ ELSEWHERE: Final = "elsewhere"
 
 @asks(gateway)
 def backlog(
-    opened: Opened[Client],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default=False)],
+    opened: Opened[Client], topic: str = argument("TOPIC", autocompletion=topic_names, show_default=False)
 ) -> Output:
     """Show each group's unread backlog in a topic, and the effect of quotas.
 

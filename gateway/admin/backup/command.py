@@ -9,30 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from seqgate.gateway.admin.backup.messages import BackupRow, DamagedFile, StageBackupRequest
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import (
-    Opened,
-    Output,
-    argument,
-    asks,
-    gateway,
-    option,
-    parsed,
-    reporting_errors,
-)
+from seqgate.gateway.admin.commands import REQUIRED, Commands, Output, argument, asks, flag, option
+from seqgate.gateway.admin.options import Opened, gateway, parsed, reporting_errors
 from seqgate.gateway.admin.tables import counted, moment, shown, size_in_words, table
 from seqgate.gateway.backup.pace import Pace
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Copy the data directory while the gateway runs, verify the copies, and restore them.
+app = Commands("""Copy the data directory while the gateway runs, verify the copies, and restore them.
 
 A backup has the state of one moment, for all partitions together: every record that was acknowledged before the command began is
 in it. It is a directory of plain files.
-"""
+""")
 
 Target = Annotated[Path, argument("DIRECTORY", "The directory that has the backups.")]
 Backup = Annotated[Path, argument("BACKUP", "A backup: DIRECTORY/NAME, as `create` prints it.")]
@@ -48,18 +36,13 @@ def create(
     opened: Opened[Client],
     directory: Target,
     rate: Rate = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Copy every file, also those that an earlier backup has already.")
-    ] = False,
-    keep: Annotated[
-        int | None,
-        option(
-            "--keep",
-            "N",
-            "Afterwards keep only the N newest backups of this data directory. [default: all]",
-            min=1,
-        ),
-    ] = None,
+    full: bool = flag("--full", "Copy every file, also those that an earlier backup has already."),
+    keep: int | None = option(
+        "--keep",
+        "N",
+        "Afterwards keep only the N newest backups of this data directory. [default: all]",
+        min=1,
+    ),
 ) -> Output:
     """Make a backup in DIRECTORY, while the gateway runs or while it is stopped.
 
@@ -131,9 +114,9 @@ def verify(opened: Opened[None], backup: Backup, rate: Rate = None) -> Output:
 def restore(
     opened: Opened[None],
     backup: Backup,
-    data_dir: Annotated[
-        Path, option("--data-dir", "DIRECTORY", "The data directory to make: a new or an empty one.")
-    ],
+    data_dir: Path = option(
+        "--data-dir", "DIRECTORY", "The data directory to make: a new or an empty one.", default=REQUIRED
+    ),
     rate: Rate = None,
 ) -> Output:
     """Copy a backup into a new data directory, on which a gateway can start.

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from seqgate.gateway.admin.cluster.messages import ClusterState, DamagedObject, Verification
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
 from seqgate.gateway.admin.gateways.messages import (
     DrainRequest,
     GatewayRow,
@@ -26,26 +25,19 @@ from seqgate.gateway.admin.options import (
     ConfigFile,
     Opened,
     OtherCluster,
-    Output,
-    argument,
     asking,
-    asks,
     cluster,
     gateway_or_cluster,
     needs_bootstrap,
     nobody,
-    option,
-    stop,
 )
 from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown, table
 from seqgate.gateway.config import Config
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Look at the bucket of a cluster and at its gateways, move partitions, and copy a data directory into a bucket.
+app = Commands("""Look at the bucket of a cluster and at its gateways, move partitions, and copy a data directory into a bucket.
 
 Commands with --cluster read the bucket itself, whether a gateway runs or not. `seqgate status` has what a running gateway counts.
-"""
+""")
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]{1,9})")
 Timeout = Annotated[
     int, option("--timeout", "SECONDS", "How long to wait until it is done.", show_default=True, min=1)
@@ -100,7 +92,8 @@ def gateways_text(answer: Gateways) -> Iterator[Block]:
 @asks(gateway_or_cluster)
 def move(
     opened: Opened[Asker],
-    partition: Annotated[str, argument("TOPIC-PARTITION", "The partition, such as orders-3.")],
+    *,
+    partition: str = argument("TOPIC-PARTITION", "The partition, such as orders-3."),
     node_id: NodeId,
     timeout_s: Timeout = 30,
 ) -> Output:
@@ -262,15 +255,12 @@ def _verification_text(found: Verification) -> Iterator[Block]:
 @asks(bucket_settings)
 def import_directory(
     opened: Opened[Config],
-    data_dir: Annotated[
-        Path,
-        argument(
-            "DIRECTORY",
-            "The data directory of a stopped gateway that ran without --cluster.",
-            exists=True,
-            file_okay=False,
-        ),
-    ],
+    data_dir: Path = argument(
+        "DIRECTORY",
+        "The data directory of a stopped gateway that ran without --cluster.",
+        exists=True,
+        file_okay=False,
+    ),
 ) -> Output:
     """Copy the data directory of a stopped gateway into an empty bucket, and check the copy byte by byte.
 

@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
-import typer
 
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag
 from seqgate.gateway.admin.completion import configured_names
-from seqgate.gateway.admin.options import OpenedCluster, Output, argument, asks, cluster, name_values
+from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Show and change the configurations of topics, brokers and groups while the cluster runs.
+app = Commands("""Show and change the configurations of topics, brokers and groups while the cluster runs.
 
 The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
 docs/configuration.md describes each configuration of Seqgate.
-"""
+""")
 
 Kind = Annotated[Literal["topic", "broker", "group"], argument("KIND", "topic, broker or group.")]
 Name = Annotated[
@@ -38,11 +36,10 @@ def get(
     opened: OpenedCluster,
     kind: Kind,
     name: Name,
-    names: Annotated[
-        list[str] | None,
-        argument("CONFIG", "Show only these configurations. [default: those that somebody has set]"),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that have their defaults.")] = False,
+    names: list[str] | None = argument(
+        "CONFIG", "Show only these configurations. [default: those that somebody has set]", default=None
+    ),
+    everything: bool = flag("--all", "Also those that have their defaults."),
 ) -> Output:
     """Show configurations of a topic, broker or group.
 
@@ -67,7 +64,7 @@ def set_configs(
     opened: OpenedCluster,
     kind: Kind,
     name: Name,
-    settings: Annotated[list[str], argument("CONFIG=VALUE", "The configurations to set, with their values.")],
+    settings: list[str] = argument("CONFIG=VALUE", "The configurations to set, with their values."),
 ) -> Output:
     """Set configurations of a topic, broker or group: all of them, or none.
 
@@ -86,7 +83,7 @@ def unset_configs(
     opened: OpenedCluster,
     kind: Kind,
     name: Name,
-    names: Annotated[list[str], argument("CONFIG", "The configurations to set back to their defaults.")],
+    names: list[str] = argument("CONFIG", "The configurations to set back to their defaults."),
 ) -> Output:
     """Give configurations of a topic, broker or group their defaults again: all of them, or none."""
     return _change(opened, kind, name, {}, names)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated
-
-import typer
 
 from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.commands import Output, asks, flag
 from seqgate.gateway.admin.damage.messages import DamagedRow, Repair
-from seqgate.gateway.admin.options import Opened, Output, asks, gateway_directory
+from seqgate.gateway.admin.options import Opened, gateway_directory
 from seqgate.gateway.admin.tables import Block, counted, shown, table
 
 
 @asks(gateway_directory)
 def repair(
     opened: Opened[Client],
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Remove the damaged batches. Their records are then lost.")
-    ] = False,
+    apply: bool = flag("--apply", "Remove the damaged batches. Their records are then lost."),
 ) -> Output:
     """Check every stored batch of a stopped gateway; with --apply, give up those that are damaged.
 

@@ -9,12 +9,11 @@ import enum
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any
 from urllib.parse import quote
 
-import typer
-
-from seqgate.gateway.admin.options import AsJson, Output, argument, asks, option, reporting_errors
+from seqgate.gateway.admin.commands import REQUIRED, AsJson, Commands, Output, argument, asks, flag, option
+from seqgate.gateway.admin.options import reporting_errors
 from seqgate.gateway.admin.tables import Column, Table, number
 
 # How the commands of `seqgate faults` ask the test control.
@@ -35,9 +34,7 @@ class Control:
 
 
 def at_control(
-    control: Annotated[
-        str, option("--control", "HOST:PORT", "The address of the test control.", show_default=True)
-    ],
+    control: str = option("--control", "HOST:PORT", "The address of the test control.", default=REQUIRED),
 ) -> Control:
     """Return the test control that the option names."""
     return Control(control)
@@ -53,12 +50,6 @@ class End(enum.StrEnum):
     STOP = "stop"
     KILL = "kill"
     POWER_CUT = "power-cut"
-
-
-def add_broker_commands(app: typer.Typer) -> None:
-    """Add the commands to those of `seqgate faults`."""
-    for command in (reset, stop_, start, restart, advance, expire_producer, fence, exactly_once):
-        app.command(command.__name__.rstrip("_").replace("_", "-"))(command)
 
 
 @asks(at_control, first=True)
@@ -82,12 +73,13 @@ def start(control: Control) -> Output:
 @asks(at_control, first=True)
 def restart(
     control: Control,
-    after: Annotated[
-        End,
-        option(
-            "--after", "WAY", "The way in which the broker ends: stop, kill or power-cut.", show_default=True
-        ),
-    ] = End.STOP,
+    after: End = option(
+        "--after",
+        "WAY",
+        "The way in which the broker ends: stop, kill or power-cut.",
+        show_default=True,
+        default=End.STOP,
+    ),
 ) -> Output:
     """End the broker, and start it with its data at the same address."""
     return _broker(control.ask("POST", "/restart", {"after": after.replace("-", "_")}))
@@ -96,10 +88,10 @@ def restart(
 @asks(at_control, first=True)
 def advance(
     control: Control,
-    days: Annotated[float, typer.Option(metavar="N")] = 0,
-    hours: Annotated[float, typer.Option(metavar="N")] = 0,
-    minutes: Annotated[float, typer.Option(metavar="N")] = 0,
-    seconds: Annotated[float, typer.Option(metavar="N")] = 0,
+    days: float = option("--days", "N", "", show_default=True, default=0),
+    hours: float = option("--hours", "N", "", show_default=True, default=0),
+    minutes: float = option("--minutes", "N", "", show_default=True, default=0),
+    seconds: float = option("--seconds", "N", "", show_default=True, default=0),
 ) -> Output:
     """Move the broker's clock and timers forward."""
     by = {"days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
@@ -108,25 +100,21 @@ def advance(
 
 
 @asks(at_control, first=True)
-def expire_producer(
-    control: Control, producer_id: Annotated[int, typer.Argument(metavar="ID", min=0)]
-) -> Output:
+def expire_producer(control: Control, producer_id: int = argument("ID", min=0)) -> Output:
     """Forget a producer in all partitions."""
     answer = control.ask("POST", f"/producers/{producer_id}/expire")
     return Output(answer, [f"producer {producer_id} was known in {answer['partitions']} partitions"])
 
 
 @asks(at_control, first=True)
-def fence(control: Control, transactional_id: Annotated[str, typer.Argument(metavar="ID")]) -> Output:
+def fence(control: Control, transactional_id: str = argument("ID")) -> Output:
     """Fence the producer of a transactional id, and abort its open transaction."""
     answer = control.ask("POST", f"/transactional-ids/{quote(transactional_id)}/fence")
     return Output(answer, [f"the producer of {transactional_id} is fenced"])
 
 
 @asks(at_control, first=True)
-def exactly_once(
-    control: Control, topic: Annotated[str, typer.Argument(metavar="TOPIC")], as_json: AsJson = False
-) -> Output:
+def exactly_once(control: Control, topic: str = argument("TOPIC"), as_json: AsJson = False) -> Output:
     """Compare a topic with the values on stdin, one a line, in the order in which they were sent. Exits with
     1 if they differ.
     """
@@ -142,47 +130,33 @@ def _broker(broker: dict[str, Any]) -> Output:
     return Output(broker, [f"the broker {state} (for clients: {broker['bootstrap']})"])
 
 
-HELP: Final = "Order, list and end faults of a gateway that runs with --test-control, for tests."
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = Commands("Order, list and end faults of a gateway that runs with --test-control, for tests.")
 
 
-@app.command()
+@app.command("order")
 @asks(at_control, first=True)
 def order(
     control: Control,
-    fault: Annotated[str, argument("FAULT", "Such as drop_answer (docs/testing.md).", show_default=True)],
-    api: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The API of the requests, such as Produce.")
-    ] = None,
-    topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="The topic of the requests, or of the partition.")
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option(metavar="N", help="The partition of partition_offline.")
-    ] = None,
-    client: Annotated[str | None, typer.Option(metavar="ID", help="The client id of the requests.")] = None,
-    times: Annotated[int | None, typer.Option(metavar="N", help="Requests to strike.")] = None,
-    after: Annotated[int | None, typer.Option(metavar="N", help="Requests to spare first.")] = None,
-    milliseconds: Annotated[
-        int | None, typer.Option(metavar="MS", help="The time of delay, throttle and a late error.")
-    ] = None,
-    code: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The name of the error, such as NOT_ENOUGH_REPLICAS.")
-    ] = None,
-    closes: Annotated[
-        bool | None, typer.Option("--closes/--loses", help="Whether drop_answer closes the connection.")
-    ] = None,
-    carries_out: Annotated[
-        bool | None, typer.Option("--carries-out", help="Let error carry the request out first.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="The seed of script.")] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="The share of the requests that script strikes.")
-    ] = None,
-    kinds: Annotated[
-        list[str] | None,
-        option("--kind", "NAME", "A kind of fault that script chooses; may be repeated.", show_default=True),
-    ] = None,
+    fault: str = argument("FAULT", "Such as drop_answer (docs/testing.md)."),
+    api: str | None = option("--api", "NAME", "The API of the requests, such as Produce."),
+    topic: str | None = option("--topic", "TOPIC", "The topic of the requests, or of the partition."),
+    partition: int | None = option("--partition", "N", "The partition of partition_offline."),
+    client: str | None = option("--client", "ID", "The client id of the requests."),
+    times: int | None = option("--times", "N", "Requests to strike."),
+    after: int | None = option("--after", "N", "Requests to spare first."),
+    milliseconds: int | None = option(
+        "--milliseconds", "MS", "The time of delay, throttle and a late error."
+    ),
+    code: str | None = option("--code", "NAME", "The name of the error, such as NOT_ENOUGH_REPLICAS."),
+    closes: bool | None = flag(
+        "--closes/--loses", "Whether drop_answer closes the connection.", default=None
+    ),
+    carries_out: bool | None = flag("--carries-out", "Let error carry the request out first.", default=None),
+    seed: int | None = option("--seed", "N", "The seed of script."),
+    rate: float | None = option("--rate", "SHARE", "The share of the requests that script strikes."),
+    kinds: list[str] | None = option(
+        "--kind", "NAME", "A kind of fault that script chooses; may be repeated."
+    ),
 ) -> Output:
     """Order a fault; print its number."""
     said = {
@@ -212,11 +186,11 @@ def list_(control: Control) -> Output:
     return _faults(control.ask("GET", "/faults"))
 
 
-@app.command()
+@app.command("end")
 @asks(at_control, first=True)
 def end(
     control: Control,
-    number: Annotated[int | None, argument("ID", "The number of the fault. [default: all]")] = None,
+    number: int | None = argument("ID", "The number of the fault. [default: all]", default=None),
 ) -> Output:
     """End a fault, or all, and repair what it broke; list the faults as they were at the end."""
     if number is None:
@@ -224,7 +198,8 @@ def end(
     return _faults([control.ask("DELETE", f"/faults/{number}")])
 
 
-add_broker_commands(app)
+for _broker_command in (reset, stop_, start, restart, advance, expire_producer, fence, exactly_once):
+    app.command(_broker_command.name.rstrip("_").replace("_", "-"))(_broker_command)
 
 
 def _faults(rows: Sequence[dict[str, Any]]) -> Output:

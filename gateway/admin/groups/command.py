@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
-import typer
-
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import group_names, topic_names
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
@@ -26,23 +25,12 @@ from seqgate.gateway.admin.groups.messages import (
     protocol_text,
     ranges,
 )
-from seqgate.gateway.admin.options import (
-    Asker,
-    Opened,
-    Output,
-    argument,
-    asks,
-    gateway_or_cluster,
-    option,
-    stop,
-)
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.tables import NONE, Block, counted, moment, shown, table
 from seqgate.gateway.admin.times import timestamp_ms
 from seqgate.gateway.admin.transactions.command import pending_of_group
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Look at and administer consumer groups, share groups and streams groups.
+app = Commands("""Look at and administer consumer groups, share groups and streams groups.
 
 The consumers of a group share the partitions of their topics among themselves, and commit how far they have read: per
 partition the offset of the next record. A group without members keeps its offsets until its consumers come back or
@@ -54,13 +42,11 @@ The instances of a Kafka Streams application with group.protocol=streams are a s
 reads one partition of the topics of its subtopology (KIP-1071).
 
 The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap.
-"""
+""")
 
-Group = Annotated[
-    str, argument("GROUP", "The group.id of the consumers.", show_default=True, autocompletion=group_names)
-]
+Group = Annotated[str, argument("GROUP", "The group.id of the consumers.", autocompletion=group_names)]
 Execute = Annotated[
-    bool, typer.Option("--execute", help="Carry it out. Without this option, only show what would be done.")
+    bool, flag("--execute", "Carry it out. Without this option, only show what would be done.")
 ]
 
 
@@ -68,10 +54,9 @@ Execute = Annotated[
 @asks(gateway_or_cluster)
 def list_groups(
     opened: Opened[Asker],
-    states: Annotated[
-        list[str] | None,
-        option("--state", "STATE", "Only groups in this state; may be repeated.", show_default="all"),
-    ] = None,
+    states: list[str] | None = option(
+        "--state", "STATE", "Only groups in this state; may be repeated.", show_default="all"
+    ),
 ) -> Output:
     """List the consumer groups, share groups and streams groups.
 
@@ -145,38 +130,25 @@ def describe(opened: Opened[Asker], group: Group) -> Output:
 def reset(
     opened: Opened[Asker],
     group: Group,
-    topics: Annotated[
-        list[str] | None,
-        option(
-            "--topic",
-            "TOPIC[:P,P]",
-            "The topic, or these partitions of it; may be repeated.",
-            autocompletion=topic_names,
-        ),
-    ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every partition in which the group has a committed offset.")
-    ] = False,
-    earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the oldest record, to read everything again.")
-    ] = False,
-    latest: Annotated[
-        bool, typer.Option("--to-latest", help="To the log end, to skip all present records.")
-    ] = False,
-    timestamp: Annotated[
-        str | None,
-        option(
-            "--to-timestamp",
-            "MOMENT",
-            "To the first record at or after a time: 2026-01-31T13:45:00 (local time, or with Z or "
-            "+02:00), or milliseconds.",
-        ),
-    ] = None,
-    shift: Annotated[
-        int | None,
-        option("--shift-by", "N", "By N offsets from the committed one: forward, or back with -N."),
-    ] = None,
-    offset: Annotated[int | None, option("--to-offset", "N", "To this offset.")] = None,
+    topics: list[str] | None = option(
+        "--topic",
+        "TOPIC[:P,P]",
+        "The topic, or these partitions of it; may be repeated.",
+        autocompletion=topic_names,
+    ),
+    all_topics: bool = flag("--all-topics", "Every partition in which the group has a committed offset."),
+    earliest: bool = flag("--to-earliest", "To the oldest record, to read everything again."),
+    latest: bool = flag("--to-latest", "To the log end, to skip all present records."),
+    timestamp: str | None = option(
+        "--to-timestamp",
+        "MOMENT",
+        "To the first record at or after a time: 2026-01-31T13:45:00 (local time, or with Z or "
+        "+02:00), or milliseconds.",
+    ),
+    shift: int | None = option(
+        "--shift-by", "N", "By N offsets from the committed one: forward, or back with -N."
+    ),
+    offset: int | None = option("--to-offset", "N", "To this offset."),
     execute: Execute = False,
 ) -> Output:
     """Reset a group's offsets.
@@ -211,7 +183,7 @@ def reset(
 @asks(gateway_or_cluster)
 def delete(
     opened: Opened[Asker],
-    groups: Annotated[list[str], argument("GROUP", "Names of groups to delete.", autocompletion=group_names)],
+    groups: list[str] = argument("GROUP", "Names of groups to delete.", autocompletion=group_names),
     execute: Execute = False,
 ) -> Output:
     """Delete groups with their offsets, or with what a share group has acknowledged.

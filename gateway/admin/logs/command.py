@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from seqgate.gateway.admin.client import Client, places
+from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
 from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
-from seqgate.gateway.admin.options import AsJson, Opened, Output, asks, gateway, option, stop
+from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.printing import print_lines
 from seqgate.gateway.admin.tables import moment, shown
 
@@ -22,12 +21,10 @@ POLL_S: Final = 0.5
 @asks(gateway)
 def logs(
     opened: Opened[Client],
-    lines: Annotated[
-        int, option("--lines -n", "N", "Show the newest N lines.", show_default=True, min=1)
-    ] = SHOWN,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show further lines as they come, until Ctrl-C.")
-    ] = False,
+    lines: int = option(
+        "--lines -n", "N", "Show the newest N lines.", show_default=True, min=1, default=SHOWN
+    ),
+    follow: bool = flag("--follow -f", "Show further lines as they come, until Ctrl-C."),
     as_json: AsJson = False,
 ) -> Output | None:
     """Show the newest log lines of a running gateway, wherever its log goes.

@@ -6,26 +6,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Annotated
-
-import typer
 
 from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.names.messages import NameListing, NameRow, NamesRequest
-from seqgate.gateway.admin.options import OnlyPartition, Opened, Output, asks, gateway, option, stop
+from seqgate.gateway.admin.options import OnlyPartition, Opened, gateway
 from seqgate.gateway.admin.tables import Block, counted, table
 
 
 @asks(gateway)
 def names(
     opened: Opened[Client],
-    topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default="all")
-    ] = None,
-    name: Annotated[
-        str | None, option("--name", "NAME", "Only this producer name.", show_default="all")
-    ] = None,
+    topic: str | None = argument("TOPIC", autocompletion=topic_names, show_default="all", default=None),
+    name: str | None = option("--name", "NAME", "Only this producer name.", show_default="all"),
     partition: OnlyPartition = None,
 ) -> Output:
     """Show the last sequence ids of producer names.

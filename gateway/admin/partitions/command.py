@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Opened, Output, asks, gateway
+from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.partitions.messages import ReopenRequest
 
 
 @asks(gateway)
 def reopen(
     opened: Opened[Client],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default=False)],
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)],
+    topic: str = argument("TOPIC", autocompletion=topic_names, show_default=False),
+    partition: int = argument("PARTITION", min=0, show_default=False),
 ) -> Output:
     """Bring an offline partition back.
 

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-import typer
-
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import ConfigFile, DataDir, Opened, Output, argument, asking, asks, option
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
+from seqgate.gateway.admin.options import ConfigFile, DataDir, Opened, asking
 from seqgate.gateway.admin.pids.messages import (
     REDIS,
     BlockListing,
@@ -26,16 +25,14 @@ from seqgate.gateway.admin.pids.messages import (
 from seqgate.gateway.admin.request import STOPPED
 from seqgate.gateway.admin.tables import Block, count, counted, table
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Look at and administer the blocks of producer ids.
+app = Commands("""Look at and administer the blocks of producer ids.
 
 A gateway takes the ids it hands out (InitProducerId) from blocks that it claims from a store: its own data directory,
 or a Redis that several gateways share. An id is handed out once, ever.
 
 With --redis the commands use that Redis. Without it they ask the gateway that runs on --data-dir; when no gateway runs, they read the
 data directory itself (or the Redis of its --config file).
-"""
+""")
 
 Redis = Annotated[
     str | None,
@@ -85,9 +82,7 @@ def _last_blocks(
     redis: Redis = None,
     prefix: Prefix = None,
     config_file: ConfigFile = None,
-    last: Annotated[
-        int | None, option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1)
-    ] = None,
+    last: int | None = option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1),
 ) -> BlockListing:
     """Return the last blocks, or all blocks."""
     with store(data_dir, redis, prefix, config_file) as client:
@@ -129,10 +124,10 @@ def list_blocks(listing: BlockListing) -> Output:
 @asks(store)
 def claim(
     opened: Opened[Client],
-    size: Annotated[int, argument("SIZE", "Number of ids.", show_default=True, min=1)] = 1000,
-    owner: Annotated[
-        str, option("--owner", "OWNER", "Owner of the block, as the list shows it.", show_default=True)
-    ] = "operator",
+    size: int = argument("SIZE", "Number of ids.", show_default=True, min=1, default=1000),
+    owner: str = option(
+        "--owner", "OWNER", "Owner of the block, as the list shows it.", show_default=True, default="operator"
+    ),
 ) -> Output:
     """Claim a block for use outside the gateways.
 
@@ -162,9 +157,7 @@ def show_owner(opened: Opened[Client], producer_id: ProducerId) -> Output:
 @asks(store)
 def move_next(
     opened: Opened[Client],
-    next_producer_id: Annotated[
-        int, argument("NEXT_ID", "The lowest id that may be handed out from now on.", min=0)
-    ],
+    next_producer_id: int = argument("NEXT_ID", "The lowest id that may be handed out from now on.", min=0),
 ) -> Output:
     """Move the next id forward.
 

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seqgate.gateway.admin.options import (
-    Asker,
-    OnlyPartition,
-    OnlyTopic,
-    Opened,
-    Output,
-    asks,
-    gateway_or_cluster,
-    stop,
-)
+from seqgate.gateway.admin.commands import Output, asks, stop
+from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
 from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
 from seqgate.gateway.admin.tables import Block, counted, table
 

@@ -6,42 +6,28 @@ from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
-import typer
 
-from seqgate.gateway.admin.options import (
-    OpenedCluster,
-    OptionsOf,
-    Output,
-    argument,
-    asks,
-    cluster,
-    name_values,
-    option,
-    stop,
-)
+from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, argument, asks, flag, option, stop
+from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, Table, number, shown
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """List, set and remove client quotas: how much users, client ids and addresses may do.
+app = Commands("""List, set and remove client quotas: how much users, client ids and addresses may do.
 
 The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
 docs/quotas.md describes the quotas.
-"""
+""")
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 User = Annotated[str | None, option("--user", "NAME", "The user of this name.")]
-DefaultUser = Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")]
+DefaultUser = Annotated[bool, flag("--default-user", "Every user without a quota of its own.")]
 ClientId = Annotated[str | None, option("--client-id", "ID", "This client id.")]
-DefaultClientId = Annotated[
-    bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")
-]
+DefaultClientId = Annotated[bool, flag("--default-client-id", "Every client id without a quota of its own.")]
 Ip = Annotated[str | None, option("--ip", "ADDRESS", "This address.")]
-DefaultIp = Annotated[bool, typer.Option("--default-ip", help="Every address without a quota of its own.")]
+DefaultIp = Annotated[bool, flag("--default-ip", "Every address without a quota of its own.")]
 
 
 def _entity(
@@ -91,15 +77,13 @@ def list_quotas(opened: OpenedCluster, entity: NamedEntity) -> Output:
 @asks(cluster)
 def set_quotas(
     opened: OpenedCluster,
-    settings: Annotated[
-        list[str],
-        argument(
-            "QUOTA=VALUE",
-            "producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of "
-            "users and "
-            "client ids, connection_creation_rate of addresses.",
-        ),
-    ],
+    *,
+    settings: list[str] = argument(
+        "QUOTA=VALUE",
+        "producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of "
+        "users and "
+        "client ids, connection_creation_rate of addresses.",
+    ),
     entity: NamedEntity,
 ) -> Output:
     """Set quotas of a user, a client id, both together, or an address: all of them, or none.
@@ -117,7 +101,8 @@ def set_quotas(
 @asks(cluster)
 def unset_quotas(
     opened: OpenedCluster,
-    names: Annotated[list[str], argument("QUOTA", "The quotas to remove.")],
+    *,
+    names: list[str] = argument("QUOTA", "The quotas to remove."),
     entity: NamedEntity,
 ) -> Output:
     """Remove quotas of a user, a client id, both together, or an address."""

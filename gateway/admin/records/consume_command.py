@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-import typer
-
+from seqgate.gateway.admin.commands import argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, argument, asks, cluster, option, stop
+from seqgate.gateway.admin.options import OpenedCluster, cluster
 from seqgate.gateway.admin.records.texts import json_line, parse_fields, text_line
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import time_or_age_ms
@@ -23,49 +22,34 @@ from seqgate.gateway.admin.times import time_or_age_ms
 @asks(cluster)
 def consume(
     opened: OpenedCluster,
-    topic: Annotated[str, argument("TOPIC", "The topic to read.", autocompletion=topic_names)],
-    start: Annotated[
-        str | None,
-        option(
-            "--from",
-            "OFFSET",
-            "beginning, end, an offset, or -N for the last N records of each partition. [default: beginning]",
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        option(
-            "--since",
-            "TIME",
-            "From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or "
-            "with Z or +02:00), or milliseconds.",
-        ),
-    ] = None,
-    partitions: Annotated[
-        list[int] | None,
-        option("--partition", "N", "Only this partition; may be repeated. [default: all]", min=0),
-    ] = None,
-    limit: Annotated[int | None, option("--limit", "N", "End after N records.", min=1)] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for further records, until Ctrl-C.")
-    ] = False,
-    uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Also records of open and aborted transactions.")
-    ] = False,
-    fields: Annotated[
-        str,
-        option(
-            "--show",
-            "FIELDS",
-            "What to print of a record: topic, partition, offset, timestamp, key, value, headers. "
-            "[default: value]",
-        ),
-    ] = "value",
-    separator: Annotated[
-        str, option("--separator", "TEXT", "Text between the fields. [default: a tab]")
-    ] = "\t",
-    null: Annotated[str, option("--null", "TEXT", "Printed for null. [default: nothing]")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print each record as one line of JSON.")] = False,
+    topic: str = argument("TOPIC", "The topic to read.", autocompletion=topic_names),
+    start: str | None = option(
+        "--from",
+        "OFFSET",
+        "beginning, end, an offset, or -N for the last N records of each partition. [default: beginning]",
+    ),
+    since: str | None = option(
+        "--since",
+        "TIME",
+        "From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or "
+        "with Z or +02:00), or milliseconds.",
+    ),
+    partitions: list[int] | None = option(
+        "--partition", "N", "Only this partition; may be repeated. [default: all]", min=0
+    ),
+    limit: int | None = option("--limit", "N", "End after N records.", min=1),
+    follow: bool = flag("--follow -f", "Wait for further records, until Ctrl-C."),
+    uncommitted: bool = flag("--uncommitted", "Also records of open and aborted transactions."),
+    fields: str = option(
+        "--show",
+        "FIELDS",
+        "What to print of a record: topic, partition, offset, timestamp, key, value, headers. "
+        "[default: value]",
+        default="value",
+    ),
+    separator: str = option("--separator", "TEXT", "Text between the fields. [default: a tab]", default="\t"),
+    null: str = option("--null", "TEXT", "Printed for null. [default: nothing]", default=""),
+    as_json: bool = flag("--json", "Print each record as one line of JSON."),
 ) -> None:
     """Print the records of a topic, and end at the records that are there now.
 
@@ -137,7 +121,7 @@ def _ended_by_ctrl_c(*, follow: bool) -> Any:
     try:
         yield
     except KeyboardInterrupt:
-        raise typer.Exit(0 if follow else 130) from None
+        raise SystemExit(0 if follow else 130) from None
 
 
 # The place from which a command reads a partition. Pure; parsing raises ValueError with a sentence.

@@ -5,21 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
-import typer
-
+from seqgate.gateway.admin.commands import Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import (
-    OpenedCluster,
-    Output,
-    argument,
-    asks,
-    cluster,
-    name_values,
-    option,
-    stop,
-)
+from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
 from seqgate.gateway.admin.records.texts import LineFormat, ProducedRecord, ProducedReport, parse_json
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, shown
@@ -30,56 +20,39 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 @asks(cluster)
 def produce(
     opened: OpenedCluster,
-    topic: Annotated[str, argument("TOPIC", "The topic to write to.", autocompletion=topic_names)],
-    file: Annotated[
-        Path | None,
-        option(
-            "--file",
-            "FILE",
-            "Read the lines from this file. [default: standard input]",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    from_json: Annotated[
-        bool,
-        typer.Option(
-            "--from-json", help="Each line is a record in JSON, as `seqgate consume --json` prints it."
-        ),
-    ] = False,
-    key: Annotated[str | None, option("--key", "KEY", "The key of every record.")] = None,
-    key_separator: Annotated[
-        str | None,
-        option("--key-separator", "TEXT", "Each line is a key, this text, and a value. Write \\t for a tab."),
-    ] = None,
-    headers: Annotated[
-        list[str] | None, option("--header", "NAME=VALUE", "A header of every record; may be repeated.")
-    ] = None,
-    partition: Annotated[
-        int | None,
-        option("--partition", "N", "The partition of every record. [default: by the key, or any]", min=0),
-    ] = None,
-    keep_partitions: Annotated[
-        bool,
-        typer.Option(
-            "--keep-partitions", help="With --from-json: send each record to the partition of its line."
-        ),
-    ] = False,
-    null: Annotated[
-        str | None,
-        option(
-            "--null",
-            "TEXT",
-            "A value that equals this text is sent as null, which deletes its key in a compacted topic.",
-        ),
-    ] = None,
-    compression: Annotated[
-        Codec, option("--compression", "CODEC", "none, gzip, snappy, lz4 or zstd. [default: none]")
-    ] = "none",
-    create: Annotated[
-        bool,
-        typer.Option("--create", help="Create the topic, with the cluster's defaults, when it is missing."),
-    ] = False,
+    topic: str = argument("TOPIC", "The topic to write to.", autocompletion=topic_names),
+    file: Path | None = option(
+        "--file",
+        "FILE",
+        "Read the lines from this file. [default: standard input]",
+        exists=True,
+        dir_okay=False,
+    ),
+    from_json: bool = flag(
+        "--from-json", "Each line is a record in JSON, as `seqgate consume --json` prints it."
+    ),
+    key: str | None = option("--key", "KEY", "The key of every record."),
+    key_separator: str | None = option(
+        "--key-separator", "TEXT", "Each line is a key, this text, and a value. Write \\t for a tab."
+    ),
+    headers: list[str] | None = option(
+        "--header", "NAME=VALUE", "A header of every record; may be repeated."
+    ),
+    partition: int | None = option(
+        "--partition", "N", "The partition of every record. [default: by the key, or any]", min=0
+    ),
+    keep_partitions: bool = flag(
+        "--keep-partitions", "With --from-json: send each record to the partition of its line."
+    ),
+    null: str | None = option(
+        "--null",
+        "TEXT",
+        "A value that equals this text is sent as null, which deletes its key in a compacted topic.",
+    ),
+    compression: Codec = option(
+        "--compression", "CODEC", "none, gzip, snappy, lz4 or zstd. [default: none]", default="none"
+    ),
+    create: bool = flag("--create", "Create the topic, with the cluster's defaults, when it is missing."),
 ) -> Output:
     """Write each line of standard input or a file as a record.
 

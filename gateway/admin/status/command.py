@@ -9,15 +9,14 @@ from typing import Final
 import msgspec
 
 from seqgate.gateway.admin.client import summed
+from seqgate.gateway.admin.commands import Output, asks
 from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
     DataDir,
     OtherCluster,
-    Output,
     asking,
-    asks,
     cluster,
     needs_bootstrap,
     nobody,

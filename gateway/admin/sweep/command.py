@@ -6,12 +6,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import Opened, Output, asks, gateway, option, parsed, stop
+from seqgate.gateway.admin.commands import Output, asks, flag, option, stop
+from seqgate.gateway.admin.options import Opened, gateway, parsed
 from seqgate.gateway.admin.request import STOPPED, ControlError, NotRunning
 from seqgate.gateway.admin.sweep.messages import (
     LeakRow,
@@ -32,16 +31,15 @@ DEFAULT_AGE: Final = "1h"
 @asks(gateway)
 def sweep(
     opened: Opened[Client],
-    remove: Annotated[bool, typer.Option("--remove", help="Remove orphaned files and state.")] = False,
-    unknown: Annotated[
-        bool, typer.Option("--unknown", help="With --remove: remove files of no known name as well.")
-    ] = False,
-    min_age: Annotated[
-        str,
-        option(
-            "--min-age", "TIME", "Ignore files that changed within this time: 30s, 5m, 2h.", show_default=True
-        ),
-    ] = DEFAULT_AGE,
+    remove: bool = flag("--remove", "Remove orphaned files and state."),
+    unknown: bool = flag("--unknown", "With --remove: remove files of no known name as well."),
+    min_age: str = option(
+        "--min-age",
+        "TIME",
+        "Ignore files that changed within this time: 30s, 5m, 2h.",
+        show_default=True,
+        default=DEFAULT_AGE,
+    ),
 ) -> Output:
     """Find orphaned files and state.
 

@@ -6,30 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
-import typer
 
+from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import (
-    AsJson,
-    OpenedCluster,
-    Output,
-    argument,
-    asks,
-    cluster,
-    is_confirmed,
-    name_values,
-    option,
-    stop,
-)
+from seqgate.gateway.admin.options import OpenedCluster, cluster, is_confirmed, name_values
 from seqgate.gateway.admin.printing import print_blocks, print_lines
 from seqgate.gateway.admin.tables import NONE, Block, Column, TopicName, count, counted, number, shown, table
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Create, list, describe, alter and delete topics.
+app = Commands("""Create, list, describe, alter and delete topics.
 
 The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
-"""
+""")
 
 Topics = Annotated[list[str], argument("TOPIC", "Names of topics.", autocompletion=topic_names)]
 NewTopics = Annotated[list[str], argument("TOPIC", "Names of topics.")]
@@ -45,9 +32,7 @@ Settings = Annotated[
 @asks(cluster)
 def list_topics(
     opened: OpenedCluster,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also topics of the cluster's own, such as __consumer_offsets.")
-    ] = False,
+    internal: bool = flag("--internal", "Also topics of the cluster's own, such as __consumer_offsets."),
 ) -> Output:
     """List the topics."""
     with opened as reached:
@@ -82,28 +67,18 @@ def describe(opened: OpenedCluster, topics: Topics) -> Output:
 def create(
     opened: OpenedCluster,
     topics: NewTopics,
-    partitions: Annotated[
-        int | None,
-        option(
-            "--partitions", "N", "The number of partitions. [default: num.partitions of the cluster]", min=1
-        ),
-    ] = None,
-    replication_factor: Annotated[
-        int | None,
-        option(
-            "--replication-factor",
-            "N",
-            "Replicas of each partition, 1 on Seqgate. [default: default.replication.factor of the cluster]",
-            min=1,
-        ),
-    ] = None,
+    partitions: int | None = option(
+        "--partitions", "N", "The number of partitions. [default: num.partitions of the cluster]", min=1
+    ),
+    replication_factor: int | None = option(
+        "--replication-factor",
+        "N",
+        "Replicas of each partition, 1 on Seqgate. [default: default.replication.factor of the cluster]",
+        min=1,
+    ),
     settings: Settings = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a topic that exists already as it is.")
-    ] = False,
-    validate_only: Annotated[
-        bool, typer.Option("--dry-run", help="Let the cluster check the topics, and create none.")
-    ] = False,
+    if_not_exists: bool = flag("--if-not-exists", "Leave a topic that exists already as it is."),
+    validate_only: bool = flag("--dry-run", "Let the cluster check the topics, and create none."),
 ) -> Output:
     """Create topics.
 
@@ -132,15 +107,14 @@ def create(
 @asks(cluster)
 def alter(
     opened: OpenedCluster,
-    topic: Annotated[str, argument("TOPIC", "The topic to alter.", autocompletion=topic_names)],
-    partitions: Annotated[
-        int | None, option("--partitions", "N", "The new number of partitions, which can only grow.", min=1)
-    ] = None,
+    topic: str = argument("TOPIC", "The topic to alter.", autocompletion=topic_names),
+    partitions: int | None = option(
+        "--partitions", "N", "The new number of partitions, which can only grow.", min=1
+    ),
     settings: Settings = None,
-    unset: Annotated[
-        list[str] | None,
-        option("--unset", "NAME", "A configuration that goes back to its default; may be repeated."),
-    ] = None,
+    unset: list[str] | None = option(
+        "--unset", "NAME", "A configuration that goes back to its default; may be repeated."
+    ),
 ) -> Output:
     """Give a topic more partitions or other configurations.
 
@@ -164,10 +138,7 @@ def alter(
 @app.command("delete")
 @asks(cluster)
 def delete(
-    opened: OpenedCluster,
-    topics: Topics,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: AsJson = False,
+    opened: OpenedCluster, topics: Topics, yes: bool = flag("--yes", "Do not ask."), as_json: AsJson = False
 ) -> Output:
     """Delete topics with all their records. Shows the topics first, and asks.
 
@@ -186,7 +157,7 @@ def delete(
             print_blocks([table(TopicDescription, found)])
             if not is_confirmed(f"Delete {'it' if len(found) == 1 else 'them'}?"):
                 print_lines("Nothing is deleted. --yes deletes without asking.")
-                raise typer.Exit(1)
+                raise SystemExit(1)
         outcomes = remote.delete(reached, names)
     return _outcomes(outcomes)
 

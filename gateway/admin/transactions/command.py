@@ -8,22 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
-import typer
 
+from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import (
-    AsJson,
-    Asker,
-    Opened,
-    Output,
-    argument,
-    asks,
-    gateway_or_cluster,
-    is_confirmed,
-    option,
-    parsed,
-    stop,
-)
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster, is_confirmed, parsed
 from seqgate.gateway.admin.printing import print_blocks, print_json, print_lines
 from seqgate.gateway.admin.request import STOPPED
 from seqgate.gateway.admin.tables import NONE, Block, counted, duration, moment, shown, table
@@ -44,17 +32,15 @@ from seqgate.gateway.admin.transactions.messages import (
     TransactionRow,
 )
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Look at transactions, and end those that hang.
+app = Commands("""Look at transactions, and end those that hang.
 
 A producer with a transactional.id writes to many partitions, and commits what it consumed, all or nothing. Until its
 transaction ends, readers of committed records wait before the first record of it in every partition.
 
 The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap; list and describe also read that directory when no gateway runs.
-"""
+""")
 
-Name = Annotated[str, argument("NAME", "The transactional.id of the producer.", show_default=True)]
+Name = Annotated[str, argument("NAME", "The transactional.id of the producer.")]
 Topic = Annotated[str | None, option("--topic", "TOPIC", "In this topic.", autocompletion=topic_names)]
 Partition = Annotated[int | None, option("--partition", "N", "In this partition.", min=0)]
 
@@ -63,21 +49,18 @@ Partition = Annotated[int | None, option("--partition", "N", "In this partition.
 @asks(gateway_or_cluster)
 def list_transactions(
     opened: Opened[Asker],
-    states: Annotated[
-        list[str] | None,
-        option("--state", "STATE", "Only in this state; may be repeated.", show_default="all"),
-    ] = None,
-    producer_ids: Annotated[
-        list[int] | None,
-        option("--producer-id", "ID", "Only of this producer; may be repeated.", show_default="all"),
-    ] = None,
-    longer_than: Annotated[
-        str | None,
-        option("--longer-than", "TIME", "Only with a transaction that takes longer: 500ms, 30s, 5m, 2h, 1d."),
-    ] = None,
-    pattern: Annotated[
-        str | None, option("--pattern", "REGEX", "Only ids that this regular expression (RE2) matches whole.")
-    ] = None,
+    states: list[str] | None = option(
+        "--state", "STATE", "Only in this state; may be repeated.", show_default="all"
+    ),
+    producer_ids: list[int] | None = option(
+        "--producer-id", "ID", "Only of this producer; may be repeated.", show_default="all"
+    ),
+    longer_than: str | None = option(
+        "--longer-than", "TIME", "Only with a transaction that takes longer: 500ms, 30s, 5m, 2h, 1d."
+    ),
+    pattern: str | None = option(
+        "--pattern", "REGEX", "Only ids that this regular expression (RE2) matches whole."
+    ),
 ) -> Output:
     """List the transactional ids.
 
@@ -153,19 +136,17 @@ def find_hanging(opened: Opened[Asker], topic: Topic = None, partition: Partitio
 @asks(gateway_or_cluster)
 def abort(
     opened: Opened[Asker],
-    name: Annotated[
-        str | None,
-        argument("NAME", "The transactional.id whose transaction is aborted, and whose producer is fenced."),
-    ] = None,
+    name: str | None = argument(
+        "NAME",
+        "The transactional.id whose transaction is aborted, and whose producer is fenced.",
+        default=None,
+    ),
     topic: Topic = None,
     partition: Partition = None,
-    start_offset: Annotated[
-        int | None,
-        option(
-            "--start-offset", "OFFSET", "The offset at which the transaction begins in this partition.", min=0
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    start_offset: int | None = option(
+        "--start-offset", "OFFSET", "The offset at which the transaction begins in this partition.", min=0
+    ),
+    yes: bool = flag("--yes", "Do not ask for confirmation."),
     as_json: AsJson = False,
 ) -> None:
     """Abort an open transaction. Shows the transaction first, and asks for confirmation.
@@ -189,7 +170,7 @@ def abort(
         print_blocks(_abort_text(planned))
         if not yes and not is_confirmed("Abort it?"):
             print_lines("Nothing is changed.")
-            raise typer.Exit(1)
+            raise SystemExit(1)
         print_lines(_aborted(_abort(client, request, execute=True, planned=planned)))
 
 

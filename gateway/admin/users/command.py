@@ -7,18 +7,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
-from seqgate.gateway.admin.options import (
-    Asker,
-    Opened,
-    Output,
-    argument,
-    asks,
-    gateway_or_cluster,
-    option,
-    stop,
-)
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.tables import Column, Table, count, counted, shown
 from seqgate.gateway.admin.users.messages import (
     AddUserRequest,
@@ -34,13 +24,11 @@ from seqgate.gateway.security.sasl.scram_credential import (
     salt_password,
 )
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-HELP = """Add, remove and list the users that log in with SCRAM.
+app = Commands("""Add, remove and list the users that log in with SCRAM.
 
 The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap over the Kafka protocol. When no gateway runs,
 they read and change the data directory itself, so that the first user is there before the first start.
-"""
+""")
 
 _MECHANISMS: Final = {hashing.mechanism: hashing for hashing in ScramHash}
 
@@ -56,24 +44,19 @@ Mechanisms = Annotated[
 def add(
     opened: Opened[Asker],
     user: User,
-    password_file: Annotated[
-        str | None,
-        option(
-            "--password-file",
-            "FILE",
-            "A file whose first line is the password; - is standard input. [default: ask on the terminal]",
-        ),
-    ] = None,
+    password_file: str | None = option(
+        "--password-file",
+        "FILE",
+        "A file whose first line is the password; - is standard input. [default: ask on the terminal]",
+    ),
     mechanisms: Mechanisms = None,
-    iterations: Annotated[
-        int,
-        option(
-            "--iterations",
-            "N",
-            f"How often the password is hashed: {MIN_ITERATIONS} to {MAX_ITERATIONS} times.",
-            show_default=True,
-        ),
-    ] = MIN_ITERATIONS,
+    iterations: int = option(
+        "--iterations",
+        "N",
+        f"How often the password is hashed: {MIN_ITERATIONS} to {MAX_ITERATIONS} times.",
+        show_default=True,
+        default=MIN_ITERATIONS,
+    ),
 ) -> Output:
     """Add a user, or give the user a new password.
 
@@ -171,7 +154,13 @@ def read_password(file: str | None) -> str:
 
 
 def _ask() -> str:
-    password: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    import typer  # noqa: PLC0415 - slow to import
+
+    try:
+        password: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    except typer.Abort:
+        print("Aborted!", file=sys.stderr)
+        raise SystemExit(1) from None
     return password
 
 

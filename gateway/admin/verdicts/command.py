@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.options import (
-    OnlyPartition,
-    OnlyTopic,
-    Opened,
-    Output,
-    asks,
-    gateway,
-    option,
-    stop,
-)
+from seqgate.gateway.admin.commands import Output, asks, option, stop
+from seqgate.gateway.admin.options import OnlyPartition, OnlyTopic, Opened, gateway
 from seqgate.gateway.admin.tables import table
 from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
 
@@ -27,12 +19,10 @@ def verdicts(
     opened: Opened[Client],
     topic: OnlyTopic = None,
     partition: OnlyPartition = None,
-    producer_id: Annotated[
-        int | None, option("--producer-id", "ID", "Only this producer.", show_default="all", min=0)
-    ] = None,
-    limit: Annotated[
-        int, option("--limit", "N", "At most this many verdicts.", show_default=True, min=1)
-    ] = SHOWN,
+    producer_id: int | None = option("--producer-id", "ID", "Only this producer.", show_default="all", min=0),
+    limit: int = option(
+        "--limit", "N", "At most this many verdicts.", show_default=True, min=1, default=SHOWN
+    ),
 ) -> Output:
     """Show the newest batches that the gateway did not store, and why.
 

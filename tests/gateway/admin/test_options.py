@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import pytest
-import typer
 
-from seqgate.gateway.admin.options import AsJson, Opened, OptionsOf, Output, argument, asks, option, stop
+from seqgate.gateway.admin.commands import (
+    AsJson,
+    Command,
+    OptionsOf,
+    Output,
+    argument,
+    asks,
+    flag,
+    option,
+    stop,
+)
+from seqgate.gateway.admin.options import Opened
 
 events: list[str] = []
 
@@ -23,7 +32,7 @@ def reach(place: Annotated[str, option("--place", "PLACE", "Whom to ask.")] = "h
 
 
 def made(
-    low: Annotated[int, option("--low", "N", "")] = 0, high: Annotated[int, option("--high", "N", "")] = 9
+    low: int = option("--low", "N", "", default=0), high: int = option("--high", "N", "", default=9)
 ) -> range:
     """Return a value that is made of two options."""
     return range(low, high)
@@ -33,9 +42,9 @@ def made(
 def command(
     opened: Opened[str],
     *,
-    name: Annotated[str, argument("NAME", "A name.")],
+    name: str = argument("NAME", "A name."),
     numbers: Annotated[range, OptionsOf(made)],
-    refuses: Annotated[bool, typer.Option("--refuse")] = False,
+    refuses: bool = flag("--refuse", ""),
 ) -> Output:
     """Show a name."""
     if name == "wrong":
@@ -46,18 +55,20 @@ def command(
 
 
 @asks(reach, first=True)
-def printing(opened: Opened[str], *, name: str = "x", as_json: AsJson = False) -> None:
+def printing(
+    opened: Opened[str], *, name: str = option("--name", "NAME", "", default="x"), as_json: AsJson = False
+) -> None:
     """Print by itself."""
     with opened as place:
         print(name, place, as_json)
 
 
-def ended(run: Callable[..., None], **given: Any) -> int:
+def ended(run: Command, **given: Any) -> int:
     """Return the exit code of a command."""
     try:
         run(**given)
-    except typer.Exit as end:
-        return end.exit_code
+    except SystemExit as end:
+        return int(str(end.code))
     return 0
 
 
@@ -72,7 +83,7 @@ GIVEN: dict[str, Any] = {
 
 
 def test_options_come_in_the_order_of_the_help() -> None:
-    assert list(inspect.signature(command).parameters) == [
+    assert [each.name for each in command.parameters] == [
         "name",
         "low",
         "high",
@@ -80,7 +91,7 @@ def test_options_come_in_the_order_of_the_help() -> None:
         "place",
         "as_json",
     ]
-    assert list(inspect.signature(printing).parameters) == ["place", "name", "as_json"]
+    assert [each.name for each in printing.parameters] == ["place", "name", "as_json"]
 
 
 def test_the_text_or_the_document_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ UNUSED = {
     "rich",
     "pydantic",
     "kafka",
-    "seqgate.gateway.cli",
+    "seqgate.gateway.admin.help",
     "redis",
     "seqgate.gateway.config.kept_brokers",
 }
@@ -55,9 +55,9 @@ def test_packages_with_the_names_of_its_folders_hide_nothing(gateway: GatewayPro
 
 
 def test_errors_of_serve_are_the_same_with_and_without_typer(tmp_path: Path) -> None:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(start: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", f"from seqgate.gateway.{words[0]} import main; main()", *words[1:]],
+            [sys.executable, "-c", f"from seqgate.gateway import cli; cli.{start}", *words],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(SOURCES)},
             capture_output=True,
@@ -73,7 +73,7 @@ def test_errors_of_serve_are_the_same_with_and_without_typer(tmp_path: Path) -> 
         ["--nonsense"],
         ["-h"],
     ):
-        quick, whole = run("entry", "serve", *options), run("cli", "serve", *options)
+        quick, whole = run("main()", "serve", *options), run("app(prog_name='seqgate')", "serve", *options)
         assert (quick.returncode, quick.stdout, quick.stderr) == (
             whole.returncode,
             whole.stdout,

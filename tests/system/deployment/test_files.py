@@ -16,9 +16,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from seqgate.gateway.cli import parse
 from seqgate.gateway.config import load_config
 from seqgate.gateway.config.load import exposure_complaint
-from seqgate.gateway.serving import parse
 from tests.support.container import USER_ID
 from tests.support.dockerfile import read_stages
 from tests.support.gateway_process import REPOSITORY
@@ -212,10 +212,11 @@ def pod_config(pod: Pod, folder: Path) -> Any:
     """
     serve, *words = pod.container["args"]
     files = pod.files(folder)
-    options = parse([re.sub(r"(?<==)/\S+", lambda place: str(files[place[0]]), word) for word in words])
+    words = [re.sub(r"(?<==)/\S+", lambda place: str(files[place[0]]), word) for word in words]
+    right = parse([serve, *words])
     assert serve == "serve"
-    assert options is not None
-    return load_config(options.config_file, settings(pod.environment), options.settings)
+    assert right is not None
+    return load_config(right[1]["config_file"], settings(pod.environment), right[1]["settings"] or ())
 
 
 class TestUnit:
@@ -245,10 +246,10 @@ class TestUnit:
         (line,) = (each for each in self.UNIT.read_text().splitlines() if each.startswith("ExecStart="))
         program, serve, *words = line.removeprefix("ExecStart=").split()
         (tmp_path / "seqgate.toml").write_text("")
-        options = parse([word.replace("/etc", str(tmp_path)) for word in words])
+        right = parse([serve, *(word.replace("/etc", str(tmp_path)) for word in words)])
         assert (program, serve) == ("/opt/seqgate/bin/seqgate", "serve")
-        assert options is not None
-        assert options.data_dir == Path("/var/lib/seqgate")
+        assert right is not None
+        assert right[1]["data_dir"] == Path("/var/lib/seqgate")
         assert "StateDirectory=seqgate\n" in self.UNIT.read_text()
 
 

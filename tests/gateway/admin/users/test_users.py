@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-import typer
 
 from seqgate.gateway.admin.operations import answer_stopped
 from seqgate.gateway.admin.request import ControlError, Request
@@ -134,12 +133,12 @@ def test_an_empty_or_unreadable_password_ends_the_command(
 ) -> None:
     file = tmp_path / "password"
     file.write_text("\nsecond")
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         read_password(str(file))
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         read_password(str(tmp_path / "missing"))
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         read_password(str(file))
     assert capsys.readouterr().err.splitlines() == [
         "seqgate: the password must not be empty",

@@ -1,0 +1,131 @@
+"""A right command line is taken without typer, and as typer takes it; typer looks at all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import typer
+
+from seqgate.gateway.admin.commands import REQUIRED, Command, Commands, Parameter, option_of
+from seqgate.gateway.cli import COMMANDS, app, found, parse
+
+WHOLE = typer.main.get_command(app)
+
+
+def by_typer(words: list[str]) -> dict[str, Any]:
+    command: Any = WHOLE
+    parent = None
+    while isinstance(command, typer.core.TyperGroup):
+        word, *words = words
+        parent = command.context_class(command, info_name=word, parent=parent)
+        command = command.commands[word]
+    given: dict[str, Any] = command.make_context("command", list(words), parent=parent).params
+    # typer gives the function None for a list without a value
+    return {name: None if value == () else value for name, value in given.items()}
+
+
+def commands() -> Iterator[tuple[list[str], Command]]:
+    for name in COMMANDS:
+        chosen = found(name)
+        if isinstance(chosen, Commands):
+            yield from (([name, word], command) for word, command in chosen.commands.items())
+        else:
+            yield [name], chosen
+
+
+def value_of(parameter: Parameter, file: str) -> str:
+    """Return a right value of a parameter."""
+    text = str(parameter.type)
+    if "Literal" in text:
+        kinds = [each for each in (parameter.type, *get_args(parameter.type)) if get_origin(each) is Literal]
+        return str(get_args(kinds[0])[0])
+    if "End" in text:
+        return "kill"
+    if "Path" in text:
+        facts = option_of(parameter).facts
+        return str(Path(file).parent) if not facts.get("file_okay", True) else file
+    return "27" if "int" in text or "float" in text else "word"
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["least", "all"])
+@pytest.mark.parametrize(
+    ("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()]
+)
+def test_each_command_is_taken_as_typer_takes_it(
+    words: list[str], command: Command, every: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    given = list(words)
+    for each in command.parameters:
+        names = option_of(each).names
+        is_flag = each.type in {bool, bool | None}
+        if names is None and (every or each.default is REQUIRED):
+            given.append(value_of(each, str(file)))
+        elif names is not None and (every or each.default is REQUIRED) and "/" not in names[0]:
+            given += [names[0]] if is_flag else [names[0], value_of(each, str(file))]
+    right = parse(given)
+    assert right is not None
+    assert right[0] is command
+    assert right[1] == by_typer(given)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "serve --listen=127.0.0.1:0 --listen INSIDE://[::1]:9093",
+        "serve --data-dir a --data-dir=b --guide",
+        "serve --set node.id=3 --set=log.dirs=x=y --set a=",
+        "serve --set nonsense --listen nonsense",
+        "topics create a b --set x=y c --partitions 3",
+        "configs get topic orders",
+        "configs get topic orders retention.ms cleanup.policy --all",
+        "groups reset billing --topic orders:0,3 --to-offset 3",
+        "consume orders -f --show offset,value",
+        "certify --timeout 1.5",
+    ],
+)
+def test_other_right_words(words: str) -> None:
+    right = parse(words.split())
+    assert right is not None
+    assert right[1] == by_typer(words.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--help"],
+        ["topik"],
+        ["topics"],
+        ["topics", "-h"],
+        ["topics", "lst"],
+        ["topics", "create"],
+        ["topics", "list", "more"],
+        ["serve", "-h"],
+        ["serve", "--listen"],
+        ["serve", "--listen", "--guide"],
+        ["serve", "--listen", ""],
+        ["serve", "--data-dir="],
+        ["serve", "--guide=yes"],
+        ["serve", "--gui"],
+        ["serve", "--unknown", "x"],
+        ["serve", "data"],
+        ["serve", "--"],
+        ["serve", "--config", "no/such/file"],
+        ["serve", "--config", "/"],
+        ["serve", "--exit-with", "me"],
+        ["serve", "--exit-with", "0"],
+        ["configs", "get", "user", "ann"],
+        ["groups", "reset", "billing", "--shift-by", "-3"],
+        ["pids", "list", "--last", "1.5"],
+        ["certify", "--timeout", "5e1"],
+        ["faults", "restart", "--control", "h:1", "--after", "burn"],
+    ],
+    ids=" ".join,
+)
+def test_typer_looks_at_all_others(words: list[str]) -> None:
+    assert parse(words) is None
